@@ -1,4 +1,6 @@
-"""Docstrings as Markdown: our lists of names, each followed by two spaces or more and what it is, become lists there too."""
+"""Docstrings as Markdown: our lists of names, each followed by two spaces or more and what it is,
+become lists there too.
+"""
 
 import re
 from typing import Any
@@ -7,7 +9,9 @@ ITEM = re.compile(r"(?P<name>[\w./-]+(?:, [\w./-]+)*) {2,}(?P<text>\S.*)")
 
 
 def as_markdown(text: str) -> str:
-    """The docstring, each line `name   meaning` with the lines below that are indented as an item of a list."""
+    """The docstring, each line `name   meaning` with the lines below that are indented as an item
+    of a list.
+    """
     lines: list[str] = []
     inside = False
     for line in text.splitlines():

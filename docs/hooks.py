@@ -1,7 +1,9 @@
-"""Generated parts of the pages: tables of the registries, docstrings, examples, and the pages of eval/results.
+"""Generated parts of the pages: tables of the registries, docstrings, examples, and the pages of
+eval/results.
 
-Tables stand in docs/objectives.md between marks, and a test compares them. Others are filled in when the site is built, where a
-page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!-- docstring: MODULE -->`, or `<!-- example: FILE -->`.
+Tables stand in docs/objectives.md between marks, and a test compares them. Others are filled in
+when the site is built, where a page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!--
+docstring: MODULE -->`, or `<!-- example: FILE -->`.
 """
 
 import ast
@@ -16,7 +18,8 @@ SPACE = "\N{NO-BREAK SPACE}"
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
 MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
-IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")  # how a page in docs/ links to a page of measurements
+# how a page in docs/ links to a page of measurements
+IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")
 IN_DOCS = "](../../docs/"  # and the other way
 
 
@@ -38,17 +41,29 @@ def measured_objectives() -> str:
     good = {name: each for name, each in scores.items() if not each.get("diverged")}
     rows = [
         (
-            f"`{name}`", f"{each['log_likelihood']:.3f}", _number(each.get("pooled"), "{:.3f}"), f"{each['wordsim']:.3f}",
-            _number(each.get("analogies"), "{:.1%}").replace("%", f"{SPACE}%"), f"{round(each['words_per_second'], -3):,}",
+            f"`{name}`",
+            f"{each['log_likelihood']:.3f}",
+            _number(each.get("pooled"), "{:.3f}"),
+            f"{each['wordsim']:.3f}",
+            _number(each.get("analogies"), "{:.1%}").replace("%", f"{SPACE}%"),
+            f"{round(each['words_per_second'], -3):,}",
         )
         for name, each in sorted(good.items(), key=lambda item: -item[1]["log_likelihood"])
-    ]  # fmt: skip
-    head = ("objective", "log-likelihood", "similarity, five sets", "WordSim-353", "Google analogies", "words/s")
+    ]
+    head = (
+        "objective",
+        "log-likelihood",
+        "similarity, five sets",
+        "WordSim-353",
+        "Google analogies",
+        "words/s",
+    )
     about = objectives.measured()["about"]
     how = (
-        f"Skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), {about['epochs']} epochs, "
-        f"{about['threads']} threads of {about['machine']}, {about['date']}. The log-likelihood is the mean in nats over pairs "
-        f"of the {about['heldout']} held out; the unigram model has {about['unigram']:.3f}."
+        f"Skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words),"
+        f" {about['epochs']} epochs, {about['threads']} threads of {about['machine']},"
+        f" {about['date']}. The log-likelihood is the mean in nats over pairs of the"
+        f" {about['heldout']} held out; the unigram model has {about['unigram']:.3f}."
     )
     return f"{markdown(head, rows)}\n\n{how}"
 
@@ -62,7 +77,10 @@ def described_objectives() -> str:
     from embedx import objectives
 
     rows = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
-    lines = [(f"`{row['objective']}`", row["rows"].replace(" ", SPACE), row["when"], row["paper"]) for row in rows]
+    lines = [
+        (f"`{row['objective']}`", row["rows"].replace(" ", SPACE), row["when"], row["paper"])
+        for row in rows
+    ]
     return markdown(("objective", "rows", "when", "paper"), lines)
 
 
@@ -74,7 +92,10 @@ def formulas_of_objectives() -> str:
     shown = ("samplers", "needs")
     return markdown(
         ("objective", "loss", *shown),
-        [(f"`{row['objective']}`", f"`{row['loss']}`", *(row[name] for name in shown)) for row in rows],
+        [
+            (f"`{row['objective']}`", f"`{row['loss']}`", *(row[name] for name in shown))
+            for row in rows
+        ],
     )
 
 
@@ -82,7 +103,10 @@ def samplers() -> str:
     """The samplers and what they do."""
     from embedx.samplers import SAMPLERS
 
-    return markdown(("sampler", "what it does"), [(f"`{name}`", each.meaning) for name, each in SAMPLERS.items()])
+    return markdown(
+        ("sampler", "what it does"),
+        [(f"`{name}`", each.meaning) for name, each in SAMPLERS.items()],
+    )
 
 
 def parameters_of_words() -> str:
@@ -101,22 +125,32 @@ def parameters_of_labels() -> str:
 
 
 def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """A row for each parameter: type and range, default, and meaning; of those that are objectives' own, whose they are."""
+    """A row for each parameter: type and range, default, and meaning; of those that are objectives'
+    own, whose they are.
+    """
     from embedx.objectives import OBJECTIVES
     from embedx.parameters import in_python
     from embedx.settings import as_typed, described, settings_of
 
     rows = []
     for name, field in fields.items():
-        takers = [each for each, objective in OBJECTIVES.items() if name in settings_of(objective.Settings)]
+        takers = [
+            each
+            for each, objective in OBJECTIVES.items()
+            if name in settings_of(objective.Settings)
+        ]
         meaning = f"{', '.join(takers)}: " * bool(takers) + in_python(field.metadata["meaning"], {})
         default = "of the objective" if takers else as_typed(defaults[name]) or "-"
-        rows.append((f"`{name}`", described(field).replace("|", ", "), default, meaning.replace("|", "\\|")))
+        rows.append(
+            (f"`{name}`", described(field).replace("|", ", "), default, meaning.replace("|", "\\|"))
+        )
     return markdown(("parameter", "type and range", "default", "meaning"), rows)
 
 
 def parts() -> dict[str, str]:
-    """The tables of docs/objectives.md, by name; `python -m eval objectives --publish` writes them."""
+    """The tables of docs/objectives.md, by name; `python -m eval objectives --publish`
+    writes them.
+    """
     return {
         "measured-objectives": measured_objectives(),
         "described-objectives": described_objectives(),
@@ -135,9 +169,14 @@ def commands() -> str:
 
     def described(words: list[str], command: Any) -> str:
         if getattr(command, "commands", None):
-            return "\n\n".join(described([*words, name], each) for name, each in command.commands.items())
+            return "\n\n".join(
+                described([*words, name], each) for name, each in command.commands.items()
+            )
         rows = [
-            (" ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts]), " ".join((each.help or "").split()))
+            (
+                " ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts]),
+                " ".join((each.help or "").split()),
+            )
             for each in command.params
             if each.param_type_name == "option"
         ]
@@ -145,13 +184,21 @@ def commands() -> str:
         about = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
         escaped = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         usage = f"```text\n{command.get_usage(context)}\n```"
-        return "\n\n".join([f"### {' '.join(words)}", about, usage, markdown(("option", "meaning"), escaped)])
+        return "\n\n".join(
+            [f"### {' '.join(words)}", about, usage, markdown(("option", "meaning"), escaped)]
+        )
 
     names = get_command(application([])).commands
-    return "\n\n".join(described([name], get_command(application([name])).commands[name]) for name in names)
+    return "\n\n".join(
+        described([name], get_command(application([name])).commands[name]) for name in names
+    )
 
 
-PARTS = {"parameters-of-words": parameters_of_words, "parameters-of-labels": parameters_of_labels, "commands": commands}
+PARTS = {
+    "parameters-of-words": parameters_of_words,
+    "parameters-of-labels": parameters_of_labels,
+    "commands": commands,
+}
 
 
 def _docstring(module: str) -> str:
@@ -176,8 +223,13 @@ def filled(text: str) -> str:
 
 def on_config(config: Any) -> Any:
     """Name the pages of eval/results in the navigation."""
-    pages = [(re.search(r"^# (.+)", path.read_text("utf-8"), re.MULTILINE), path) for path in sorted(RESULTS.glob("*.md"))]
-    config["nav"].append({"Measurements": [{found[1]: f"results/{path.name}"} for found, path in pages if found]})
+    pages = [
+        (re.search(r"^# (.+)", path.read_text("utf-8"), re.MULTILINE), path)
+        for path in sorted(RESULTS.glob("*.md"))
+    ]
+    config["nav"].append(
+        {"Measurements": [{found[1]: f"results/{path.name}"} for found, path in pages if found]}
+    )
     return config
 
 
@@ -192,5 +244,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(text: str, **of_page: Any) -> str:
-    """Fill in the parts; links to pages of measurements lead to the copies in the site, and theirs to its pages."""
+    """Fill in the parts; links to pages of measurements lead to the copies in the site, and theirs
+    to its pages.
+    """
     return IN_REPOSITORY.sub("](results/", filled(text)).replace(IN_DOCS, "](../")

@@ -1,4 +1,6 @@
-"""embedx: word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag."""
+"""embedx: word embeddings and classifiers with huge label sets, in one engine whose output layer is
+a flag.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,28 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [  # what `import *` gets, without scikit-learn too
-    "EmbedxError", "Graph", "SkipGram", "WordVectors", "classify", "compare", "evaluate", "load", "train", "write_report",
-]  # fmt: skip
+    "EmbedxError",
+    "Graph",
+    "SkipGram",
+    "WordVectors",
+    "classify",
+    "compare",
+    "evaluate",
+    "load",
+    "train",
+    "write_report",
+]
 
 _HOME = {
-    "EmbedxError": "errors", "EpochEnd": "skipgram.task", "Graph": "graphs.graph", "SkipGram": "skipgram.estimator",
-    "SoftmaxClassifier": "classification.estimator", "WordVectors": "vectors.model", "load": "vectors.model",
+    "EmbedxError": "errors",
+    "EpochEnd": "skipgram.task",
+    "Graph": "graphs.graph",
+    "SkipGram": "skipgram.estimator",
+    "SoftmaxClassifier": "classification.estimator",
+    "WordVectors": "vectors.model",
+    "load": "vectors.model",
     **dict.fromkeys(("train", "classify", "compare", "evaluate", "write_report"), "api"),
-}  # fmt: skip
+}
 
 
 def __dir__() -> list[str]:
@@ -31,7 +47,9 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # to whom everything would be known
 
     def __getattr__(name: str) -> Any:
-        """Import on first use, so that reading a model needs numpy alone and `embedx --help` nothing at all."""
+        """Import on first use, so that reading a model needs numpy alone and `embedx --help`
+        nothing at all.
+        """
         if name == "__version__":
             from importlib.metadata import version
 

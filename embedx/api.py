@@ -1,4 +1,6 @@
-"""The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and `write_report`."""
+"""The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and
+`write_report`.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -44,10 +46,16 @@ write_report = python_names()(pages.report)
 
 @python_names()
 def train(
-    corpora: Corpora, objective: str | None = None, *, output: str | Path | None = None, overwrite: bool = False,
-    cache_dir: str | Path | None = None, verbose: bool = False, callbacks: Iterable[Callback] = (),
+    corpora: Corpora,
+    objective: str | None = None,
+    *,
+    output: str | Path | None = None,
+    overwrite: bool = False,
+    cache_dir: str | Path | None = None,
+    verbose: bool = False,
+    callbacks: Iterable[Callback] = (),
     **settings: "Unpack[SkipGramParameters]",
-) -> WordVectors:  # fmt: skip
+) -> WordVectors:
     """Train word vectors, as `embedx train` does, with the settings that `SkipGram` takes.
 
     corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token lists
@@ -67,10 +75,17 @@ def train(
 
 @python_names()
 def classify(
-    train: str | Path, train_labels: str | None = None, *, objective: str | None = None, output: str | Path | None = None,
-    overwrite: bool = False, verbose: bool = False, **settings: "Unpack[ClassifyParameters]",
-) -> classifier.Classifier:  # fmt: skip
-    """Train a classifier on labelled data in a file, as `embedx classify` does. For arrays see `SoftmaxClassifier`.
+    train: str | Path,
+    train_labels: str | None = None,
+    *,
+    objective: str | None = None,
+    output: str | Path | None = None,
+    overwrite: bool = False,
+    verbose: bool = False,
+    **settings: "Unpack[ClassifyParameters]",
+) -> classifier.Classifier:
+    """Train a classifier on labelled data in a file, as `embedx classify` does. For arrays see
+    `SoftmaxClassifier`.
 
     train         any file that `embedx classify` reads, and `train_labels` beside it
     objective     by default chosen from the data, as `embedx classify` does
@@ -82,9 +97,13 @@ def classify(
     table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
     if output is not None:
         check_output(Path(output), overwrite)
-    data = cache(lambda: read_training(str(train), train_labels, progress=progress, text=text, table=table))
+    data = cache(
+        lambda: read_training(str(train), train_labels, progress=progress, text=text, table=table)
+    )
     made, chosen, given = configured(objective, given, data)
-    trained = classification.Run(data(), made, chosen, samplers.own_options(given), progress).train()
+    trained = classification.Run(
+        data(), made, chosen, samplers.own_options(given), progress
+    ).train()
     if output is not None:
         trained.classifier.save(output, overwrite)
     trained.outcome.raise_reason()
@@ -94,8 +113,9 @@ def classify(
 def configured(
     name: str | None, given: dict[str, Any], data: Callable[[], Labeled]
 ) -> tuple[Objective, ClassifySettings, dict[str, Any]]:
-    """The objective and the settings of a classifier, and the options that make them: those given, and where no objective is
-    named what suits the data, which are read only then. Raises `EmbedxError` for what does not apply.
+    """The objective and the settings of a classifier, and the options that make them: those given,
+    and where no objective is named what suits the data, which are read only then. Raises
+    `EmbedxError` for what does not apply.
     """
     check_stopping(given)
     ClassifySettings.from_options(given)  # refused before anything is read
@@ -103,21 +123,31 @@ def configured(
         name, chosen = default_objective(data(), given)
         given = chosen | given
     objectives.check_applies(given, name)
-    settings, objective = ClassifySettings.from_options(given), new_objective(objectives.find(name), given)
+    settings, objective = (
+        ClassifySettings.from_options(given),
+        new_objective(objectives.find(name), given),
+    )
     check_given(given, settings, objective)
     return objective, settings, given
 
 
 @python_names()
 def compare(
-    data: str | Sequence[str], objectives: Sequence[str], output: str | Path, *, overwrite: bool = False, resume: bool = False,
-    verbose: bool = False, **settings: Any,
-) -> comparison.Comparison:  # fmt: skip
-    """Train several objectives on the same data and rank them, as `embedx compare` does: `ranking`, and a page in `output`.
+    data: str | Sequence[str],
+    objectives: Sequence[str],
+    output: str | Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    verbose: bool = False,
+    **settings: Any,
+) -> comparison.Comparison:
+    """Train several objectives on the same data and rank them, as `embedx compare` does: `ranking`,
+    and a page in `output`.
 
     data      text, or labelled data with `test`, which are named as on the command line
-    settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels, pairs, analogies, next_item,
-              cache_dir
+    settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels,
+              pairs, analogies, next_item, cache_dir
     """
     files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
@@ -129,12 +159,17 @@ def compare(
 
 @python_names()
 def evaluate(
-    model: WordVectors | classifier.Classifier | str | Path, *, test: str | Path | None = None, test_labels: str | None = None,
-    verbose: bool = False, **tests: Any,
-) -> Report | dict[str, float]:  # fmt: skip
+    model: WordVectors | classifier.Classifier | str | Path,
+    *,
+    test: str | Path | None = None,
+    test_labels: str | None = None,
+    verbose: bool = False,
+    **tests: Any,
+) -> Report | dict[str, float]:
     """The scores of a model, or of the model in a folder or file.
 
-    Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`, `as_dict()` and `tsv()`:
+    Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`,
+    `as_dict()` and `tsv()`:
 
     against                       another model or a list of them, whose scores are subtracted
     pairs, analogies              files of test sets instead of the packaged ones
@@ -152,5 +187,10 @@ def evaluate(
     found = classifier.load(str(model)) if is_path else model
     assert isinstance(found, classifier.Classifier)
     if test is None or tests:
-        raise EmbedxError("a classifier is scored on labelled data: name them with --test, alone or with --test-labels")
-    return found.evaluate(read(str(test), test_labels, progress=progress, like=found.known), progress=progress)
+        raise EmbedxError(
+            "a classifier is scored on labelled data: name them with --test, alone or with"
+            " --test-labels"
+        )
+    return found.evaluate(
+        read(str(test), test_labels, progress=progress, like=found.known), progress=progress
+    )

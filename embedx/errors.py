@@ -1,31 +1,127 @@
-"""The ways a run can end that are not our bug; the command line turns each into one line and an exit code."""
+"""The ways a run can end that are not our bug; the command line turns each into one line and an
+exit code.
+"""
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 MAX_CHARACTERS = 1000
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A setting named in a message: `--min-count 0` on the command line, `min_count=0` in Python.
+
+    name   as it is declared
+    value  None names the setting alone
+    """
+
+    name: str
+    value: object = None
+
+
+Part = str | Setting
+Text = Part | tuple[Part, ...]
+Spelling = Callable[[Setting], str]
+
+
+def in_python(setting: Setting) -> str:
+    """A setting as Python writes it: `min_count=0`, `objective='ove'`."""
+    return setting.name if setting.value is None else f"{setting.name}={setting.value!r}"
+
+
 class EmbedxError(Exception):
-    """A mistake of the user: says what, where and what to try, in one line however long and odd the text is that it quotes."""
+    """A mistake of the user: says what, where and what to try, in one line however long and odd the
+    text is that it quotes.
+
+    parts  the message: text, and the settings that it names, which each front end spells its way
+    names  other names of settings, as an estimator has them
+    """
 
     exit_code = 2
+    names: Mapping[str, str] = {}
 
-    def __init__(self, message: str) -> None:
-        super().__init__(one_line(message))
+    def __init__(self, *parts: Part) -> None:
+        super().__init__(*parts)
+        self.parts = parts
+
+    def __str__(self) -> str:
+        def with_own_name(setting: Setting) -> str:
+            return in_python(replace(setting, name=self.names.get(setting.name, setting.name)))
+
+        return self.spelled(with_own_name)
+
+    def spelled(self, spelling: Spelling) -> str:
+        """The message, with its settings spelled so."""
+        return one_line(
+            "".join(spelling(part) if isinstance(part, Setting) else part for part in self.parts)
+        )
+
+
+class SettingError(EmbedxError):
+    """A value that a setting cannot have, here or at all.
+
+    setting  its name as it is declared, such as `min_count`
+    value    what was given; None names the setting alone
+    problem  what is wrong with it
+    remedy   what to do instead
+    """
+
+    def __init__(self, setting: str, value: object, problem: Text, remedy: Text = "") -> None:
+        place = Setting(setting, value)
+        super().__init__(place, ": ", *_parts(problem), *_after_semicolon(remedy))
+        self.args = (setting, value, problem, remedy)  # what pickle makes it of again
+        self.setting = setting
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+
+
+class DataError(EmbedxError):
+    """A file, or data given from Python, that cannot be used.
+
+    file     its name, or that of the argument of a function
+    line     the number of the line, from 1; None where there is no line to name
+    problem  what is wrong there
+    remedy   what to do
+    """
+
+    def __init__(self, file: object, line: int | None, problem: Text, remedy: Text = "") -> None:
+        place = f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(place, *_parts(problem), *_after_semicolon(remedy))
+        self.args = (file, line, problem, remedy)
+        self.file = file
+        self.line = line
+        self.problem = problem
+        self.remedy = remedy
+
+
+def _parts(text: Text) -> tuple[Part, ...]:
+    return text if isinstance(text, tuple) else (text,)
+
+
+def _after_semicolon(remedy: Text) -> tuple[Part, ...]:
+    return ("; ", *_parts(remedy)) if remedy else ()
 
 
 def one_line(message: str) -> str:
-    """The message without its middle if it is long, and without characters that break lines or that a terminal obeys."""
+    """The message without its middle if it is long, and without characters that break lines or that
+    a terminal obeys.
+    """
     if len(message) > MAX_CHARACTERS:
         half = MAX_CHARACTERS // 2
         message = f"{message[:half]} ... {message[-half:]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message
+    )
 
 
 def near(word: object, known: Iterable[str], remedy: str) -> str:
-    """The end of a message about an unknown name: `did you mean ove?` if a known one is much like it, then the remedy."""
+    """The end of a message about an unknown name: `did you mean ove?` if a known one is much like
+    it, then the remedy.
+    """
     import difflib
 
     by_form = {name.lstrip("-").lower(): name for name in known}
@@ -49,6 +145,8 @@ def choice(word: object, known: Iterable[str]) -> str:
 
 
 class DivergedError(EmbedxError):
-    """Training diverged, at lower rates too, or ended with what is not finite: says when, and what to change."""
+    """Training diverged, at lower rates too, or ended with what is not finite: says when, and what
+    to change.
+    """
 
     exit_code = 3

@@ -1,4 +1,6 @@
-"""What is declared in a folder, a file each: the folder lists one line for each, and this loads what the lines name."""
+"""What is declared in a folder, a file each: the folder lists one line for each, and this loads
+what the lines name.
+"""
 
 import importlib
 from collections.abc import Iterable
@@ -6,7 +8,9 @@ from typing import Any
 
 
 def load(package: str, lines: Iterable[str]) -> dict[str, Any]:
-    """The classes that lines such as "file.Class" name in the modules of a package, by their `name`, in the same order."""
+    """The classes that lines such as "file.Class" name in the modules of a package, by their
+    `name`, in the same order.
+    """
     found = {}
     for line in lines:
         file, name = line.split(".")

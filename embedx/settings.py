@@ -1,7 +1,8 @@
 """Settings: each is declared once, with `param`.
 
-The options of the command line, their help, the tables of the README, the checks of values and the record saved beside a model
-are made from the fields of the dataclasses below and of each objective's own `Settings`.
+The options of the command line, their help, the tables of the README, the checks of values and the
+record saved beside a model are made from the fields of the dataclasses below and of each
+objective's own `Settings`.
 """
 
 import contextlib
@@ -14,12 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from embedx.errors import EmbedxError, choice
+from embedx.errors import EmbedxError, Setting, choice
 
-Record = dict[str, Any]  # values by name, as JSON has them: settings, facts of a run, what was found in a text
+# values by name, as JSON has them: settings, facts of a run, what was found in a text
+Record = dict[str, Any]
 Options = Mapping[str, Any]  # such values that are only read, as those that the user gives
 
-MOST = 2**31 - 1  # maximum of a whole number, unless its `param` says otherwise: kernels count in int32
+# maximum of a whole number, unless its `param` says otherwise: kernels count in int32
+MOST = 2**31 - 1
 MAX_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
 KINDS = {  # the type of a setting: what its values are, in messages
@@ -28,22 +31,37 @@ KINDS = {  # the type of a setting: what its values are, in messages
     float: (numbers.Real, "a number"),
     str: (str, "a text"),
 }
-LIMITS = {"at_least": (operator.ge, "at least"), "above": (operator.gt, "above"), "at_most": (operator.le, "at most")}
+LIMITS = {
+    "at_least": (operator.ge, "at least"),
+    "above": (operator.gt, "above"),
+    "at_most": (operator.le, "at most"),
+}
 
 FINE: set[str] = set()  # names of the fine settings of all classes
 
 
 def param(
-    default: Any, meaning: str, *, at_least: float | None = None, above: float | None = None, at_most: float | None = None,
-    choices: Sequence[str] | None = None, parse: Callable[[str], Any] | None = None, metavar: str | None = None,
-    panel: str | None = None, fine: bool | None = None,
-) -> Any:  # fmt: skip
-    """A dataclass field that declares a setting: default, meaning and range (inclusive unless `above`).
+    default: Any,
+    meaning: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    choices: Sequence[str] | None = None,
+    parse: Callable[[str], Any] | None = None,
+    metavar: str | None = None,
+    panel: str | None = None,
+    fine: bool | None = None,
+) -> Any:
+    """A dataclass field that declares a setting: default, meaning and range (inclusive unless
+    `above`).
 
     parse    reads the text that was typed, where the type alone does not
-    metavar  names the type of the values in the help, where Python's type does not: `path`, `duration`
+    metavar  names the type of the values in the help, where Python's type does not: `path`,
+             `duration`
     panel    the section of the help, if it is not that of the class
-    fine     True: given as --set NAME=VALUE; False: has an option of its own; by default as the class says
+    fine     True: given as --set NAME=VALUE; False: has an option of its own; by default as the
+             class says
     """
     metadata = locals()  # the arguments by name
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
@@ -54,13 +72,23 @@ def option_name(name: str) -> str:
     return ("--set " if name in FINE else "--") + name.replace("_", "-")
 
 
+def on_command_line(setting: Setting) -> str:
+    """A setting as it is typed: `--min-count 0`, `--set rescore=no`."""
+    name = option_name(setting.name)
+    if setting.value is None:
+        return name
+    value = as_typed(setting.value)
+    return f"{name}={value}" if setting.name in FINE else f"{name} {value}"
+
+
 def as_arguments(options: Options) -> list[str]:
     """Settings as words of a command line."""
     words = []
     for name, value in options.items():
         flag = option_name(name)
         if name in FINE:
-            words += ["--set", f"{flag.removeprefix('--set ')}={as_typed(value) if isinstance(value, bool) else value}"]
+            text = as_typed(value) if isinstance(value, bool) else value
+            words += ["--set", f"{flag.removeprefix('--set ')}={text}"]
         elif isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         else:
@@ -78,7 +106,9 @@ def as_typed(value: Any) -> str:
 
 
 def seconds(duration: str, option: str = "--time-budget") -> float:
-    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError`, which names the option, for anything else."""
+    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError`, which names the option,
+    for anything else.
+    """
     parts = re.fullmatch(r"(?:(\d+\.?\d*)h)?(?:(\d+\.?\d*)m)?(?:(\d+\.?\d*)s?)?", duration.strip())
     if not parts or not any(parts.groups()):
         raise EmbedxError(f"{option} {duration}: not a time; write 90s, 10m, 2h or 1h30m")
@@ -91,17 +121,23 @@ def fraction(text: str) -> float:
     try:
         return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
-        raise EmbedxError(f"--heldout {text}: not a fraction; write 0.1% or 0.001 (embedx eval takes a text)") from None
+        raise EmbedxError(
+            f"--heldout {text}: not a fraction; write 0.1% or 0.001 (embedx eval takes a text)"
+        ) from None
 
 
 def check_used(given: Options, needs: Iterable[tuple[str, bool, str]]) -> None:
     """Raise `EmbedxError` if a setting was given that has no effect here.
 
-    needs  names of settings, each with whether it has one, and with what else (`without ...`) it would
+    needs  names of settings, each with whether it has one, and with what else (`without ...`) it
+           would
     """
     for name, is_used, what in needs:
         if given.get(name) is not None and not is_used:
-            raise EmbedxError(f"{option_name(name)} applies only {'' if what.startswith('without') else 'with '}{what}")
+            raise EmbedxError(
+                f"{option_name(name)} applies only"
+                f" {'' if what.startswith('without') else 'with '}{what}"
+            )
 
 
 def settings_of(group: "type[Settings]") -> list[str]:
@@ -112,11 +148,15 @@ def settings_of(group: "type[Settings]") -> list[str]:
 @dataclass_transform(frozen_default=True)
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of every settings class, which is a frozen dataclass: checks each value against the range its `param` declares."""
+    """Base of every settings class, which is a frozen dataclass: checks each value against the
+    range its `param` declares.
+    """
 
     panel: ClassVar[str] = "Training"  # the section of the help
-    open: ClassVar[tuple[str, ...]] = ()  # the names of settings whose values the data may still change
-    fine: ClassVar[bool] = False  # whether settings are given by --set, unless their `param` says otherwise
+    # the names of settings whose values the data may still change
+    open: ClassVar[tuple[str, ...]] = ()
+    # whether settings are given by --set, unless their `param` says otherwise
+    fine: ClassVar[bool] = False
 
     def __init_subclass__(cls, fine: bool | None = None) -> None:
         cls.fine = cls.fine if fine is None else fine
@@ -133,7 +173,9 @@ class Settings:
     @classmethod
     def from_options(cls, options: Record) -> Self:
         """The settings of this class among `options`; those not given keep their defaults."""
-        return cls(**{f.name: options[f.name] for f in dataclasses.fields(cls) if f.name in options})
+        return cls(
+            **{f.name: options[f.name] for f in dataclasses.fields(cls) if f.name in options}
+        )
 
     def record(self) -> Record:
         """The values as plain JSON types, to be saved beside a model."""
@@ -142,13 +184,23 @@ class Settings:
 
 
 def check(field: dataclasses.Field[Any], value: Any) -> None:
-    """Raise `EmbedxError` unless `value` lies in the range that `field` declares; None is in range where it is the default."""
+    """Raise `EmbedxError` unless `value` lies in the range that `field` declares; None is in range
+    where it is the default.
+    """
     if value is None and field.default is None:
         return
     kind, limits = kind_of(field), field.metadata
-    is_quoted = kind is int and isinstance(value, str) and value.isdecimal()  # from Python: what is typed is read as a number
-    refused, (types, words) = f"{option_name(field.name)} {repr(value) if is_quoted else _shown(value)}: must be", KINDS[kind]
-    if value not in (True, False) if kind is bool else isinstance(value, bool) or not isinstance(value, types):
+    # from Python: what is typed is read as a number
+    is_quoted = kind is int and isinstance(value, str) and value.isdecimal()
+    refused, (types, words) = (
+        f"{option_name(field.name)} {repr(value) if is_quoted else _shown(value)}: must be",
+        KINDS[kind],
+    )
+    if (
+        value not in (True, False)
+        if kind is bool
+        else isinstance(value, bool) or not isinstance(value, types)
+    ):
         raise EmbedxError(f"{refused} {words}")
     if limits["choices"] is not None and value not in limits["choices"]:
         raise EmbedxError(f"{option_name(field.name)} {value}: {choice(value, limits['choices'])}")
@@ -178,7 +230,11 @@ def described(field: dataclasses.Field[Any]) -> str:
     limits = field.metadata
     if limits["choices"]:
         return "|".join(limits["choices"])
-    found = [f"{words} {limits[limit]:g}" for limit, (_, words) in LIMITS.items() if limits[limit] is not None]
+    found = [
+        f"{words} {limits[limit]:g}"
+        for limit, (_, words) in LIMITS.items()
+        if limits[limit] is not None
+    ]
     return f"{KINDS[kind_of(field)][1].removeprefix('a ')} {', '.join(found)}".strip()
 
 

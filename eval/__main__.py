@@ -16,8 +16,14 @@ EXPERIMENTS = {
     "graphs": "graphs and sessions, beside PecanPy, fastnode2vec and gensim",
     "scale": "a text of a billion words, and how fast corpora are read",
     "subwords": "vectors of character n-grams beside fastText's, for rare and unseen words too",
-    "cluster": "workers on a Ray cluster beside one machine: quality, time, and a simulation of many machines",
-    "defaults": "every objective of classification at its defaults, beside scikit-learn's linear classifiers",
+    "cluster": (
+        "workers on a Ray cluster beside one machine: quality, time, and a simulation of many"
+        " machines"
+    ),
+    "defaults": (
+        "every objective of classification at its defaults, beside scikit-learn's linear"
+        " classifiers"
+    ),
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",
@@ -25,7 +31,9 @@ EXPERIMENTS = {
     "papers-adversarial": "Bamler & Mandt 2020: noise conditioned on the input beside other noise",
     "papers-ldgs": "Yen et al. 2018: exact losses beside rows found by search",
 }
-OVERVIEW = {"overview": "the tables and the picture of README.md and docs/benchmarks.md, from the records"}
+OVERVIEW = {
+    "overview": "the tables and the picture of README.md and docs/benchmarks.md, from the records"
+}
 
 
 def found(name: str) -> Experiment:
@@ -35,32 +43,65 @@ def found(name: str) -> Experiment:
 def main(arguments: list[str] | None = None) -> None:
     typed = sys.argv[1:] if arguments is None else arguments
     if not typed:
-        print("\n".join(f"python -m eval {name:28s}{about}" for name, about in (EXPERIMENTS | OVERVIEW).items()))
+        print(
+            "\n".join(
+                f"python -m eval {name:28s}{about}"
+                for name, about in (EXPERIMENTS | OVERVIEW).items()
+            )
+        )
         return
     if typed == [*OVERVIEW]:
         import_module("eval.overview").publish()
         return
     parser = argparse.ArgumentParser(prog="python -m eval", description=__doc__)
     parser.add_argument("name", choices=EXPERIMENTS)
-    parser.add_argument("--only", nargs="+", default=[], help="sections, data sets, contenders; by default all")
-    parser.add_argument("--quick", action="store_true", help="a trial of minutes, whose results go to the temporary folder")
+    parser.add_argument(
+        "--only", nargs="+", default=[], help="sections, data sets, contenders; by default all"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a trial of minutes, whose results go to the temporary folder",
+    )
     parser.add_argument("--resume", action="store_true", help="measure only what is not on record")
-    parser.add_argument("--report-only", action="store_true", help="measure nothing, write tables and pictures anew")
-    parser.add_argument("--publish", action="store_true", help="the same, and put the scores into embedx (objectives)")
-    parser.add_argument("--data", type=Path, help="folder with corpora/, xc/ and wordsim/; by default $EMBEDX_DATA")
-    parser.add_argument("--results", type=Path, help="folder of records, page and pictures (eval/results)")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="the experiment's own settings")
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="folder with a folder for each peer and its program (speed)")
+    parser.add_argument(
+        "--report-only", action="store_true", help="measure nothing, write tables and pictures anew"
+    )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="the same, and put the scores into embedx (objectives)",
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder with corpora/, xc/ and wordsim/; by default $EMBEDX_DATA"
+    )
+    parser.add_argument(
+        "--results", type=Path, help="folder of records, page and pictures (eval/results)"
+    )
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="the experiment's own settings"
+    )
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        metavar="DIR",
+        help="folder with a folder for each peer and its program (speed)",
+    )
     options = parser.parse_args(typed)
     experiment = found(options.name)
     if odd := set(options.only) - {word for words in experiment.choices.values() for word in words}:
-        known = "; ".join(f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items())
+        known = "; ".join(
+            f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items()
+        )
         parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {known}")
     if options.peers is not None:
         options.set.append(f"peers={options.peers}")
     settings = dict(each.partition("=")[::2] for each in options.set)
     if odd := settings.keys() - experiment.settings.keys():
-        parser.error(f"--set: {options.name} has no {', '.join(sorted(odd))}, but {' '.join(experiment.settings) or 'nothing'}")
+        parser.error(
+            f"--set: {options.name} has no {', '.join(sorted(odd))}, but"
+            f" {' '.join(experiment.settings) or 'nothing'}"
+        )
     if options.publish and experiment.publish is None:
         parser.error(f"--publish: {options.name} publishes nothing")
     results = options.results or (QUICK_RESULTS if options.quick else RESULTS)
@@ -69,12 +110,19 @@ def main(arguments: list[str] | None = None) -> None:
     if not (options.report_only or options.publish):
         if options.quick and not options.resume:
             (results / f"{experiment.name}.jsonl").unlink(missing_ok=True)
-        run = Run(experiment, options.only, quick=options.quick, data=options.data,
-                  **{name: value_of(value) for name, value in settings.items()})  # fmt: skip
+        run = Run(
+            experiment,
+            options.only,
+            quick=options.quick,
+            data=options.data,
+            **{name: value_of(value) for name, value in settings.items()},
+        )
         try:
             measure(run, results, shown(typed), options.resume)
         except KeyboardInterrupt:
-            raise SystemExit("interrupted; --resume continues from here, --report-only shows what there is") from None
+            raise SystemExit(
+                "interrupted; --resume continues from here, --report-only shows what there is"
+            ) from None
     records = report(experiment, results, options.quick)
     if options.publish and experiment.publish:
         experiment.publish(records)
@@ -91,7 +139,12 @@ def value_of(text: str) -> object:
 def shown(typed: list[str]) -> str:
     """The command as typed, files by their names alone, without what only says how far to go on."""
     words = [word for word in typed if word not in ("--resume", "--report-only")]
-    return " ".join(["python -m eval", *(word if os.sep not in word else word.rsplit(os.sep, 1)[-1] for word in words)])
+    return " ".join(
+        [
+            "python -m eval",
+            *(word if os.sep not in word else word.rsplit(os.sep, 1)[-1] for word in words),
+        ]
+    )
 
 
 if __name__ == "__main__":

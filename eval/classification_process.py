@@ -1,8 +1,9 @@
 """One measurement of speed-classification in a process of its own.
 
-A job names its tool (one of TOOLS below) and its settings; FILES says where the data set lies in each form that a tool reads.
-Seconds are of the wall clock. Imports are not timed, and neither is what compares to them, the loading of embedx's compiled
-kernels: it trains a few rows beforehand. PECOS runs in an interpreter of its own, without embedx: imports are made where used.
+A job names its tool (one of TOOLS below) and its settings; FILES says where the data set lies in
+each form that a tool reads. Seconds are of the wall clock. Imports are not timed, and neither is
+what compares to them, the loading of embedx's compiled kernels: it trains a few rows beforehand.
+PECOS runs in an interpreter of its own, without embedx: imports are made where used.
 """
 
 import contextlib
@@ -42,12 +43,16 @@ class Watch:
 # ---- what all tools share
 
 
-def quality(top: np.ndarray, y: Any, files: Files | None = None, first: np.ndarray | None = None) -> dict[str, float]:
-    """P@1, P@3, P@5 of the best labels int (n, 5), -1 where a tool gave fewer; y is the truth, a sparse indicator matrix.
+def quality(
+    top: np.ndarray, y: Any, files: Files | None = None, first: np.ndarray | None = None
+) -> dict[str, float]:
+    """P@1, P@3, P@5 of the best labels int (n, 5), -1 where a tool gave fewer; y is the truth, a
+    sparse indicator matrix.
 
-    With the `files` of the training data also PSP@k, by the propensities of Jain et al. 2016 (A = 0.55, B = 1.5), as the ratio
-    of sums over rows. With `first`, the probability of each row's best label, also the calibration error: the mean over ten
-    bins of as many rows each, by that probability, of |share of right answers - mean probability|.
+    With the `files` of the training data also PSP@k, by the propensities of Jain et al. 2016 (A =
+    0.55, B = 1.5), as the ratio of sums over rows. With `first`, the probability of each row's best
+    label, also the calibration error: the mean over ten bins of as many rows each, by that
+    probability, of |share of right answers - mean probability|.
     """
     rows = np.repeat(np.arange(len(top)), TOP)
     hit = np.asarray(y.tocsr()[rows, np.maximum(top, 0).ravel()]).reshape(top.shape) * (top >= 0)
@@ -56,17 +61,24 @@ def quality(top: np.ndarray, y: Any, files: Files | None = None, first: np.ndarr
         trained = indicators(files, "train")
         scale = (np.log(trained.shape[0]) - 1) * 2.5**0.55
         weights = 1 + scale * (np.asarray(trained.sum(axis=0)).ravel() + 1.5) ** -0.55
-        gain, ideal = hit * weights[np.maximum(top, 0)], [np.sort(weights[row])[::-1][:TOP] for row in np.split(*rows_in(y))]
+        gain, ideal = (
+            hit * weights[np.maximum(top, 0)],
+            [np.sort(weights[row])[::-1][:TOP] for row in np.split(*rows_in(y))],
+        )
         for k in (1, 3, 5):
             found[f"psp@{k}"] = float(gain[:, :k].sum() / sum(best[:k].sum() for best in ideal))
     if first is not None:
         bins = np.array_split(np.argsort(first, kind="stable"), 10)
-        found["calibration"] = float(np.mean([abs(hit[each, 0].mean() - first[each].mean()) for each in bins]))
+        found["calibration"] = float(
+            np.mean([abs(hit[each, 0].mean() - first[each].mean()) for each in bins])
+        )
     return found
 
 
 def rows_in(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The labels of all rows of a sparse indicator matrix, and where those of the second row, the third, ... begin."""
+    """The labels of all rows of a sparse indicator matrix, and where those of the second row, the
+    third, ... begin.
+    """
     y = y.tocsr()
     return y.indices, y.indptr[1:-1]
 
@@ -80,7 +92,9 @@ def filled(answers: Any) -> np.ndarray:
 
 
 def of_pairs(answers: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The best labels, and the probability of the first of each row, from (label, probability) of each row, best first."""
+    """The best labels, and the probability of the first of each row, from (label, probability) of
+    each row, best first.
+    """
     first = np.array([row[0][1] if len(row) else 0.0 for row in answers])
     return filled([[label for label, _ in row] for row in answers]), first
 
@@ -95,7 +109,11 @@ def sparse(files: Files, watch: Watch, which: str = "XY") -> tuple[Any, Any, Any
     from scipy.sparse import load_npz
 
     with watch.time("reading"):
-        matrices = [load_npz(f"{files['folder']}/{half}.{kind}.npz").tocsr() for half in ("train", "test") for kind in which]
+        matrices = [
+            load_npz(f"{files['folder']}/{half}.{kind}.npz").tocsr()
+            for half in ("train", "test")
+            for kind in which
+        ]
     return tuple(matrices)  # type: ignore[return-value]
 
 
@@ -106,14 +124,23 @@ def indicators(files: Files, half: str = "test") -> Any:
 
 
 def result(
-    watch: Watch, model: Path, top: np.ndarray, files: Files, used: dict[str, Any], package: str,
+    watch: Watch,
+    model: Path,
+    top: np.ndarray,
+    files: Files,
+    used: dict[str, Any],
+    package: str,
     first: np.ndarray | None = None,
-) -> Result:  # fmt: skip
+) -> Result:
     """The result of a peer with any number of labels for each row; `model` is what it saved."""
     return {
-        **watch.seconds, "size": bytes_in(model), **quality(top, indicators(files), files, first), "rows": len(top),
-        "used": used, "version": importlib.metadata.version(package),
-    }  # fmt: skip
+        **watch.seconds,
+        "size": bytes_in(model),
+        **quality(top, indicators(files), files, first),
+        "rows": len(top),
+        "used": used,
+        "version": importlib.metadata.version(package),
+    }
 
 
 def used(function: Any, given: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -153,7 +180,12 @@ def run(job: Job, data: Any, **other: Any) -> Any:
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     if "optimizer" in options:  # such jobs were defined when these were the defaults
-        options = {"weights": "dense", "epochs": 10, "bias": "zero", "initial_gradient": 0.0} | options
+        options = {
+            "weights": "dense",
+            "epochs": 10,
+            "bias": "zero",
+            "initial_gradient": 0.0,
+        } | options
     objective = objectives.find(job["objective"])
     settings = ClassifySettings.from_options(options)
     return classification.train(data, objective(objective.Settings.from_options(options)), settings)
@@ -188,8 +220,19 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
     """
     import fasttext as peer
 
-    folder, watch, options = files["folder"], Watch(), {k: v for k, v in job["options"].items() if k != "rates"}
-    fixed = {"dim": 100, "minCount": 1, "thread": job["threads"], "wordNgrams": 1, "verbose": 0, "seed": job["turn"]}
+    folder, watch, options = (
+        files["folder"],
+        Watch(),
+        {k: v for k, v in job["options"].items() if k != "rates"},
+    )
+    fixed = {
+        "dim": 100,
+        "minCount": 1,
+        "thread": job["threads"],
+        "wordNgrams": 1,
+        "verbose": 0,
+        "seed": job["turn"],
+    }
     model, rate = None, 0.0
     for rate in job["options"]["rates"]:
         try:
@@ -209,13 +252,18 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
     top = filled([[int(label.removeprefix("__label__")) for label in row] for row in answers])
     model.save_model(str(scratch / "model"))
     watch.seconds["training"] = watch.seconds.pop("whole") - watch.seconds["reading"]
-    settings = options | {"lr": rate, **{k: v for k, v in fixed.items() if k not in ("verbose", "seed")}}
+    settings = options | {
+        "lr": rate,
+        **{k: v for k, v in fixed.items() if k not in ("verbose", "seed")},
+    }
     first = np.array([row[0] if len(row) else 0.0 for row in probabilities])
     return result(watch, scratch / "model", top, files, settings, "fasttext", first)
 
 
 def omikuji(job: Job, files: Files, scratch: Path) -> Result:
-    """Reading and training are one call, whose log says how long training took. Prediction takes a row at a time."""
+    """Reading and training are one call, whose log says how long training took. Prediction takes a
+    row at a time.
+    """
     import omikuji as peer
 
     watch, settings = Watch(), peer.Model.default_hyper_param()
@@ -237,7 +285,15 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
             answers.append(model.predict(pairs, top_k=TOP))
     with log_of_stderr(scratch / "log"):
         model.save(str(scratch / "model"))
-    names = ("n_trees", "linear_loss_type", "linear_c", "linear_eps", "cluster_k", "min_branch_size", "max_depth")
+    names = (
+        "n_trees",
+        "linear_loss_type",
+        "linear_c",
+        "linear_eps",
+        "cluster_k",
+        "min_branch_size",
+        "max_depth",
+    )
     facts = {name: getattr(settings, name) for name in names}
     top, first = of_pairs(answers)
     return result(watch, scratch / "model", top, files, facts, "omikuji", first)
@@ -275,14 +331,24 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def pecos(job: Job, files: Files, scratch: Path) -> Result:
-    """As its own command does by default: labels embedded by PIFA, clustered, and a tree of classifiers."""
+    """As its own command does by default: labels embedded by PIFA, clustered, and a tree of
+    classifiers.
+    """
     from pecos.xmc import Indexer, LabelEmbeddingFactory
     from pecos.xmc.xlinear.model import XLinearModel
 
     watch, threads = Watch(), job["threads"]
     x, y, test, _ = sparse(files, watch)
     x, y, test = x.astype(np.float32), y.astype(np.float32).tocsc(), test.astype(np.float32)
-    settings = {"nr_splits": 16, "max_leaf_size": 100, "Cp": 1.0, "Cn": 1.0, "bias": 1.0, "threshold": 0.1, **job["options"]}
+    settings = {
+        "nr_splits": 16,
+        "max_leaf_size": 100,
+        "Cp": 1.0,
+        "Cn": 1.0,
+        "bias": 1.0,
+        "threshold": 0.1,
+        **job["options"],
+    }
     clustering = {name: settings[name] for name in ("nr_splits", "max_leaf_size")}
     with watch.time("training"):
         features = LabelEmbeddingFactory.create(y, x, method="pifa")
@@ -294,11 +360,14 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
     top = filled([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
     model.save(str(scratch / "model"))
     first = np.array([row.data.max(initial=0.0) for row in rows])
-    return result(watch, scratch / "model", top, files, settings | {"beam_size": 10}, "libpecos", first)
+    return result(
+        watch, scratch / "model", top, files, settings | {"beam_size": 10}, "libpecos", first
+    )
 
 
 def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
-    """Its linear methods as their documentation has them: a tree, three trees, or one classifier for each label.
+    """Its linear methods as their documentation has them: a tree, three trees, or one classifier
+    for each label.
 
     Scores are arrays of all labels, so rows are predicted by hundreds.
     """
@@ -309,7 +378,9 @@ def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
     x, y, test, _ = sparse(files, watch)
     method, solver = options.pop("method"), f"-s 1 -e 0.0001 -c 1 -m {job['threads']} -q"
     with watch.time("training"):
-        model = getattr(peer, f"train_{method}")(y, x.astype(np.float64), options=solver, verbose=False, **options)
+        model = getattr(peer, f"train_{method}")(
+            y, x.astype(np.float64), options=solver, verbose=False, **options
+        )
     answers = []
     with watch.time("prediction"):
         for start in range(0, test.shape[0], 200):
@@ -321,7 +392,15 @@ def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
     top, first = (np.concatenate(part) for part in zip(*answers, strict=True))
     is_probability = method != "1vsrest"
     facts = {"method": method, "solver": solver.replace(" -q", ""), "beam_width": 10} | options
-    return result(watch, scratch / "model", top, files, facts, "libmultilabel", first if is_probability else None)
+    return result(
+        watch,
+        scratch / "model",
+        top,
+        files,
+        facts,
+        "libmultilabel",
+        first if is_probability else None,
+    )
 
 
 def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
@@ -332,7 +411,8 @@ def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
 
     watch = Watch()
     x, y, test, _ = sparse(files, watch)
-    seen = np.unique(y.indices)  # of a label that never occurs it would say 0, above most scores of the others
+    # of a label that never occurs it would say 0, above most scores of the others
+    seen = np.unique(y.indices)
     model = OneVsRestClassifier(LinearSVC(**job["options"]), n_jobs=job["threads"])
     with watch.time("training"):
         model.fit(x, y[:, seen])
@@ -362,10 +442,15 @@ def single(files: Files) -> tuple[Any, np.ndarray, Any, np.ndarray]:
 
 
 def fit_of(log_p: np.ndarray, y: np.ndarray, seen: np.ndarray) -> dict[str, float]:
-    """Accuracy of all test rows; mean log-probability of those whose label occurs in training, for no tool knows the others."""
+    """Accuracy of all test rows; mean log-probability of those whose label occurs in training, for
+    no tool knows the others.
+    """
     known = np.isin(y, seen)
     likelihood = log_p[np.flatnonzero(known), y[known]].astype(np.float64).mean()
-    return {"accuracy": float((log_p.argmax(axis=1) == y).mean()), "log_likelihood": float(likelihood)}
+    return {
+        "accuracy": float((log_p.argmax(axis=1) == y).mean()),
+        "log_likelihood": float(likelihood),
+    }
 
 
 def embedx_single(job: Job, files: Files, scratch: Path) -> Result:
@@ -378,30 +463,48 @@ def embedx_single(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("training"):
         trained = run(job, data)
     with watch.time("prediction"):
-        log_p = np.concatenate([p for _, p in trained.classifier.blocks(test, threads=job["threads"])])
+        log_p = np.concatenate(
+            [p for _, p in trained.classifier.blocks(test, threads=job["threads"])]
+        )
     settings = trained.classifier.settings
-    passes = {"iterations": round(trained.outcome.epochs)} if settings["optimizer"] == "lbfgs" else {}
-    return {**watch.seconds, **fit_of(log_p, expected, np.unique(y)), **passes, "used": chosen(job, settings)}
+    passes = (
+        {"iterations": round(trained.outcome.epochs)} if settings["optimizer"] == "lbfgs" else {}
+    )
+    return {
+        **watch.seconds,
+        **fit_of(log_p, expected, np.unique(y)),
+        **passes,
+        "used": chosen(job, settings),
+    }
 
 
 def logistic_regression(job: Job, files: Files, scratch: Path) -> Result:
-    """The same penalised mean loss as embedx's: C = 1 / (l2 · rows); intercepts are free in both."""
+    """The same penalised mean loss as embedx's: C = 1 / (l2 · rows); intercepts are
+    free in both.
+    """
     from sklearn.linear_model import LogisticRegression
 
     watch = Watch()
     x, y, test, expected = single(files)
     options = job["options"]
-    model = LogisticRegression(C=1 / (options["l2"] * len(y)), max_iter=options["max_iterations"], tol=options["tolerance"])
+    model = LogisticRegression(
+        C=1 / (options["l2"] * len(y)), max_iter=options["max_iterations"], tol=options["tolerance"]
+    )
     with watch.time("training"):
         model.fit(x, y)
     with watch.time("prediction"):
         found = model.predict_log_proba(test)
-    log_p = np.full((len(expected), int(max(y.max(), expected.max())) + 1), -np.inf, dtype=np.float64)
+    log_p = np.full(
+        (len(expected), int(max(y.max(), expected.max())) + 1), -np.inf, dtype=np.float64
+    )
     log_p[:, model.classes_] = found
     return {
-        **watch.seconds, **fit_of(log_p, expected, model.classes_), "iterations": int(model.n_iter_.max()),
-        "used": {"solver": "lbfgs", **options}, "version": importlib.metadata.version("scikit-learn"),
-    }  # fmt: skip
+        **watch.seconds,
+        **fit_of(log_p, expected, model.classes_),
+        "iterations": int(model.n_iter_.max()),
+        "used": {"solver": "lbfgs", **options},
+        "version": importlib.metadata.version("scikit-learn"),
+    }
 
 
 # ---- scaling
@@ -416,7 +519,11 @@ def scaling(job: Job, files: Files, scratch: Path) -> Result:
     visited = trained.outcome.epochs * n
     settings = trained.classifier.settings
     seconds = trained.outcome.seconds
-    return {"microseconds": seconds / visited * 1e6, "seconds": seconds, "used": chosen(job, settings)}
+    return {
+        "microseconds": seconds / visited * 1e6,
+        "seconds": seconds,
+        "used": chosen(job, settings),
+    }
 
 
 def growth(job: Job, files: Files, scratch: Path) -> Result:
@@ -434,12 +541,19 @@ def growth(job: Job, files: Files, scratch: Path) -> Result:
         classifier = run(job, training).classifier
     trained = status("VmHWM")
     with watch.time("prediction"):
-        top = np.concatenate([ids for ids, _ in classifier.top_k(test, TOP, threads=job["threads"])])
+        top = np.concatenate(
+            [ids for ids, _ in classifier.top_k(test, TOP, threads=job["threads"])]
+        )
     return {
-        **watch.seconds, **quality(top, y), "rows": len(top), "values": int(training.features.nnz), "data": before,
-        "trained": trained, "size": sum(array.nbytes for array in classifier.arrays.values()),
+        **watch.seconds,
+        **quality(top, y),
+        "rows": len(top),
+        "values": int(training.features.nnz),
+        "data": before,
+        "trained": trained,
+        "size": sum(array.nbytes for array in classifier.arrays.values()),
         "used": chosen(job, classifier.settings),
-    }  # fmt: skip
+    }
 
 
 def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
@@ -450,11 +564,18 @@ def random_data(rng: np.random.Generator, n: int, d: int, n_labels: int) -> Any:
 
 
 TOOLS = {
-    "embedx": embedx, "fastText": fasttext, "omikuji": omikuji, "napkinXC": napkinxc, "PECOS": pecos,
-    "LibMultiLabel": libmultilabel, "LinearSVC": linearsvc,
-    "embedx single": embedx_single, "LogisticRegression": logistic_regression, "embedx scaling": scaling,
+    "embedx": embedx,
+    "fastText": fasttext,
+    "omikuji": omikuji,
+    "napkinXC": napkinxc,
+    "PECOS": pecos,
+    "LibMultiLabel": libmultilabel,
+    "LinearSVC": linearsvc,
+    "embedx single": embedx_single,
+    "LogisticRegression": logistic_regression,
+    "embedx scaling": scaling,
     "embedx growth": growth,
-}  # fmt: skip
+}
 
 
 def measure(job: Job, files: Files) -> Result:

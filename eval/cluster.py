@@ -1,9 +1,10 @@
 """Is a cluster as good as one machine, what does it cost, and how fast would many machines be?
 
-Sections: `quality`, workers in turn within one process, by the code that runs on a cluster, on the first megabytes of the text:
-each merges after its range with what the others have learned since its turn before, as many machines of one speed would do it;
-`time`, the command with and without a cluster of this machine alone, in turns. Every measurement is a process of its own.
-What the simulation of `cluster_model.py` needs is on record (`costs`).
+Sections: `quality`, workers in turn within one process, by the code that runs on a cluster, on the
+first megabytes of the text: each merges after its range with what the others have learned since its
+turn before, as many machines of one speed would do it; `time`, the command with and without a
+cluster of this machine alone, in turns. Every measurement is a process of its own. What the
+simulation of `cluster_model.py` needs is on record (`costs`).
 """
 
 import contextlib
@@ -55,11 +56,20 @@ def jobs(run: Run) -> Iterator[Job]:
     if "time" in sections:
         for seed in range(1, int(own.repetitions) + 1):
             for workers, threads in HOW:
-                yield {"kind": "run", "workers": workers, "threads": threads, "epochs": own.passes, "seed": seed}
+                yield {
+                    "kind": "run",
+                    "workers": workers,
+                    "threads": threads,
+                    "epochs": own.passes,
+                    "seed": seed,
+                }
     if "quality" in sections:
         for objective in run.chosen("objective"):
             common = {"kind": "quality", "objective": objective, "epochs": own.epochs}
-            yield from (common | {"workers": 1, "merges": MERGES[0], "seed": 1 + k} for k in range(int(own.seeds)))
+            yield from (
+                common | {"workers": 1, "merges": MERGES[0], "seed": 1 + k}
+                for k in range(int(own.seeds))
+            )
             for merges in MERGES:
                 for n in WORKERS[1:]:
                     if n * merges <= MAX_MERGES:
@@ -70,19 +80,28 @@ def prepare(run: Run) -> dict[str, Any]:
     """The text, and its first megabytes."""
     about = corpus.unpacked(run)
     run.files["tokens"] = str(run.folder / "tokens")
-    about["beginning"] = corpus.beginning(run, Path(run.files["text"]), b" ", run.settings.megabytes)
+    about["beginning"] = corpus.beginning(
+        run, Path(run.files["text"]), b" ", run.settings.megabytes
+    )
     return {"corpus": about}
 
 
 def measure(run: Run, job: Job) -> Result:
-    return in_process("eval.cluster", "train_in_turn" if job["kind"] == "quality" else "run_command", job, run.files)
+    return in_process(
+        "eval.cluster",
+        "train_in_turn" if job["kind"] == "quality" else "run_command",
+        job,
+        run.files,
+    )
 
 
 # ---- in a process of its own
 
 
 def train_in_turn(job: Job, files: dict[str, str]) -> Result:
-    """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they exchanged."""
+    """Held-out log-likelihood and pooled similarity after workers in turn, and the bytes that they
+    exchanged.
+    """
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
         settings, server = task.config.settings, plan.server(inner)
@@ -90,13 +109,19 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
         total = inner.n_chunks * int(settings.epochs)
         each = max(1, round(total / len(workers) / job["merges"]))
         tally, travelled, merge_seconds, seconds = Tally(), 0, 0.0, 0.0
-        steps = [(epoch, first) for epoch in range(int(settings.epochs)) for first in range(0, inner.n_chunks, each)]
+        steps = [
+            (epoch, first)
+            for epoch in range(int(settings.epochs))
+            for first in range(0, inner.n_chunks, each)
+        ]
         for turn, (epoch, first) in enumerate(steps):
             worker = workers[turn % len(workers)]
             if not server.is_ready(worker):
                 server.add(worker, worker.merge(server.remote_delta(worker)))
             chunks = range(first, min(first + each, inner.n_chunks))
-            rate = float(settings.learning_rate or 0) * (1 - (epoch + chunks.start / inner.n_chunks) / settings.epochs)
+            rate = float(settings.learning_rate or 0) * (
+                1 - (epoch + chunks.start / inner.n_chunks) / settings.epochs
+            )
             done, taken = worker.train(epoch, chunks, rate)
             assert done is not None
             tally += done
@@ -110,16 +135,27 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
         vectors = task.model(None)
         answers = words.score(vectors, word_tests.tests(files.get("data")))
         return {
-            "heldout": task.heldout_metrics(), "loss": tally.mean_loss, "words": tally.words, "range_words": each * 10_000,
-            "bytes_per_word": travelled / tally.words, "merge_seconds": merge_seconds, "seconds": seconds, "merges": len(steps),
-            "vocabulary": len(task.words), "rows": len(inner.tables.inputs.rows) + len(inner.tables.outputs.rows),
+            "heldout": task.heldout_metrics(),
+            "loss": tally.mean_loss,
+            "words": tally.words,
+            "range_words": each * 10_000,
+            "bytes_per_word": travelled / tally.words,
+            "merge_seconds": merge_seconds,
+            "seconds": seconds,
+            "merges": len(steps),
+            "vocabulary": len(task.words),
+            "rows": len(inner.tables.inputs.rows) + len(inner.tables.outputs.rows),
             **word_tests.pooled(answers),
-        }  # fmt: skip
+        }
 
 
 @contextlib.contextmanager
-def prepared(objective: str, options: dict[str, Any], text: str, files: dict[str, str]) -> Iterator[tuple[Any, Any, Any]]:
-    """A run on a text that is about to begin, how it would train on one machine, and how on workers."""
+def prepared(
+    objective: str, options: dict[str, Any], text: str, files: dict[str, str]
+) -> Iterator[tuple[Any, Any, Any]]:
+    """A run on a text that is about to begin, how it would train on one machine, and how on
+    workers.
+    """
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
         task = skipgram.prepared(corpus, configure(objective, options), Silent())
         task.initialise()
@@ -137,7 +173,9 @@ def started(plan: Any, n: int) -> list[Any]:
 
 
 def run_command(job: Job, files: dict[str, str]) -> Result:
-    """Seconds of training of the command, without a cluster or on one of this machine, and its held-out log-likelihood."""
+    """Seconds of training of the command, without a cluster or on one of this machine, and its
+    held-out log-likelihood.
+    """
     with contextlib.ExitStack() as opened:
         options: list[str] = []
         if job["workers"]:
@@ -145,15 +183,33 @@ def run_command(job: Job, files: dict[str, str]) -> Result:
             options = ["--cluster", cluster, "--workers", str(job["workers"])]
         scratch = opened.enter_context(tempfile.TemporaryDirectory())
         command = [
-            sys.executable, "-m", "embedx", "train", files["text"], "--output", str(Path(scratch, "model")),
-            "--threads", str(job["threads"]), "--epochs", str(job["epochs"]), "--heldout", "1%", "--cache-dir", files["tokens"],
-            "--seed", str(job["seed"]), "--json", *options,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "embedx",
+            "train",
+            files["text"],
+            "--output",
+            str(Path(scratch, "model")),
+            "--threads",
+            str(job["threads"]),
+            "--epochs",
+            str(job["epochs"]),
+            "--heldout",
+            "1%",
+            "--cache-dir",
+            files["tokens"],
+            "--seed",
+            str(job["seed"]),
+            "--json",
+            *options,
+        ]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         facts = json.loads(done.stdout)
         vectors = load(str(Path(scratch, "model")))
         answers = words.score(vectors, word_tests.tests(files.get("data")))
-    kept = {name: facts[name] for name in ("seconds", "words_trained", "words_per_second", "heldout")}
+    kept = {
+        name: facts[name] for name in ("seconds", "words_trained", "words_per_second", "heldout")
+    }
     return {**kept, "cluster": facts.get("cluster"), **word_tests.pooled(answers)}
 
 
@@ -164,7 +220,11 @@ def one_machine(cpus: int) -> Iterator[str]:
 
     cluster = Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": cpus, "include_dashboard": False, "object_store_memory": 1_000_000_000},
+        head_node_args={
+            "num_cpus": cpus,
+            "include_dashboard": False,
+            "object_store_memory": 1_000_000_000,
+        },
     )
     try:
         yield cluster.address
@@ -176,29 +236,49 @@ def one_machine(cpus: int) -> Iterator[str]:
 
 
 def quality(records: Records) -> str:
-    """Each number of workers beside one of the same objective, by held-out log-likelihood and pooled similarity."""
+    """Each number of workers beside one of the same objective, by held-out log-likelihood and
+    pooled similarity.
+    """
     rows: list[dict[str, Any]] = []
     for objective in OBJECTIVES:
         alone = records.succeeded(kind="quality", objective=objective, workers=1)
         values = [each["result"]["heldout"]["log_likelihood"] for each in alone]
         cases = [(1, MERGES[0]), *((n, merges) for merges in MERGES for n in WORKERS[1:])]
         for n, merges in cases if alone else ():
-            runs = alone if n == 1 else records.succeeded(kind="quality", objective=objective, workers=n, merges=merges)[-1:]
+            runs = (
+                alone
+                if n == 1
+                else records.succeeded(
+                    kind="quality", objective=objective, workers=n, merges=merges
+                )[-1:]
+            )
             if not runs:
                 continue
             value = float(np.mean([each["result"]["heldout"]["log_likelihood"] for each in runs]))
-            row = {"objective": objective, "workers": str(n), "merges": DASH if n == 1 else str(merges), "runs": str(len(runs)),
-                   "held-out log-likelihood": number(value, 3)}  # fmt: skip
+            row = {
+                "objective": objective,
+                "workers": str(n),
+                "merges": DASH if n == 1 else str(merges),
+                "runs": str(len(runs)),
+                "held-out log-likelihood": number(value, 3),
+            }
             if n == 1:
-                row["minus one worker's"] = f"± {np.std(values, ddof=1):.3f}" if len(values) > 1 else DASH
+                row["minus one worker's"] = (
+                    f"± {np.std(values, ddof=1):.3f}" if len(values) > 1 else DASH
+                )
             else:
                 row["minus one worker's"] = f"{value - np.mean(values):+.3f}"
             apart = word_tests.similarity(runs, alone) if n > 1 else None
-            rows.append(row | {
-                "pooled similarity": number(mean_similarity(runs), 3),
-                "minus its": f"{apart.value:+.3f} ± {apart.error:.3f}" if apart else DASH,
-                "bytes/word": DASH if n == 1 else number(runs[0]["result"]["bytes_per_word"], 0),
-            })  # fmt: skip
+            rows.append(
+                row
+                | {
+                    "pooled similarity": number(mean_similarity(runs), 3),
+                    "minus its": f"{apart.value:+.3f} ± {apart.error:.3f}" if apart else DASH,
+                    "bytes/word": (
+                        DASH if n == 1 else number(runs[0]["result"]["bytes_per_word"], 0)
+                    ),
+                }
+            )
     return table(rows)
 
 
@@ -221,44 +301,84 @@ def time(records: Records) -> str:
         if not of:
             continue
         seconds = median_of.median(each["seconds"] for each in of)
-        travelled = [each["cluster"]["bytes_merged"] / each["words_trained"] for each in of if each["cluster"]]
-        rows.append({
-            "how": titled(workers, threads), "runs": str(len(of)), "training, s": number(seconds, 1),
-            "times no cluster, 2 threads": number(seconds / plain, 2) if plain else DASH,
-            "words/s": thousands(median_of.median(each["words_per_second"] for each in of)),
-            "held-out log-likelihood": number(float(np.mean([each["heldout"]["log_likelihood"] for each in of])), 3),
-            "pooled similarity": number(float(np.mean([each["pooled"]["score"] for each in of if "pooled" in each])), 3),
-            "bytes/word": number(float(np.mean(travelled)), 1) if travelled else DASH,
-        })  # fmt: skip
+        travelled = [
+            each["cluster"]["bytes_merged"] / each["words_trained"]
+            for each in of
+            if each["cluster"]
+        ]
+        rows.append(
+            {
+                "how": titled(workers, threads),
+                "runs": str(len(of)),
+                "training, s": number(seconds, 1),
+                "times no cluster, 2 threads": number(seconds / plain, 2) if plain else DASH,
+                "words/s": thousands(median_of.median(each["words_per_second"] for each in of)),
+                "held-out log-likelihood": number(
+                    float(np.mean([each["heldout"]["log_likelihood"] for each in of])), 3
+                ),
+                "pooled similarity": number(
+                    float(np.mean([each["pooled"]["score"] for each in of if "pooled" in each])), 3
+                ),
+                "bytes/word": number(float(np.mean(travelled)), 1) if travelled else DASH,
+            }
+        )
     return table(rows)
 
 
 def predicted(records: Records) -> str:
-    """Machines of CORES cores each, which merge as often as by default: the share of what they would do alone."""
+    """Machines of CORES cores each, which merge as often as by default: the share of what they
+    would do alone.
+    """
     if (cost := records.last(kind="costs")) is None:
         return table([])
     rows = []
     for text, n_words in TEXTS.items():
-        uses = uses_of(zipf(vocabulary_of(n_words)), 1e-4, cost["draws_per_word"]).astype(np.float32)  # a tenth of the time
+        # a tenth of the time
+        uses = uses_of(zipf(vocabulary_of(n_words)), 1e-4, cost["draws_per_word"]).astype(
+            np.float32
+        )
         for nodes in NODES:
             chunk, size = distributed_words.CHUNK, Size(nodes, CORES)
-            length = float(chunk * distributed_words.chunks_per_range(None, round(n_words / chunk), PASSES, len(uses), size))
+            length = float(
+                chunk
+                * distributed_words.chunks_per_range(
+                    None, round(n_words / chunk), PASSES, len(uses), size
+                )
+            )
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
             known: dict[int, float] = {}
             for network, bandwidth in NETWORKS.items():
-                rate = words_per_second(cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses, known)
+                rate = words_per_second(
+                    cost, Machines(nodes, CORES, bandwidth, ROUND_TRIP, length), uses, known
+                )
                 hours = PASSES * n_words / rate / 3600
                 duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-                row[network] = f"{rate / (nodes * CORES * cost['words_per_second']):.2f}; {duration}"
+                row[network] = (
+                    f"{rate / (nodes * CORES * cost['words_per_second']):.2f}; {duration}"
+                )
                 row["words of a range"] = f"{length / 1e6:.0f} M"
             rows.append(row)
     return table(rows)
 
 
 EXPERIMENT = Experiment(
-    name="cluster", title="Workers on a cluster beside one machine",
-    choices={"section": ("quality", "time"), "objective": OBJECTIVES}, jobs=jobs, measure=measure, prepare=prepare,
-    tables={"quality": quality, "time": time, "predicted": predicted}, plots={},
-    settings={"corpus": None, "megabytes": 10.0, "epochs": 5, "passes": 5, "seeds": 3, "repetitions": 3},
-    quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1}, packages=("ray",), mixed=True,
-)  # fmt: skip
+    name="cluster",
+    title="Workers on a cluster beside one machine",
+    choices={"section": ("quality", "time"), "objective": OBJECTIVES},
+    jobs=jobs,
+    measure=measure,
+    prepare=prepare,
+    tables={"quality": quality, "time": time, "predicted": predicted},
+    plots={},
+    settings={
+        "corpus": None,
+        "megabytes": 10.0,
+        "epochs": 5,
+        "passes": 5,
+        "seeds": 3,
+        "repetitions": 3,
+    },
+    quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1},
+    packages=("ray",),
+    mixed=True,
+)

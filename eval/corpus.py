@@ -10,8 +10,12 @@ from typing import Any
 from eval.experiment import Run
 
 DEFAULT = "corpora/enwiki-20190720-s1.text8.gz"  # in the data
-LINE_WORDS = 1000  # words a line in the copy for tools that read by line; fastText cuts lines at 1024, gensim's at 10,000
-LONG_LINE = 50_000  # bytes; gensim drops what a sentence has beyond 10,000 words, and corpus_file reads a line at a time
+# words a line in the copy for tools that read by line; fastText cuts lines at 1024, gensim's at
+# 10,000
+LINE_WORDS = 1000
+# bytes; gensim drops what a sentence has beyond 10,000 words, and corpus_file reads a line at a
+# time
+LONG_LINE = 50_000
 QUICK = 2_000_000  # bytes of a trial run
 TINY = 100_000
 
@@ -25,21 +29,30 @@ def of(run: Run) -> Path:
 
 
 def unpacked(run: Run) -> dict[str, Any]:
-    """Write `text`, the corpus unpacked, and `tiny`, a little of it, to the run's folder; what is to be known of it."""
+    """Write `text`, the corpus unpacked, and `tiny`, a little of it, to the run's folder; what is
+    to be known of it.
+    """
     corpus, text, tiny = of(run), run.folder / "text", run.folder / "tiny"
-    with (gzip.open if corpus.suffix == ".gz" else open)(corpus, "rb") as source, text.open("wb") as target:
+    with (
+        (gzip.open if corpus.suffix == ".gz" else open)(corpus, "rb") as source,
+        text.open("wb") as target,
+    ):
         if run.quick:
             target.write(source.read(QUICK))
         else:
             shutil.copyfileobj(source, target, 1 << 20)
     with text.open("rb") as source:
         tiny.write_bytes(source.read(TINY))
-    run.files |= {"text": str(text), "tiny": str(tiny)} | ({"data": str(run.data)} if run.has_data else {})
+    run.files |= {"text": str(text), "tiny": str(tiny)} | (
+        {"data": str(run.data)} if run.has_data else {}
+    )
     return {"name": corpus.name, **facts_of(text)}
 
 
 def beginning(run: Run, text: Path, end: bytes, megabytes: float) -> dict[str, Any]:
-    """Write `beginning`, so many megabytes of a text up to a word or a line; what is to be known of it."""
+    """Write `beginning`, so many megabytes of a text up to a word or a line; what is to be known of
+    it.
+    """
     target = run.folder / "beginning"
     with text.open("rb") as source:
         target.write_bytes(source.read(int(megabytes * 1e6)).rpartition(end)[0] + end)
@@ -53,7 +66,9 @@ def compress(file: Path, target: Path) -> None:
 
 
 def facts_of(text: Path) -> dict[str, Any]:
-    """Size, words, hash, and whether a line is so long that tools reading by line would choke on it."""
+    """Size, words, hash, and whether a line is so long that tools reading by line would choke on
+    it.
+    """
     digest, n_words = hashlib.sha256(), 0
     line = longest = 0  # bytes
     for words, block in blocks_of_words(text):
@@ -63,7 +78,12 @@ def facts_of(text: Path) -> dict[str, Any]:
         line += len(first)
         longest = max(longest, line, *map(len, others))
         line = len(others[-1]) if others else line
-    return {"bytes": text.stat().st_size, "words": n_words, "sha256": digest.hexdigest(), "one line": longest > LONG_LINE}
+    return {
+        "bytes": text.stat().st_size,
+        "words": n_words,
+        "sha256": digest.hexdigest(),
+        "one line": longest > LONG_LINE,
+    }
 
 
 def blocks_of_words(text: Path) -> Iterator[tuple[list[bytes], bytes]]:

@@ -1,8 +1,10 @@
-"""Is every objective good at its defaults? Each beside scikit-learn's LinearSVC and LogisticRegression, on the same rows.
+"""Is every objective good at its defaults? Each beside scikit-learn's LinearSVC and
+LogisticRegression, on the same rows.
 
-Sections: `tuned`, data on which defaults were chosen, each split into rows to train on and rows to look at, no test file among
-them; `unseen`, data that were looked at only when they had been. Of scikit-learn the better of the two is what objectives are
-held against, each at the best of a few penalties on the very rows that are scored, which favours them.
+Sections: `tuned`, data on which defaults were chosen, each split into rows to train on and rows to
+look at, no test file among them; `unseen`, data that were looked at only when they had been. Of
+scikit-learn the better of the two is what objectives are held against, each at the best of a few
+penalties on the very rows that are scored, which favours them.
 """
 
 import time
@@ -30,19 +32,26 @@ SECTIONS = {
 }
 HIDDEN = {"eurlex": 100}  # sets whose features are met through a hidden layer
 ABOUT = {
-    "digits": "8 × 8 pixels, 0 to 16; dense", "mnist": "pixels divided by 255, 4,000 rows; dense",
-    "bibtex": "words of references, several labels; sparse", "bibtex-first": "the first of these labels alone",
-    "eurlex-first": "EURLex-4.3K, 9,000 rows, the first label alone, those that occur five times; tf-idf",
+    "digits": "8 × 8 pixels, 0 to 16; dense",
+    "mnist": "pixels divided by 255, 4,000 rows; dense",
+    "bibtex": "words of references, several labels; sparse",
+    "bibtex-first": "the first of these labels alone",
+    "eurlex-first": (
+        "EURLex-4.3K, 9,000 rows, the first label alone, those that occur five times; tf-idf"
+    ),
     "eurlex": "EURLex-4.3K, 5,000 rows, several labels, through --hidden 100",
-    "classes": "generated: 500 classes, words of a class, of its family and of the language; tf-idf",
+    "classes": (
+        "generated: 500 classes, words of a class, of its family and of the language; tf-idf"
+    ),
     "omniglot": "150 characters by their pixels, rows of both files; sparse",
     "pages": "enwiki-cat, the first label alone, those that occur twenty times; tf-idf",
     "articles": "generated: words of classes that share topics, counts as they are",
     "tags": "generated: many labels a row, binary features",
-}  # fmt: skip
+}
 SEVERAL = ("bibtex", "eurlex", "tags")
 LINEAR = ("LinearSVC", "LogisticRegression")
-FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")  # exact losses, and the six
+# exact losses, and the six
+FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")
 AUTOMATIC = "none named"  # the objective and the weights that `embedx classify` chooses by itself
 CONTENDERS = (
     AUTOMATIC,
@@ -71,7 +80,13 @@ def jobs(run: Run) -> Iterator[Job]:
                 yield from ({"set": name, "tool": tool} for tool in LINEAR)
             for objective in CONTENDERS:
                 if objective in run.chosen("contender"):
-                    yield {"set": name, "tool": "embedx", "objective": objective, "defaults": "now", "threads": 1}
+                    yield {
+                        "set": name,
+                        "tool": "embedx",
+                        "objective": objective,
+                        "defaults": "now",
+                        "threads": 1,
+                    }
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -89,16 +104,37 @@ def measure(run: Run, job: Job) -> Result:
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])
-    names = ("epochs", "batch_size", "learning_rate", "optimizer", "sampler", "bias", "l2", "negatives")
-    used = {name: value for name in names if (value := trained.classifier.settings.get(name)) is not None}
+    names = (
+        "epochs",
+        "batch_size",
+        "learning_rate",
+        "optimizer",
+        "sampler",
+        "bias",
+        "l2",
+        "negatives",
+    )
+    used = {
+        name: value
+        for name in names
+        if (value := trained.classifier.settings.get(name)) is not None
+    }
     return {
-        **{name: float(metrics[name]) for name in ("p@1", "p@3", "p@5", "log_likelihood") if name in metrics},
-        "seconds": trained.outcome.seconds, "settings": used, "lowered_rates": trained.outcome.lowered_rates,
-    }  # fmt: skip
+        **{
+            name: float(metrics[name])
+            for name in ("p@1", "p@3", "p@5", "log_likelihood")
+            if name in metrics
+        },
+        "seconds": trained.outcome.seconds,
+        "settings": used,
+        "lowered_rates": trained.outcome.lowered_rates,
+    }
 
 
 def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
-    """The best of a few penalties; one-vs-rest by LinearSVC and where rows have several labels, else multinomial."""
+    """The best of a few penalties; one-vs-rest by LinearSVC and where rows have several labels,
+    else multinomial.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
@@ -110,16 +146,22 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
     found = []
     for penalty in PENALTIES if work < SLOW_SVC else (1.0,):
         c = penalty / square
-        model = LinearSVC(C=c) if tool == "LinearSVC" else LogisticRegression(
-            C=c, solver="liblinear" if several else "lbfgs", max_iter=100
-        )  # fmt: skip
+        model = (
+            LinearSVC(C=c)
+            if tool == "LinearSVC"
+            else LogisticRegression(C=c, solver="liblinear" if several else "lbfgs", max_iter=100)
+        )
         began = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the iterations end before convergence
             classes, scores = fitted(model, train, test, several)
         seconds = time.monotonic() - began
         found.append(
-            {**quality(classes[best(scores)], indicator(test.labels, test.n_labels)), "seconds": seconds, "c": penalty}
+            {
+                **quality(classes[best(scores)], indicator(test.labels, test.n_labels)),
+                "seconds": seconds,
+                "c": penalty,
+            }
         )
         if tool == "LogisticRegression" and not several:
             found[-1]["log_likelihood"] = likelihood(model, test)
@@ -127,14 +169,18 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
 
 
 def fitted(model: Any, train: Any, test: Any, several: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The labels that occur in training, and their scores of the test rows; one-vs-rest where rows have several labels."""
+    """The labels that occur in training, and their scores of the test rows; one-vs-rest where rows
+    have several labels.
+    """
     if not several:
         model.fit(train.features, train.labels.ids)
         return model.classes_, model.decision_function(test.features)
     from sklearn.multiclass import OneVsRestClassifier
 
     seen = np.unique(train.labels.ids)
-    model = OneVsRestClassifier(model).fit(train.features, indicator(train.labels, train.n_labels)[:, seen])
+    model = OneVsRestClassifier(model).fit(
+        train.features, indicator(train.labels, train.n_labels)[:, seen]
+    )
     return seen, model.decision_function(test.features)
 
 
@@ -142,7 +188,9 @@ def likelihood(model: Any, test: Any) -> float:
     """The mean over rows whose label was seen."""
     seen = np.isin(test.labels.ids, model.classes_)
     log_p = model.predict_log_proba(test.features[seen])
-    return float(log_p[np.arange(len(log_p)), np.searchsorted(model.classes_, test.labels.ids[seen])].mean())
+    return float(
+        log_p[np.arange(len(log_p)), np.searchsorted(model.classes_, test.labels.ids[seen])].mean()
+    )
 
 
 # ---- tables
@@ -159,13 +207,24 @@ def reference(records: Records, name: str) -> float | None:
 
 
 def precisions(section: str, records: Records) -> str:
-    """P@1 by objective and set, in brackets that of records with earlier defaults; in bold what misses the target."""
-    rows = [{"": tool} | {name: shown(result_of(records, set=name, tool=tool), "p@1") for name in SECTIONS[section]}
-            for tool in LINEAR]  # fmt: skip
+    """P@1 by objective and set, in brackets that of records with earlier defaults; in bold what
+    misses the target.
+    """
+    rows = [
+        {"": tool}
+        | {
+            name: shown(result_of(records, set=name, tool=tool), "p@1")
+            for name in SECTIONS[section]
+        }
+        for tool in LINEAR
+    ]
     for objective in CONTENDERS:
         row = {"": f"`{objective}`"}
         for name in SECTIONS[section]:
-            now, before = (result_of(records, set=name, objective=objective, defaults=which) for which in ("now", "before"))
+            now, before = (
+                result_of(records, set=name, objective=objective, defaults=which)
+                for which in ("now", "before")
+            )
             best, cell = reference(records, name), shown(now, "p@1")
             if now and best and now["p@1"] < TARGET * best:
                 cell = f"**{cell}**"
@@ -180,30 +239,53 @@ def shown(result: Result | None, measure: str, digits: int = 3) -> str:
 
 WHO: dict[str, Job] = {tool: {"tool": tool} for tool in LINEAR} | {
     f"`{name}`": {"objective": name, "defaults": "now"} for name in CONTENDERS
-}  # fmt: skip
+}
 
 
 def relative(records: Records) -> str:
     """P@1 over that of the better linear reference."""
     best = {name: reference(records, name) for name in ABOUT}
-    return table([
-        {"": who} | {name: f"{now['p@1'] / of:.2f}" if of and (now := result_of(records, set=name, **job)) else ""
-                     for name, of in best.items()}
-        for who, job in WHO.items() if who not in LINEAR
-    ])  # fmt: skip
+    return table(
+        [
+            {"": who}
+            | {
+                name: (
+                    f"{now['p@1'] / of:.2f}"
+                    if of and (now := result_of(records, set=name, **job))
+                    else ""
+                )
+                for name, of in best.items()
+            }
+            for who, job in WHO.items()
+            if who not in LINEAR
+        ]
+    )
 
 
 def of_all(records: Records, columns: dict[str, tuple[Any, ...]], left_out: str = "") -> str:
     """A row for each contender; of a column its set, the measure, and the digits."""
-    return table([
-        {"": who} | {title: shown(result_of(records, set=name, **job), *what) for title, (name, *what) in columns.items()}
-        for who, job in WHO.items() if who != left_out
-    ])  # fmt: skip
+    return table(
+        [
+            {"": who}
+            | {
+                title: shown(result_of(records, set=name, **job), *what)
+                for title, (name, *what) in columns.items()
+            }
+            for who, job in WHO.items()
+            if who != left_out
+        ]
+    )
 
 
 def likelihoods(records: Records) -> str:
-    """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be log-probabilities."""
-    return of_all(records, {name: (name, "log_likelihood") for name in ABOUT if name not in SEVERAL}, "LinearSVC")
+    """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be
+    log-probabilities.
+    """
+    return of_all(
+        records,
+        {name: (name, "log_likelihood") for name in ABOUT if name not in SEVERAL},
+        "LinearSVC",
+    )
 
 
 def several(records: Records) -> str:
@@ -218,26 +300,47 @@ def seconds(records: Records) -> str:
 def sets(records: Records) -> str:
     lines = []
     for name, about in ABOUT.items():
-        found = [f"{tool} C {each['c']:g}/|x|²" for tool in LINEAR if (each := result_of(records, set=name, tool=tool))]
+        found = [
+            f"{tool} C {each['c']:g}/|x|²"
+            for tool in LINEAR
+            if (each := result_of(records, set=name, tool=tool))
+        ]
         lines.append(f"`{name}`: {about}" + (f"; {', '.join(found)}" if found else ""))
     return listed(lines)
 
 
 def settings(records: Records) -> str:
     """What the objectives' defaults came to, on each set."""
-    return listed([
-        f"`{objective}`, {name}: {shown_settings(found['settings'])}" for objective in FIRST for name in ABOUT
-        if (found := result_of(records, set=name, objective=objective, defaults="now"))
-    ])  # fmt: skip
+    return listed(
+        [
+            f"`{objective}`, {name}: {shown_settings(found['settings'])}"
+            for objective in FIRST
+            for name in ABOUT
+            if (found := result_of(records, set=name, objective=objective, defaults="now"))
+        ]
+    )
 
 
 EXPERIMENT = Experiment(
-    name="defaults", title="Every objective of classification at its defaults",
-    choices={"section": tuple(SECTIONS), "set": tuple(ABOUT), "contender": ("scikit-learn", *CONTENDERS)},
+    name="defaults",
+    title="Every objective of classification at its defaults",
+    choices={
+        "section": tuple(SECTIONS),
+        "set": tuple(ABOUT),
+        "contender": ("scikit-learn", *CONTENDERS),
+    },
     packages=("scipy", "scikit-learn"),
     mixed=True,  # every run has one thread, and only quality is reported
-    jobs=jobs, measure=measure,
-    tables={"sets": sets, **{name: partial(precisions, name) for name in SECTIONS}, "relative": relative, "several": several,
-            "likelihoods": likelihoods, "seconds": seconds, "settings": settings},
+    jobs=jobs,
+    measure=measure,
+    tables={
+        "sets": sets,
+        **{name: partial(precisions, name) for name in SECTIONS},
+        "relative": relative,
+        "several": several,
+        "likelihoods": likelihoods,
+        "seconds": seconds,
+        "settings": settings,
+    },
     plots={},
-)  # fmt: skip
+)

@@ -1,4 +1,6 @@
-"""The data sets of `defaults`: real ones, and ones that are generated where these have none of their kind."""
+"""The data sets of `defaults`: real ones, and ones that are generated where these have none of
+their kind.
+"""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +14,8 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels
 from eval.papers import load
 
-# Rows that are trained on or scored, drawn at random from the training file; EURLex with all labels, and with the first alone.
+# Rows that are trained on or scored, drawn at random from the training file; EURLex with all
+# labels, and with the first alone.
 MNIST_ROWS, EURLEX_ROWS, FIRST_ROWS = 4_000, 5_000, 9_000
 CHARACTERS = 150  # of Omniglot, the first
 HELD_OUT = 0.25  # the share of a training file that is scored
@@ -28,7 +31,9 @@ def halves(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
         "mnist": lambda: carved(sample(divided(load(data, "mnist")[0], 255), MNIST_ROWS)),
         "eurlex": lambda: carved(sample(load(data, "eurlex-4.3k")[0], EURLEX_ROWS)),
         "omniglot": lambda: tuple(below(half, CHARACTERS) for half in load(data, "omniglot")),
-        "eurlex-first": lambda: carved(first_labels(sample(load(data, "eurlex-4.3k")[0], FIRST_ROWS), 5)),
+        "eurlex-first": lambda: carved(
+            first_labels(sample(load(data, "eurlex-4.3k")[0], FIRST_ROWS), 5)
+        ),
         "pages": lambda: carved(first_labels(load(data, "enwiki-cat")[0], 20)),
         "classes": lambda: carved(classes()),
         "articles": lambda: carved(articles()),
@@ -62,12 +67,16 @@ def digits() -> Any:
 
 
 def first_labels(data: Any, least: int) -> Any:
-    """One label a row, the first that it has, and of these labels those that so many rows have at least."""
+    """One label a row, the first that it has, and of these labels those that so many rows have at
+    least.
+    """
     single = chosen_labels(data.labels, "first")
     counts = np.bincount(single.ids, minlength=data.n_labels)
     often = np.flatnonzero(counts >= least)
     rows = np.flatnonzero(counts[single.ids] >= least)
-    return Labeled(data.features[rows], Labels.single(np.searchsorted(often, single.ids[rows])), len(often))
+    return Labeled(
+        data.features[rows], Labels.single(np.searchsorted(often, single.ids[rows])), len(often)
+    )
 
 
 def below(data: Any, n_labels: int) -> Any:
@@ -80,7 +89,9 @@ def below(data: Any, n_labels: int) -> Any:
 
 
 def classes(n: int = 7_000, n_classes: int = 500, n_features: int = 4_000) -> Any:
-    """Single labels, many classes: words of a class, of its family and of the language, as tf-idf of length 1; power-law."""
+    """Single labels, many classes: words of a class, of its family and of the language, as tf-idf
+    of length 1; power-law.
+    """
     rng = np.random.default_rng(11)
     p = power_law(n_classes, 0.6)
     n_families = n_classes // 20
@@ -93,19 +104,29 @@ def classes(n: int = 7_000, n_classes: int = 500, n_features: int = 4_000) -> An
     n_words = 36
     source = rng.choice(3, (n, n_words), p=(0.12, 0.28, 0.6))
     word = np.where(
-        source == 0, own[label[:, None], rng.integers(0, 12, (n, n_words))],
-        np.where(source == 1, shared[family[label][:, None], rng.integers(0, 40, (n, n_words))],
-                 rng.choice(n_features, (n, n_words), p=language)),
-    )  # fmt: skip
+        source == 0,
+        own[label[:, None], rng.integers(0, 12, (n, n_words))],
+        np.where(
+            source == 1,
+            shared[family[label][:, None], rng.integers(0, 40, (n, n_words))],
+            rng.choice(n_features, (n, n_words), p=language),
+        ),
+    )
     return Labeled(tf_idf(counts_of(word, n_features)), Labels.single(label), n_classes)
 
 
 def articles(n: int = 6_000, n_classes: int = 400, n_features: int = 3_000) -> Any:
-    """Single labels by a log-linear model of words with topics in between; raw counts of words, rows of different lengths."""
+    """Single labels by a log-linear model of words with topics in between; raw counts of words,
+    rows of different lengths.
+    """
     rng = np.random.default_rng(13)
     n_topics = 80
     language = np.log(power_law(n_features, 1.0)[rng.permutation(n_features)])
-    topics = rng.normal(0, 1.0, (n_topics, n_features)) * (rng.random((n_topics, n_features)) < 0.08) * 2.5
+    topics = (
+        rng.normal(0, 1.0, (n_topics, n_features))
+        * (rng.random((n_topics, n_features)) < 0.08)
+        * 2.5
+    )
     mixture = rng.dirichlet(np.full(n_topics, 0.04), n_classes)
     label = rng.choice(n_classes, n, p=power_law(n_classes, 0.8))
     rows = np.zeros((n, n_features), dtype=np.float32)
@@ -113,12 +134,16 @@ def articles(n: int = 6_000, n_classes: int = 400, n_features: int = 3_000) -> A
         of_class = np.flatnonzero(label == k)
         score = language + 1.4 * mixture[k] @ topics + rng.normal(0, 0.35, n_features)
         word = np.exp(score - score.max())
-        rows[of_class] = [rng.multinomial(rng.integers(20, 120), word / word.sum()) for _ in of_class] or 0
+        rows[of_class] = [
+            rng.multinomial(rng.integers(20, 120), word / word.sum()) for _ in of_class
+        ] or 0
     return Labeled(csr_matrix(rows), Labels.single(label), n_classes)
 
 
 def tags(n: int = 3_000, n_labels: int = 400, n_features: int = 300) -> Any:
-    """Many labels a row, as bookmarks are tagged: binary features and labels of a few topics each, power-law."""
+    """Many labels a row, as bookmarks are tagged: binary features and labels of a few topics each,
+    power-law.
+    """
     rng = np.random.default_rng(17)
     n_topics = 60
     words = rng.dirichlet(np.full(n_features, 0.06), n_topics)
@@ -129,7 +154,9 @@ def tags(n: int = 3_000, n_labels: int = 400, n_features: int = 300) -> Any:
     found = [np.unique(rng.choice(n_labels, rng.integers(6, 50), p=each)) for each in label]
     offsets = np.concatenate([[0], np.cumsum([len(each) for each in features])])
     ones = np.ones(offsets[-1], dtype=np.float32)
-    matrix = csr_matrix((ones, np.concatenate(features).astype(np.int32), offsets.astype(np.int32)), (n, n_features))
+    matrix = csr_matrix(
+        (ones, np.concatenate(features).astype(np.int32), offsets.astype(np.int32)), (n, n_features)
+    )
     return Labeled(matrix, Labels.of_rows([each.tolist() for each in found]), n_labels)
 
 
@@ -141,7 +168,9 @@ def power_law(n: int, exponent: float) -> np.ndarray:
 def counts_of(word: np.ndarray, n_features: int) -> csr_matrix:
     """How often each row of words has each of them."""
     rows = np.repeat(np.arange(len(word)), word.shape[1])
-    found = csr_matrix((np.ones(word.size, dtype=np.float32), (rows, word.ravel())), (len(word), n_features))
+    found = csr_matrix(
+        (np.ones(word.size, dtype=np.float32), (rows, word.ravel())), (len(word), n_features)
+    )
     found.sum_duplicates()
     return found
 
@@ -150,7 +179,9 @@ def tf_idf(counts: csr_matrix) -> csr_matrix:
     """(1 + log count) log(rows / rows with the feature), rows of length 1."""
     df = np.bincount(counts.indices, minlength=counts.shape[1])
     found = counts.copy()
-    found.data = (1 + np.log(counts.data)) * np.log(counts.shape[0] / np.maximum(df, 1))[counts.indices]
+    found.data = (1 + np.log(counts.data)) * np.log(counts.shape[0] / np.maximum(df, 1))[
+        counts.indices
+    ]
     length = np.sqrt(np.asarray(found.multiply(found).sum(axis=1)).ravel())
     found = csr_matrix(diags(1 / np.maximum(length, 1e-9)) @ found).astype(np.float32)
     found.sort_indices()

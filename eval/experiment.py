@@ -1,4 +1,6 @@
-"""What an experiment is, and how one is run: jobs are measured one by one, the records written, and the page from these."""
+"""What an experiment is, and how one is run: jobs are measured one by one, the records written, and
+the page from these.
+"""
 
 import dataclasses
 import datetime
@@ -27,11 +29,14 @@ class Experiment:
 
     choices   words that --only takes, by what they choose: sections, data sets, contenders
     settings  what --set changes; `quick` has those of a trial run
-    prepare   brings the data into the forms that the tools read; what is to be known of the `corpus` or the `data`
-    jobs      what to measure, in order. A job holds every setting that its result depends on; it may depend on the results of
-              those before it, which are on record when the next one is requested
+    prepare   brings the data into the forms that the tools read; what is to be known of the
+              `corpus` or the `data`
+    jobs      what to measure, in order. A job holds every setting that its result depends on; it
+              may depend on the results of those before it, which are on record when the next one is
+              requested
     measure   the result of a job
-    tables    the parts of the page, by name, from the records alone; plots likewise, by what is added to the page's name
+    tables    the parts of the page, by name, from the records alone; plots likewise, by what is
+              added to the page's name
     mixed     whether records of several environments stand in one table
     """
 
@@ -55,10 +60,20 @@ class Run:
 
     records: Records
 
-    def __init__(self, experiment: Experiment, only: list[str], *, quick: bool, data: Path | None = None, **settings: Any):
+    def __init__(
+        self,
+        experiment: Experiment,
+        only: list[str],
+        *,
+        quick: bool,
+        data: Path | None = None,
+        **settings: Any,
+    ):
         self.experiment, self.quick, self.only = experiment, quick, only
         self._data = data
-        self.settings = SimpleNamespace(**experiment.settings | (dict(experiment.quick) if quick else {}) | settings)
+        self.settings = SimpleNamespace(
+            **experiment.settings | (dict(experiment.quick) if quick else {}) | settings
+        )
         self.folder = Path()  # temporary, while the run lasts
         self.files: dict[str, str] = {}
         self.warm: set[str] = set()
@@ -66,9 +81,13 @@ class Run:
     @property
     def data(self) -> Path:
         """The folder of the data."""
-        folder = self._data or (Path(os.environ["EMBEDX_DATA"]) if os.environ.get("EMBEDX_DATA") else None)
+        folder = self._data or (
+            Path(os.environ["EMBEDX_DATA"]) if os.environ.get("EMBEDX_DATA") else None
+        )
         if folder is None or not folder.is_dir():
-            raise SystemExit(f"{folder or 'the data'}: no such folder; name it by --data DIR, or set EMBEDX_DATA")
+            raise SystemExit(
+                f"{folder or 'the data'}: no such folder; name it by --data DIR, or set EMBEDX_DATA"
+            )
         return folder
 
     @property
@@ -85,7 +104,9 @@ class Run:
         return self.has(peer, version_of(package) is not None, 'pip install "embedx[peers]"')
 
     def has(self, peer: str, is_there: bool, remedy: str) -> bool:
-        """Whether a peer is there. Where it is not, a trial run continues without it and any other ends."""
+        """Whether a peer is there. Where it is not, a trial run continues without it and any other
+        ends.
+        """
         if not is_there and not self.quick:
             raise SystemExit(f"{peer} is not installed: {remedy}, or choose the others by --only")
         if not is_there and peer not in self.warm:
@@ -115,9 +136,13 @@ def measure(run: Run, results: Path, command: str, resume: bool) -> None:
     experiment = run.experiment
     with tempfile.TemporaryDirectory(prefix="embedx-eval-") as folder:
         run.folder = Path(folder)
-        facts = {name: {**about, "quick": run.quick} for name, about in experiment.prepare(run).items()}
+        facts = {
+            name: {**about, "quick": run.quick} for name, about in experiment.prepare(run).items()
+        }
         environment = environment_of(facts, experiment.packages, command)
-        run.records = Records(results / f"{experiment.name}.jsonl", environment, mixed=experiment.mixed)
+        run.records = Records(
+            results / f"{experiment.name}.jsonl", environment, mixed=experiment.mixed
+        )
         run.measure(resume)
 
 
@@ -156,24 +181,34 @@ def written(file: Path, text: str) -> None:
 
 
 def in_process(
-    module: str, function: str, job: Job, files: dict[str, str], python: str = sys.executable, **more: str
+    module: str,
+    function: str,
+    job: Job,
+    files: dict[str, str],
+    python: str = sys.executable,
+    **more: str,
 ) -> Result:
-    """What a function returns for a job in a process of its own, with more in its environment; {"error": its last line} if that
-    fails.
+    """What a function returns for a job in a process of its own, with more in its environment;
+    {"error": its last line} if that fails.
     """
     arguments = [python, "-m", "eval.process", module, function, json.dumps(job), json.dumps(files)]
     done = subprocess.run(
         arguments, env=os.environ | more, cwd=ROOT, capture_output=True, text=True, errors="replace"
-    )  # fmt: skip
+    )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return {"error": lines[-1][:300] if lines else f"ended with status {done.returncode}", "stderr": done.stderr[-3000:]}
+        return {
+            "error": lines[-1][:300] if lines else f"ended with status {done.returncode}",
+            "stderr": done.stderr[-3000:],
+        }
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def spoken(job: Job) -> str:
     """A job in a line, its nested settings left out."""
-    return ", ".join(f"{name} {value}" for name, value in job.items() if isinstance(value, str | int | float))[:160]
+    return ", ".join(
+        f"{name} {value}" for name, value in job.items() if isinstance(value, str | int | float)
+    )[:160]
 
 
 def say(message: str) -> None:

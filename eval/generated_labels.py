@@ -1,8 +1,9 @@
-"""Generated data with as many labels as wanted, to see how time and memory grow: what is learned from it means nothing.
+"""Generated data with as many labels as wanted, to see how time and memory grow: what is learned
+from it means nothing.
 
-A row has five labels: one in its turn, so that all labels occur, and four by a power law. Each label has words of its own, some
-rare and some common, of which the rows that have it hold some; the rest of a row's words are drawn by a power law. Rows are
-brought to length 1.
+A row has five labels: one in its turn, so that all labels occur, and four by a power law. Each
+label has words of its own, some rare and some common, of which the rows that have it hold some; the
+rest of a row's words are drawn by a power law. Rows are brought to length 1.
 """
 
 from typing import Any
@@ -19,8 +20,8 @@ BLOCK = 1 << 16  # rows made at a time
 
 
 def generated(n_labels: int, n_rows: int, seed: int) -> tuple[Any, Any]:
-    """Features float32 csr (n_rows, FEATURES), and labels float32 csr (n_rows, n_labels); the words of labels depend on their
-    number alone, so that data of another seed are test data.
+    """Features float32 csr (n_rows, FEATURES), and labels float32 csr (n_rows, n_labels); the words
+    of labels depend on their number alone, so that data of another seed are test data.
     """
     turns = np.resize(np.random.default_rng([seed, n_labels]).permutation(n_labels), n_rows)
     words = _by_power_law(np.random.default_rng([n_labels, 0]), FEATURES, (n_labels, OWN_WORDS))
@@ -38,14 +39,20 @@ def generated(n_labels: int, n_rows: int, seed: int) -> tuple[Any, Any]:
 
 
 def _by_power_law(rng: np.random.Generator, n: int, shape: tuple[int, ...]) -> np.ndarray:
-    """int32 below n; that it is k or less has probability log(1 + k) / log(1 + n), as by Zipf's law."""
-    return np.minimum(np.exp(rng.random(shape, dtype=np.float32) * np.log1p(np.float32(n))) - 1, n - 1).astype(np.int32)
+    """int32 below n; that it is k or less has probability log(1 + k) / log(1 + n), as by Zipf's
+    law.
+    """
+    return np.minimum(
+        np.exp(rng.random(shape, dtype=np.float32) * np.log1p(np.float32(n))) - 1, n - 1
+    ).astype(np.int32)
 
 
 def _rows_of(columns: np.ndarray, width: int, has_length_one: bool) -> csr_matrix:
     """A row for each row of column numbers, by how often each occurs, or 1 for each that does."""
     n, k = columns.shape
-    matrix = csr_matrix((np.ones(n * k, dtype=np.float32), columns.ravel(), np.arange(0, n * k + 1, k)), (n, width))
+    matrix = csr_matrix(
+        (np.ones(n * k, dtype=np.float32), columns.ravel(), np.arange(0, n * k + 1, k)), (n, width)
+    )
     matrix.sum_duplicates()
     if has_length_one:
         matrix.data = 1 + np.log(matrix.data)

@@ -1,9 +1,12 @@
-"""Are embedx's vectors of nodes and items as good as PecanPy's, fastnode2vec's and gensim's, and in how much less time?
+"""Are embedx's vectors of nodes and items as good as PecanPy's, fastnode2vec's and gensim's, and in
+how much less time?
 
-Sections: `labels`, labels of nodes by logistic regression on their vectors; `links`, half of a graph's edges found again;
-`sessions`, the next item; `memory`, a generated graph of many edges. All tools make as many walks of the same length, or
-gensim trains on embedx's; each is at its defaults for the rest. Every measurement is a process of its own, and the tools take
-turns. PecanPy needs a numpy before 2.0, so the peers live in an environment of their own: --set peers_python=ITS/bin/python.
+Sections: `labels`, labels of nodes by logistic regression on their vectors; `links`, half of a
+graph's edges found again; `sessions`, the next item; `memory`, a generated graph of many edges. All
+tools make as many walks of the same length, or gensim trains on embedx's; each is at its defaults
+for the rest. Every measurement is a process of its own, and the tools take turns. PecanPy needs a
+numpy before 2.0, so the peers live in an environment of their own: --set
+peers_python=ITS/bin/python.
 """
 
 import gzip
@@ -39,15 +42,31 @@ SHARE = 0.5  # of the nodes whose labels are known, in the plot and where one nu
 def jobs(run: Run) -> Iterator[Job]:
     sections, own = run.chosen("section"), run.settings
     remedy = "name the interpreter that has it by --set peers_python=PYTHON"
-    tools = [each for each in run.chosen("tool") if each == "embedx" or run.has(each, own.peers_python is not None, remedy)]
+    tools = [
+        each
+        for each in run.chosen("tool")
+        if each == "embedx" or run.has(each, own.peers_python is not None, remedy)
+    ]
     if "memory" in sections and "embedx" in tools:
         size = {"nodes": own.memory_nodes, "edges": own.memory_edges, "walks": 1, "walk_length": 20}
-        yield {"task": "memory", "tool": "embedx", "data": "generated", **WALKS, **size, "weighted": False, "seed": 1}
+        yield {
+            "task": "memory",
+            "tool": "embedx",
+            "data": "generated",
+            **WALKS,
+            **size,
+            "weighted": False,
+            "seed": 1,
+        }
     for seed in range(1, own.seeds + 1):
-        for data, about in ((data, about) for data, about in GRAPHS.items() if about["task"] in sections):
+        for data, about in (
+            (data, about) for data, about in GRAPHS.items() if about["task"] in sections
+        ):
             for more in ({}, NODE2VEC) if data == "blogcatalog" else ({},):
                 chosen = tools if seed <= own.peer_seeds else tools[:1]
-                for tool in chosen if not more else [each for each in chosen if "same walks" not in each]:
+                for tool in (
+                    chosen if not more else [each for each in chosen if "same walks" not in each]
+                ):
                     yield {
                         "tool": tool,
                         "data": data,
@@ -61,13 +80,17 @@ def jobs(run: Run) -> Iterator[Job]:
             for exponent in EXPONENTS:
                 yield from (
                     {"tool": tool, **ITEMS, "exponent": exponent, "seed": seed}
-                    for tool in ("embedx, sessions", "gensim") if tool.split(",")[0] in " ".join(tools)
-                )  # fmt: skip
+                    for tool in ("embedx, sessions", "gensim")
+                    if tool.split(",")[0] in " ".join(tools)
+                )
 
 
 def measure(run: Run, job: Job) -> Result:
     """Train in one process and score in another."""
-    files = run.files | {"vectors": str(run.folder / f"vectors of {job['tool']}"), "walks": str(run.folder / "walks")}
+    files = run.files | {
+        "vectors": str(run.folder / f"vectors of {job['tool']}"),
+        "walks": str(run.folder / "walks"),
+    }
     call = partial(in_process, "eval.graphs_process")
     if job["tool"] == "embedx" and job["task"] == "memory":
         files["generated"] = generated(run, job)
@@ -93,12 +116,18 @@ def prepare(run: Run) -> dict[str, Any]:
             lines = "".join(lines.splitlines(keepends=True)[:QUICK_LINES])
         run.files[name] = written(run, name, lines)
         if about["task"] == "labels":
-            run.files[f"{name}-labels"] = written(run, f"{name}-labels", unpacked(folder / "labels.txt.gz"))
+            run.files[f"{name}-labels"] = written(
+                run, f"{name}-labels", unpacked(folder / "labels.txt.gz")
+            )
         else:
             split(run, name, lines)
     for name, part in (("diginetica", "train"), ("diginetica-test", "test")):
         lines = unpacked(run.data / "sessions" / "diginetica" / f"{part}.txt.gz")
-        run.files[name] = written(run, name, "".join(lines.splitlines(keepends=True)[: QUICK_LINES if run.quick else None]))
+        run.files[name] = written(
+            run,
+            name,
+            "".join(lines.splitlines(keepends=True)[: QUICK_LINES if run.quick else None]),
+        )
     return {"data": {}}
 
 
@@ -113,21 +142,33 @@ def written(run: Run, name: str, text: str) -> str:
 
 
 def split(run: Run, name: str, lines: str) -> None:
-    """Hide half of the edges of the largest component, which stays connected; and draw as many pairs without an edge."""
+    """Hide half of the edges of the largest component, which stays connected; and draw as many
+    pairs without an edge.
+    """
     rng = np.random.default_rng(0)
     edges = np.array([line.split() for line in lines.splitlines()], dtype=np.int64)
     edges = edges[edges[:, 0] != edges[:, 1]]
     n = int(edges.max()) + 1
-    _, component = connected_components(coo_matrix((np.ones(len(edges)), edges.T), (n, n)), directed=False)
+    _, component = connected_components(
+        coo_matrix((np.ones(len(edges)), edges.T), (n, n)), directed=False
+    )
     edges = edges[component[edges[:, 0]] == np.bincount(component).argmax()]
     weights = coo_matrix((rng.random(len(edges)) + 1, edges.T), (n, n)).tocsr()
     tree = minimum_spanning_tree(weights).tocoo()
-    in_tree = np.isin(edges @ [n, 1], np.stack([tree.row, tree.col], axis=1).astype(np.int64) @ [n, 1])
+    in_tree = np.isin(
+        edges @ [n, 1], np.stack([tree.row, tree.col], axis=1).astype(np.int64) @ [n, 1]
+    )
     hidden = rng.permutation(np.flatnonzero(~in_tree))[: int(HIDDEN * len(edges))]
     nodes, is_hidden = np.unique(edges), np.isin(np.arange(len(edges)), hidden)
     pairs = np.sort(rng.choice(nodes, (2 * len(hidden), 2)), axis=1)
-    pairs = pairs[(pairs[:, 0] != pairs[:, 1]) & ~np.isin(pairs @ [n, 1], edges @ [n, 1])][: len(hidden)]
-    for what, rows in ((name, edges[~is_hidden]), (f"{name}-links", edges[is_hidden]), (f"{name}-others", pairs)):
+    pairs = pairs[(pairs[:, 0] != pairs[:, 1]) & ~np.isin(pairs @ [n, 1], edges @ [n, 1])][
+        : len(hidden)
+    ]
+    for what, rows in (
+        (name, edges[~is_hidden]),
+        (f"{name}-links", edges[is_hidden]),
+        (f"{name}-others", pairs),
+    ):
         run.files[what] = written(run, what, "".join(f"{a}\t{b}\n" for a, b in rows))
 
 
@@ -136,7 +177,9 @@ def generated(run: Run, job: Job) -> str:
     file, rng = run.folder / "generated", np.random.default_rng(0)
     with file.open("w") as text:
         for start in range(0, job["edges"], 1_000_000):
-            ends = (job["nodes"] * rng.random((min(1_000_000, job["edges"] - start), 2)) ** 2).astype(np.int64)
+            ends = (
+                job["nodes"] * rng.random((min(1_000_000, job["edges"] - start), 2)) ** 2
+            ).astype(np.int64)
             text.write("\n".join(map("\t".join, ends.astype(str).tolist())) + "\n")
     return str(file)
 
@@ -150,7 +193,9 @@ def groups(records: Records, **job: Any) -> Iterator[tuple[Job, list[Result]]]:
     for each in records.find(**job):
         key = str({name: value for name, value in each["job"].items() if name != "seed"})
         found.setdefault(key, (each["job"], []))[1].append(each["result"])
-    yield from ((job, [each for each in results if not has_failed(each)]) for job, results in found.values())
+    yield from (
+        (job, [each for each in results if not has_failed(each)]) for job, results in found.values()
+    )
 
 
 def spread(values: list[float], digits: int = 3) -> str:
@@ -161,10 +206,11 @@ def spread(values: list[float], digits: int = 3) -> str:
 
 def costs(job: Job, results: list[Result]) -> dict[str, Any]:
     return {
-        "tool": job["tool"].split(", sessions")[0], "runs": len(results),
+        "tool": job["tool"].split(", sessions")[0],
+        "runs": len(results),
         "s, edges to vectors": number(statistics.median(each["seconds"] for each in results), 1),
         "peak, MB": number(max(each["peak"] for each in results) / MEGABYTE, 0),
-    }  # fmt: skip
+    }
 
 
 def labels(data: str, records: Records) -> str:
@@ -182,18 +228,34 @@ def labels(data: str, records: Records) -> str:
 
 def chosen(results: list[Result], share: float) -> list[Result]:
     """The rows of a share where the number of labels is known, as in the papers."""
-    return [row for each in results for row in each["rows"] if row["share of nodes"] == share and row["number known"]]
+    return [
+        row
+        for each in results
+        for row in each["rows"]
+        if row["share of nodes"] == share and row["number known"]
+    ]
 
 
 def links(records: Records) -> str:
-    return table([
-        {
-            **costs(job, results),
-            **{f"AUC, {kind}": spread([row["AUC"] for each in results for row in each["rows"] if row["score"] == kind])
-               for kind in ("dot", "cosine", "hadamard")},
-        }
-        for job, results in groups(records, task="links")
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                **costs(job, results),
+                **{
+                    f"AUC, {kind}": spread(
+                        [
+                            row["AUC"]
+                            for each in results
+                            for row in each["rows"]
+                            if row["score"] == kind
+                        ]
+                    )
+                    for kind in ("dot", "cosine", "hadamard")
+                },
+            }
+            for job, results in groups(records, task="links")
+        ]
+    )
 
 
 def sessions(records: Records) -> str:
@@ -203,55 +265,102 @@ def sessions(records: Records) -> str:
     for job, results in found:
         own = [row for each in results for row in each["rows"] if row["ranking"] == "vectors"]
         scores = {each: spread([row[each] for row in own]) for each in measures}
-        rows.append({"ranking": "vectors", "exponent": job["exponent"], **costs(job, results), **scores})
-    baselines = [row for row in found[0][1][0]["rows"] if row["ranking"] != "vectors"] if found else []
-    rows += [{"ranking": row["ranking"], **{each: number(row[each]) for each in measures}} for row in baselines]
+        rows.append(
+            {"ranking": "vectors", "exponent": job["exponent"], **costs(job, results), **scores}
+        )
+    baselines = (
+        [row for row in found[0][1][0]["rows"] if row["ranking"] != "vectors"] if found else []
+    )
+    rows += [
+        {"ranking": row["ranking"], **{each: number(row[each]) for each in measures}}
+        for row in baselines
+    ]
     return table(rows)
 
 
 def memory(records: Records) -> str:
-    return table([
-        {
-            "nodes": f"{job['nodes']:,}", "edges": f"{job['edges']:,}", "s, edges to vectors": f"{result['seconds']:.0f}",
-            "s training": f"{result['training']:.0f}", "peak, MB": f"{result['peak'] / MEGABYTE:,.0f}",
-        }
-        for job, results in groups(records, task="memory") for result in results
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "nodes": f"{job['nodes']:,}",
+                "edges": f"{job['edges']:,}",
+                "s, edges to vectors": f"{result['seconds']:.0f}",
+                "s training": f"{result['training']:.0f}",
+                "peak, MB": f"{result['peak'] / MEGABYTE:,.0f}",
+            }
+            for job, results in groups(records, task="memory")
+            for result in results
+        ]
+    )
 
 
 def plot(records: Records) -> Any:
-    """Macro F1 at half of the labels, or the best AUC, against seconds; filled markers are walks with p = q = 1."""
+    """Macro F1 at half of the labels, or the best AUC, against seconds; filled markers are walks
+    with p = q = 1.
+    """
     picture, axes_of = figure(11, 4.2, len(GRAPHS), dpi=90)
     for axes, (data, about) in zip(axes_of, GRAPHS.items(), strict=True):
         is_label = about["task"] == "labels"
         for job, results in groups(records, task=about["task"], data=data):
             color = f"C{TOOLS.index(job['tool'])}"
-            y = [row["macro F1"] for row in chosen(results, SHARE)] if is_label else [
-                max(row["AUC"] for row in each["rows"]) for each in results
-            ]  # fmt: skip
+            y = (
+                [row["macro F1"] for row in chosen(results, SHARE)]
+                if is_label
+                else [max(row["AUC"] for row in each["rows"]) for each in results]
+            )
             look = {
                 "color": color,
                 "marker": "o" if job["tool"] == "embedx" else "s",
                 "facecolor": color if job["p"] == 1 else "none",
             }
-            axes.scatter([each["seconds"] for each in results], y, label=job["tool"] if job["p"] == 1 else None, **look)
-        axes.set(title=data, xlabel="seconds, edges to vectors", ylabel="macro F1, 50 %" if is_label else "AUC", xlim=(0, None))
+            axes.scatter(
+                [each["seconds"] for each in results],
+                y,
+                label=job["tool"] if job["p"] == 1 else None,
+                **look,
+            )
+        axes.set(
+            title=data,
+            xlabel="seconds, edges to vectors",
+            ylabel="macro F1, 50 %" if is_label else "AUC",
+            xlim=(0, None),
+        )
         axes.grid(visible=True, alpha=0.3)
-    picture.legend(*axes_of[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(TOOLS), frameon=False)
+    picture.legend(
+        *axes_of[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(TOOLS),
+        frameon=False,
+    )
     return picture
 
 
 EXPERIMENT = Experiment(
-    name="graphs", title="Graphs and sessions, beside PecanPy, fastnode2vec and gensim",
-    choices={"section": ("labels", "links", "sessions", "memory"), "tool": TOOLS}, packages=("scipy", "scikit-learn"),
+    name="graphs",
+    title="Graphs and sessions, beside PecanPy, fastnode2vec and gensim",
+    choices={"section": ("labels", "links", "sessions", "memory"), "tool": TOOLS},
+    packages=("scipy", "scikit-learn"),
     settings={
-        "seeds": 3, "peer_seeds": 1, "walks": None, "peers_python": None, "memory_nodes": 1_000_000, "memory_edges": 50_000_000
+        "seeds": 3,
+        "peer_seeds": 1,
+        "walks": None,
+        "peers_python": None,
+        "memory_nodes": 1_000_000,
+        "memory_edges": 50_000_000,
     },
     quick={"seeds": 1, "walks": 2, "memory_nodes": 2_000, "memory_edges": 20_000},
-    prepare=prepare, jobs=jobs, measure=measure,
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
     tables={
-        **{name: partial(labels, name) for name, about in GRAPHS.items() if about["task"] == "labels"},
-        "links": links, "sessions": sessions, "memory": memory,
+        **{
+            name: partial(labels, name)
+            for name, about in GRAPHS.items()
+            if about["task"] == "labels"
+        },
+        "links": links,
+        "sessions": sessions,
+        "memory": memory,
     },
     plots={"": plot},
-)  # fmt: skip
+)

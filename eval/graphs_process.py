@@ -1,8 +1,10 @@
-"""One measurement of `graphs` in a process of its own: a tool makes vectors of a graph or of sessions, or vectors are scored.
+"""One measurement of `graphs` in a process of its own: a tool makes vectors of a graph or of
+sessions, or vectors are scored.
 
-Seconds are of the wall clock, from the opened file of edges to the vectors on disk; imports are not timed, and neither is
-compiling embedx's kernels, which happens once on a machine: it trains on a few edges beforehand. PecanPy compiles in every
-process, and that is timed. The peers run in an interpreter of their own, without embedx: imports are made where used.
+Seconds are of the wall clock, from the opened file of edges to the vectors on disk; imports are not
+timed, and neither is compiling embedx's kernels, which happens once on a machine: it trains on a
+few edges beforehand. PecanPy compiles in every process, and that is timed. The peers run in an
+interpreter of their own, without embedx: imports are made where used.
 """
 
 import time
@@ -27,11 +29,17 @@ def train(job: Job, files: Files) -> Result:
 def embedx(job: Job, edges: str, vectors: str) -> Result:
     from embedx import SkipGram
 
-    options = {name: job[name] for name in ("walks", "walk_length", "p", "q", "weighted", "dim", "window", "seed")}
+    options = {
+        name: job[name]
+        for name in ("walks", "walk_length", "p", "q", "weighted", "dim", "window", "seed")
+    }
     small = Path(vectors).with_name("small.edges")
     small.write_text("".join(f"{k} {(k + 1) % 100} 1\n{k} {(k + 7) % 100} 2\n" for k in range(100)))
-    is_large = job["nodes"] * job["walks"] * job["walk_length"] > 3_000_000  # which decides the optimiser
-    SkipGram(**options | {"walks": 500 if is_large else 1}, threads=THREADS, verbose=False).fit(str(small))
+    # which decides the optimiser
+    is_large = job["nodes"] * job["walks"] * job["walk_length"] > 3_000_000
+    SkipGram(**options | {"walks": 500 if is_large else 1}, threads=THREADS, verbose=False).fit(
+        str(small)
+    )
     before, begun = status("VmRSS"), time.perf_counter()
     trained = SkipGram(**options, threads=THREADS, verbose=False).fit(edges)
     trained.save(vectors, overwrite=True)
@@ -45,7 +53,11 @@ def pecanpy(job: Job, edges: str, vectors: str) -> Result:
 
     begun = time.perf_counter()
     is_first_order = job["p"] == job["q"] == 1
-    mode = ("FirstOrderUnweighted" if not job["weighted"] else "PreCompFirstOrder") if is_first_order else "SparseOTF"
+    mode = (
+        ("FirstOrderUnweighted" if not job["weighted"] else "PreCompFirstOrder")
+        if is_first_order
+        else "SparseOTF"
+    )
     graph = getattr(tool, mode)(job["p"], job["q"], workers=THREADS, random_state=job["seed"])
     graph.read_edg(edges, weighted=job["weighted"], directed=False)
     graph.preprocess_transition_probs()
@@ -61,7 +73,11 @@ def fastnode2vec(job: Job, edges: str, vectors: str) -> Result:
     begun = time.perf_counter()
     with open(edges, encoding="utf-8") as lines:
         rows = [line.split() for line in lines]
-    pairs = [(a, b, float(w[0])) for a, b, *w in rows] if job["weighted"] else [(a, b) for a, b, *_ in rows]
+    pairs = (
+        [(a, b, float(w[0])) for a, b, *w in rows]
+        if job["weighted"]
+        else [(a, b) for a, b, *_ in rows]
+    )
     graph = Graph(pairs, directed=False, weighted=job["weighted"])
     how = {name: job[name] for name in ("walk_length", "window", "p", "q", "seed", "dim")}
     model = Node2Vec(graph, workers=THREADS, **how)
@@ -71,7 +87,9 @@ def fastnode2vec(job: Job, edges: str, vectors: str) -> Result:
 
 
 def gensim(job: Job, text: str, vectors: str) -> Result:
-    """On a text of embedx's walks, or on sessions; its outputs go beside the vectors, to score the next item."""
+    """On a text of embedx's walks, or on sessions; its outputs go beside the vectors, to score the
+    next item.
+    """
     from gensim.models import Word2Vec
 
     begun = time.perf_counter()
@@ -84,16 +102,29 @@ def gensim(job: Job, text: str, vectors: str) -> Result:
 def fit(word2vec: Any, job: Job, **corpus: Any) -> Any:
     """gensim's skip-gram with negative sampling, at its defaults for the rest."""
     return word2vec(
-        **corpus, vector_size=job["dim"], window=job["window"], sg=1, min_count=1, sample=0, workers=THREADS, seed=job["seed"],
-        epochs=job.get("epochs", 1), ns_exponent=job.get("exponent", 0.75),
-    )  # fmt: skip
+        **corpus,
+        vector_size=job["dim"],
+        window=job["window"],
+        sg=1,
+        min_count=1,
+        sample=0,
+        workers=THREADS,
+        seed=job["seed"],
+        epochs=job.get("epochs", 1),
+        ns_exponent=job.get("exponent", 0.75),
+    )
 
 
 def sessions(job: Job, text: str, vectors: str) -> Result:
     """embedx on sessions."""
     from embedx import SkipGram
 
-    how = {"dim": job["dim"], "window": job["window"], "epochs": job["epochs"], "sampler_exponent": job["exponent"]}
+    how = {
+        "dim": job["dim"],
+        "window": job["window"],
+        "epochs": job["epochs"],
+        "sampler_exponent": job["exponent"],
+    }
     how |= {"min_count": 1, "sample": 0, "seed": job["seed"], "threads": THREADS, "verbose": False}
     SkipGram(**how).fit(text)  # compiles, and reads the text
     begun = time.perf_counter()
@@ -102,9 +133,13 @@ def sessions(job: Job, text: str, vectors: str) -> Result:
 
 
 TOOLS = {
-    "embedx": embedx, "PecanPy": pecanpy, "fastnode2vec": fastnode2vec, "gensim": gensim, "gensim, same walks": gensim,
+    "embedx": embedx,
+    "PecanPy": pecanpy,
+    "fastnode2vec": fastnode2vec,
+    "gensim": gensim,
+    "gensim, same walks": gensim,
     "embedx, sessions": sessions,
-}  # fmt: skip
+}
 
 
 def write_walks(job: Job, files: Files) -> Result:
@@ -114,14 +149,22 @@ def write_walks(job: Job, files: Files) -> Result:
     from embedx.graphs.walks import Walks
     from embedx.training.progress import Silent
 
-    settings = GraphSettings(**{name: job[name] for name in ("walks", "walk_length", "p", "q", "weighted")})
-    walks = Walks(read_graph([files[job["data"]]], settings, Silent(), None, THREADS), settings, job["seed"])
+    settings = GraphSettings(
+        **{name: job[name] for name in ("walks", "walk_length", "p", "q", "weighted")}
+    )
+    walks = Walks(
+        read_graph([files[job["data"]]], settings, Silent(), None, THREADS), settings, job["seed"]
+    )
     names = [*walks.graph.names, "\n"]
     tokens = np.zeros(100_000, dtype=np.int32)
     with open(files["walks"], "w", encoding="utf-8") as text:
         for chunk in range(walks.n_chunks(len(tokens))):
             n = walks.write_chunk(1, chunk, len(tokens), tokens)
-            text.write(" ".join([names[token] for token in tokens[:n]]).replace(" \n ", "\n").replace(" \n", "\n"))
+            text.write(
+                " ".join([names[token] for token in tokens[:n]])
+                .replace(" \n ", "\n")
+                .replace(" \n", "\n")
+            )
     return {}
 
 
@@ -135,7 +178,11 @@ def score(job: Job, files: Files) -> Result:
     if job["task"] == "labels":
         return {"rows": graphs.node_labels(model, files[f"{job['data']}-labels"], 0, Silent())}
     if job["task"] == "links":
-        return {"rows": graphs.links(model, files[f"{job['data']}-links"], files[f"{job['data']}-others"], 0, Silent())}
+        return {
+            "rows": graphs.links(
+                model, files[f"{job['data']}-links"], files[f"{job['data']}-others"], 0, Silent()
+            )
+        }
     if job["tool"] == "gensim":
         model = Items(model, np.load(files["vectors"] + ".npy"), files[job["data"]], job["window"])
     return {"rows": graphs.next_item(model, files[f"{job['data']}-test"], Silent())}

@@ -1,14 +1,16 @@
-"""Which output layer makes the best word vectors, and which the likeliest text? All objectives side by side.
+"""Which output layer makes the best word vectors, and which the likeliest text? All objectives side
+by side.
 
-Each run is `embedx train CORPUS --objective X` in a process of its own, with the part's options and nothing else typed, so
-that it has the defaults that a user gets; how those were tuned, the page says. A record keeps the held-out log-probabilities
-summed by span of text, and the pooled similarity of the same resamples of its word pairs, from which any paired difference
-follows (`objectives_compared`).
+Each run is `embedx train CORPUS --objective X` in a process of its own, with the part's options and
+nothing else typed, so that it has the defaults that a user gets; how those were tuned, the page
+says. A record keeps the held-out log-probabilities summed by span of text, and the pooled
+similarity of the same resamples of its word pairs, from which any paired difference follows
+(`objectives_compared`).
 
-Equal time is ranked by the best point within the budget: of a few numbers of epochs, and of as many as the budget gives, each
-a run of its own whose learning rate falls to zero at its end, the one that makes the held-out spans of even number likeliest
-with the first seed; it is scored on the spans of odd number, with all seeds. Ranks and errors are those of
-`embedx.evaluation.statistics`.
+Equal time is ranked by the best point within the budget: of a few numbers of epochs, and of as many
+as the budget gives, each a run of its own whose learning rate falls to zero at its end, the one
+that makes the held-out spans of even number likeliest with the first seed; it is scored on the
+spans of odd number, with all seeds. Ranks and errors are those of `embedx.evaluation.statistics`.
 """
 
 import json
@@ -36,7 +38,8 @@ from eval import corpus, objectives_compared as compared, word_tests
 from eval.experiment import Experiment, Run, say
 from eval.records import Job, Records, Result
 
-EXCERPT = 10_000_000  # bytes at the end of the corpus, for the parts exact and rates; the first as many were tuned on
+# bytes at the end of the corpus, for the parts exact and rates; the first as many were tuned on
+EXCERPT = 10_000_000
 
 
 # ---- the jobs
@@ -56,7 +59,13 @@ def jobs(run: Run) -> Iterator[Job]:
                 for seed in seeds(run):
                     yield of_epochs(run, name, own.epochs, seed)
             elif part == "exact":
-                options = {**epochs, "max_vocab": own.max_vocab, **threads, "heldout": own.heldout_exact, "seed": 1}
+                options = {
+                    **epochs,
+                    "max_vocab": own.max_vocab,
+                    **threads,
+                    "heldout": own.heldout_exact,
+                    "seed": 1,
+                }
                 yield job_of(part, name, options)
             elif part == "rates":
                 options = {**epochs, **threads, "heldout": own.heldout_exact, "seed": 1}
@@ -64,11 +73,18 @@ def jobs(run: Run) -> Iterator[Job]:
                     rate = float(f"{factor * defaults(name)['learning_rate']:.3g}")
                     yield job_of(part, name, options | {"learning_rate": rate})
             else:
-                yield job_of(part, name, {"epochs": 1, **threads} | rows_of_reference(run.records, name))
+                yield job_of(
+                    part, name, {"epochs": 1, **threads} | rows_of_reference(run.records, name)
+                )
 
 
 def job_of(part: str, objective: str, options: Job) -> Job:
-    return {"part": part, "objective": objective, "options": options, "defaults": defaults(objective)}
+    return {
+        "part": part,
+        "objective": objective,
+        "options": options,
+        "defaults": defaults(objective),
+    }
 
 
 def seeds(run: Run) -> range:
@@ -76,7 +92,9 @@ def seeds(run: Run) -> range:
 
 
 def of_epochs(run: Run, objective: str, epochs: int, seed: int) -> Job:
-    """A run of so many epochs: of the part `epochs` where these are its own, so that none is made twice."""
+    """A run of so many epochs: of the part `epochs` where these are its own, so that none is made
+    twice.
+    """
     own = run.settings
     options = {"epochs": epochs, "threads": own.threads, "heldout": own.heldout, "seed": seed}
     return job_of("epochs" if epochs == own.epochs else "time", objective, options)
@@ -86,11 +104,17 @@ def to_the_end(run: Run, objective: str, seed: int) -> Job:
     """A run of the whole time."""
     own = run.settings
     budget = f"{60 * own.minutes:g}s"
-    return job_of("time", objective, {"time_budget": budget, "threads": own.threads, "heldout": own.heldout, "seed": seed})
+    return job_of(
+        "time",
+        objective,
+        {"time_budget": budget, "threads": own.threads, "heldout": own.heldout, "seed": seed},
+    )
 
 
 def timed_jobs(run: Run, objective: str) -> Iterator[Job]:
-    """With the first seed the whole time, then each number of epochs that is expected to fit in; the best of these with all."""
+    """With the first seed the whole time, then each number of epochs that is expected to fit in;
+    the best of these with all.
+    """
     first, *others = seeds(run)
     end = to_the_end(run, objective, first)
     yield end
@@ -101,7 +125,11 @@ def timed_jobs(run: Run, objective: str) -> Iterator[Job]:
     best = compared.best_label(compared.points(run.records).get(objective, {}))
     for seed in others:
         if best is not None:
-            yield to_the_end(run, objective, seed) if best == compared.END else of_epochs(run, objective, int(best), seed)
+            yield (
+                to_the_end(run, objective, seed)
+                if best == compared.END
+                else of_epochs(run, objective, int(best), seed)
+            )
 
 
 def own_epochs(run: Run) -> list[int]:
@@ -110,19 +138,32 @@ def own_epochs(run: Run) -> list[int]:
 
 
 def takes_all_rows(objective: str) -> bool:
-    """Whether an objective is defined on every row, so that it is measured only where the vocabulary is small."""
+    """Whether an objective is defined on every row, so that it is measured only where the
+    vocabulary is small.
+    """
     return bool(objectives.find(objective).samplers()[0] == "all")
 
 
 def defaults(objective: str) -> dict[str, Any]:
-    """What a user gets who types --objective alone, the sampler's own settings among it: a run with others is another run."""
+    """What a user gets who types --objective alone, the sampler's own settings among it: a run with
+    others is another run.
+    """
     found = configure(objective, {})
-    return dict(found.settings.record() | found.new_sampler().settings.record() | found.objective.settings.record())
+    return dict(
+        found.settings.record()
+        | found.new_sampler().settings.record()
+        | found.objective.settings.record()
+    )
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:
-    """Options that make an objective score as many drawn rows as the reference did, as often shared."""
-    if objective == compared.REFERENCE or "negatives" not in objectives.find(objective).Settings().record():
+    """Options that make an objective score as many drawn rows as the reference did, as often
+    shared.
+    """
+    if (
+        objective == compared.REFERENCE
+        or "negatives" not in objectives.find(objective).Settings().record()
+    ):
         return {}
     settings = records.find(part="rows", objective=compared.REFERENCE)[-1]["result"]["settings"]
     return {name: settings[name] for name in ("negatives", "block_size", "draws")}
@@ -145,16 +186,41 @@ def measure(run: Run, job: Job) -> Result:
     if job["objective"] not in run.warm:  # compilation would count as memory
         trained(run, job["objective"], {"epochs": 1, "threads": 1}, "tiny")
         run.warm.add(job["objective"])
-    return trained(run, job["objective"], job["options"], "excerpt" if job["part"] in ("exact", "rates") else "text")
+    return trained(
+        run,
+        job["objective"],
+        job["options"],
+        "excerpt" if job["part"] in ("exact", "rates") else "text",
+    )
 
 
 def trained(run: Run, objective: str, options: Job, text: str) -> Result:
-    """Train one model by the command line, and score it. Ends the program where training fails; to diverge is a result."""
+    """Train one model by the command line, and score it. Ends the program where training fails; to
+    diverge is a result.
+    """
     model, log = run.folder / "model", run.folder / "log"
     log.unlink(missing_ok=True)
     typed = as_arguments(options)
-    places = ["--output", str(model), "--overwrite", "--cache-dir", str(run.folder / "tokens"), "--log-json", str(log)]
-    command = [sys.executable, "-m", "embedx", "train", str(run.folder / text), "--objective", objective, *typed, *places]
+    places = [
+        "--output",
+        str(model),
+        "--overwrite",
+        "--cache-dir",
+        str(run.folder / "tokens"),
+        "--log-json",
+        str(log),
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "embedx",
+        "train",
+        str(run.folder / text),
+        "--objective",
+        objective,
+        *typed,
+        *places,
+    ]
     begun = time.perf_counter()
     ended = watched([*command, "--json"], run.folder)
     whole = time.perf_counter() - begun
@@ -162,13 +228,19 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         return {"diverged": last_line(ended.complaints)}
     if ended.code:
         raise SystemExit(
-            f"{ended.complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume continues from here"
+            f"{ended.complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume"
+            " continues from here"
         )
     facts = json.loads(ended.printed.splitlines()[-1])
     if "learning_rate_lowered" in facts:
-        return {"diverged": f"the learning rate was lowered to {facts['learning_rate_lowered'][-1]:.3g}"}
+        return {
+            "diverged": f"the learning rate was lowered to {facts['learning_rate_lowered'][-1]:.3g}"
+        }
     kept = ("settings", "epochs", "seconds", "words_per_second", "words")
-    result = {name: facts[name] for name in kept} | {"loss": facts["final_loss"], "highest_loss": facts["highest_loss"]}
+    result = {name: facts[name] for name in kept} | {
+        "loss": facts["final_loss"],
+        "highest_loss": facts["highest_loss"],
+    }
     result |= {"whole": round(whole, 1), "peak_rss": ended.peak or 0}
     if "heldout" in facts:
         vectors = load(model)
@@ -185,14 +257,22 @@ def test_sets(run: Run) -> list[Any]:
     """The tests; those in the data only where it holds them."""
     data = run.data if run.has_data else None
     if missing := word_tests.POOLED.keys() - word_tests.pair_files(data).keys():
-        say(f"{', '.join(sorted(missing))}: left out, for the folder wordsim of the data has no such file")
+        say(
+            f"{', '.join(sorted(missing))}: left out, for the folder wordsim of the data has no"
+            " such file"
+        )
     return word_tests.tests(data)
 
 
 def likelihood(run: Run, vectors: Any, text: str) -> Any:
-    """What `embedx train` printed as `heldout`, with the log-probability of each pair: the same held-out pairs."""
+    """What `embedx train` printed as `heldout`, with the log-probability of each pair: the same
+    held-out pairs.
+    """
     options = vectors.settings
-    settings, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
+    settings, vocabulary = (
+        TextSettings.from_options(options),
+        VocabularySettings.from_options(options),
+    )
     with encode([str(run.folder / text)], settings, Silent(), run.folder / "tokens") as encoded:
         held = hold_out(encoded.tokens, select(encoded, vocabulary)[1], options["heldout"])
     pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
@@ -200,23 +280,55 @@ def likelihood(run: Run, vectors: Any, text: str) -> Any:
 
 
 def by_group(found: Any) -> dict[str, list[Any]]:
-    """The sums of the log-probabilities by group, with numbers and sizes of the groups: enough for any paired difference."""
+    """The sums of the log-probabilities by group, with numbers and sizes of the groups: enough for
+    any paired difference.
+    """
     numbers, group = np.unique(found.groups, return_inverse=True)
     sums = np.bincount(group, found.values)
     return {
-        "groups": numbers.tolist(), "sums": [round(value, 6) for value in sums.tolist()], "sizes": np.bincount(group).tolist()
-    }  # fmt: skip
+        "groups": numbers.tolist(),
+        "sums": [round(value, 6) for value in sums.tolist()],
+        "sizes": np.bincount(group).tolist(),
+    }
 
 
 EXPERIMENT = Experiment(
-    name="objectives", title="Objectives of skip-gram, side by side",
+    name="objectives",
+    title="Objectives of skip-gram, side by side",
     choices={"part": tuple(compared.PARTS), "objective": tuple(objectives.OBJECTIVES)},
-    settings={"corpus": None, "minutes": 1, "epochs": 5, "tried": "3/5/10/20", "seeds": 3, "threads": 2, "heldout": "1%",
-              "heldout_exact": "4%", "max_vocab": 5000},
-    quick={"minutes": 0.05, "epochs": 1, "tried": "1/2", "seeds": 2, "heldout": "5%", "heldout_exact": "5%", "max_vocab": 500},
-    packages=("gensim",), prepare=prepare, jobs=jobs, measure=measure,
-    tables={"ahead": compared.ahead, "targets": compared.targets, "conditions": compared.conditions,
-            "time": compared.equal_time, **{part: partial(compared.of_part, part) for part in ("epochs", "exact")},
-            "rates": compared.rates, "rows": compared.equal_rows},
-    plots={"": compared.plot, "-rates": compared.plot_rates}, publish=compared.publish,
-)  # fmt: skip
+    settings={
+        "corpus": None,
+        "minutes": 1,
+        "epochs": 5,
+        "tried": "3/5/10/20",
+        "seeds": 3,
+        "threads": 2,
+        "heldout": "1%",
+        "heldout_exact": "4%",
+        "max_vocab": 5000,
+    },
+    quick={
+        "minutes": 0.05,
+        "epochs": 1,
+        "tried": "1/2",
+        "seeds": 2,
+        "heldout": "5%",
+        "heldout_exact": "5%",
+        "max_vocab": 500,
+    },
+    packages=("gensim",),
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
+    tables={
+        "ahead": compared.ahead,
+        "targets": compared.targets,
+        "conditions": compared.conditions,
+        "time": compared.equal_time,
+        **{part: partial(compared.of_part, part) for part in ("epochs", "exact")},
+        "rates": compared.rates,
+        "rows": compared.equal_rows,
+    },
+    plots={"": compared.plot, "-rates": compared.plot_rates},
+    publish=compared.publish,
+)

@@ -1,4 +1,6 @@
-"""What the records of `objectives` say: best points in a time, differences over the same pairs, ranks, and the page."""
+"""What the records of `objectives` say: best points in a time, differences over the same pairs,
+ranks, and the page.
+"""
 
 import json
 import math
@@ -15,10 +17,16 @@ from eval.page import DASH, MEGABYTE, figure, filled, number, table, target, tho
 from eval.records import Job, Record, Records, Result
 from eval.word_tests import scores
 
-Runs = dict[str, list[Record]]  # by objective, in the order of the registry; one for each seed, the least first
+# by objective, in the order of the registry; one for each seed, the least first
+Runs = dict[str, list[Record]]
 
-PARTS = {"time": "equal time", "epochs": "equal epochs", "exact": "beside the exact softmax", "rates": "by learning rate",
-         "rows": "equal rows"}  # fmt: skip
+PARTS = {
+    "time": "equal time",
+    "epochs": "equal epochs",
+    "exact": "beside the exact softmax",
+    "rates": "by learning rate",
+    "rows": "equal rows",
+}
 REFERENCE, EXACT = "ns", "softmax"
 REPORTED = {"WordSim-353": "spearman", "SimLex-999": "spearman", "Google analogies": "accuracy"}
 PAGE = ROOT / "docs" / "objectives.md"
@@ -26,8 +34,8 @@ VALIDATION, TEST = 0, 1  # spans whose number leaves so much when divided by two
 
 
 def newest(records: Records, part: str) -> Runs:
-    """The last runs of each objective, one for each seed, with the options of the part's last run; in the part `rows` options
-    differ by objective.
+    """The last runs of each objective, one for each seed, with the options of the part's last run;
+    in the part `rows` options differ by objective.
     """
     found = records.find(part=part)
     if part == "time":
@@ -37,7 +45,11 @@ def newest(records: Records, part: str) -> Runs:
     for each in found:
         if part == "rows" or apart_from_seed(each) == options:
             last.setdefault(each["job"]["objective"], {})[seed_of(each)] = each
-    return {name: [last[name][seed] for seed in sorted(last[name])] for name in objectives.OBJECTIVES if name in last}
+    return {
+        name: [last[name][seed] for seed in sorted(last[name])]
+        for name in objectives.OBJECTIVES
+        if name in last
+    }
 
 
 def seed_of(each: Record) -> int:
@@ -45,14 +57,20 @@ def seed_of(each: Record) -> int:
 
 
 def apart_from_seed(each: Record) -> Job:
-    """The options, of the seed only whether there is one: without, what was held out was pieces of pages."""
+    """The options, of the seed only whether there is one: without, what was held out was pieces of
+    pages.
+    """
     options = each["job"]["options"]
     return {**options, "seed": "seed" in options}
 
 
 def finished(runs: Runs) -> Runs:
     """Those of which no run diverged."""
-    return {name: of for name, of in runs.items() if not any("diverged" in each["result"] for each in of)}
+    return {
+        name: of
+        for name, of in runs.items()
+        if not any("diverged" in each["result"] for each in of)
+    }
 
 
 END = "end"
@@ -69,18 +87,33 @@ def points(records: Records) -> dict[str, Points]:
     found: dict[str, Points] = {}
     for name, end in ends.items():
         found[name] = {END: end}
-        for each in [*records.find(part="epochs", objective=name), *records.find(part="time", objective=name)]:
+        for each in [
+            *records.find(part="epochs", objective=name),
+            *records.find(part="time", objective=name),
+        ]:
             theirs, result = each["job"]["options"], each["result"]
-            alike = "epochs" in theirs and "seed" in theirs and all(theirs[key] == options[key] for key in same)
+            alike = (
+                "epochs" in theirs
+                and "seed" in theirs
+                and all(theirs[key] == options[key] for key in same)
+            )
             if alike and "diverged" not in result and result["seconds"] <= 1.02 * budget:
-                by_seed = {seed_of(run): run for run in [*found[name].get(str(theirs["epochs"]), []), each]}
+                by_seed = {
+                    seed_of(run): run for run in [*found[name].get(str(theirs["epochs"]), []), each]
+                }
                 found[name][str(theirs["epochs"])] = [by_seed[seed] for seed in sorted(by_seed)]
     return found
 
 
 def best_label(of: Points) -> str | None:
-    """The number of epochs, or END, that makes the validation spans likeliest with the first seed."""
-    tried = {label: runs[0] for label, runs in of.items() if seed_of(runs[0]) == 1 and "diverged" not in runs[0]["result"]}
+    """The number of epochs, or END, that makes the validation spans likeliest with the
+    first seed.
+    """
+    tried = {
+        label: runs[0]
+        for label, runs in of.items()
+        if seed_of(runs[0]) == 1 and "diverged" not in runs[0]["result"]
+    }
     return max(tried, key=lambda label: mean_of(tried[label], VALIDATION), default=None)
 
 
@@ -90,7 +123,9 @@ def best_points(records: Records) -> Runs:
 
 
 def spans(each: Record, half: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Sums and sizes of the groups of held-out pairs, of all or of the spans for VALIDATION or TEST."""
+    """Sums and sizes of the groups of held-out pairs, of all or of the spans for VALIDATION or
+    TEST.
+    """
     held = each["result"]["heldout"]
     sums, sizes = np.array(held["sums"]), np.array(held["sizes"])
     if half is None or "groups" not in held:
@@ -112,16 +147,23 @@ def mean_of(each: Record, half: int | None = None) -> float:
 
 def likelihoods(runs: Runs, half: int | None = None) -> dict[str, list[Any]]:
     """The log-likelihoods of the runs of each objective, by spans."""
-    return {name: [statistics.Score.of_groups(*spans(each, half)) for each in of] for name, of in finished(runs).items()}
+    return {
+        name: [statistics.Score.of_groups(*spans(each, half)) for each in of]
+        for name, of in finished(runs).items()
+    }
 
 
 def similarities(runs: Runs) -> dict[str, list[Any]]:
     """The pooled similarities of the runs of each objective all of whose runs have one."""
-    return {name: found for name, of in finished(runs).items() if len(found := scores(of)) == len(of)}
+    return {
+        name: found for name, of in finished(runs).items() if len(found := scores(of)) == len(of)
+    }
 
 
 def share_of_gap(each: list[Record], exact: list[Record] | None) -> float | None:
-    """(LL - unigram) / (LL of the exact softmax - unigram); None where the exact softmax leaves no gap to close."""
+    """(LL - unigram) / (LL of the exact softmax - unigram); None where the exact softmax leaves no
+    gap to close.
+    """
     if exact is None:
         return None
     unigram = exact[0]["result"]["heldout"]["unigram"]
@@ -130,7 +172,9 @@ def share_of_gap(each: list[Record], exact: list[Record] | None) -> float | None
 
 
 def mean(runs: list[Record], *names: str) -> float:
-    """The mean over runs of a number of their results, by the names that lead to it; not a number where one has none."""
+    """The mean over runs of a number of their results, by the names that lead to it; not a number
+    where one has none.
+    """
 
     def value(found: Any) -> float:
         for name in names:
@@ -144,11 +188,15 @@ def log_likelihood(runs: list[Record]) -> float:
     return mean(runs, "heldout", "log_likelihood")
 
 
-def likeliest(runs: Runs, among: tuple[str, ...] | None = None, half: int | None = None) -> str | None:
+def likeliest(
+    runs: Runs, among: tuple[str, ...] | None = None, half: int | None = None
+) -> str | None:
     """The objective under which the held-out text is likeliest."""
     found = finished(runs)
     names = [name for name in (found if among is None else among) if name in found]
-    return max(names, key=lambda name: np.mean([mean_of(each, half) for each in found[name]]), default=None)
+    return max(
+        names, key=lambda name: np.mean([mean_of(each, half) for each in found[name]]), default=None
+    )
 
 
 def slower(runs: Runs, name: str) -> float | None:
@@ -156,7 +204,9 @@ def slower(runs: Runs, name: str) -> float | None:
     done = finished(runs)
     if name not in done or REFERENCE not in done:
         return None
-    speed, of_reference = (fastest(done[each])["result"]["words_per_second"] for each in (name, REFERENCE))
+    speed, of_reference = (
+        fastest(done[each])["result"]["words_per_second"] for each in (name, REFERENCE)
+    )
     return float(of_reference / speed)
 
 
@@ -165,9 +215,11 @@ ALLOWED = 0.1  # nats that `implicit` may lose at any of them
 # What was promised of the defaults.
 WORDSIM, PROMISED_EPOCHS = 0.60, 5
 WORDSIM_OF = ("ns", "hs", "sampled-softmax", "nce", "ove", "ar", "umax", "implicit")
-SLOWER = {"ar-probit": 3.0, "implicit": 3.0, "hs": 2.5}  # at most so many times as slow as the reference at as many rows;
+# at most so many times as slow as the reference at as many rows;
+SLOWER = {"ar-probit": 3.0, "implicit": 3.0, "hs": 2.5}
 SLOWER_OTHERS = 1.5
-LIKELIER = ("ar", "umax", "implicit")  # one of these is to find the held-out text likelier at equal time than each of:
+# one of these is to find the held-out text likelier at equal time than each of:
+LIKELIER = ("ar", "umax", "implicit")
 LESS_LIKELY = ("ns", "nce", "ove", "sampled-softmax")
 
 
@@ -175,11 +227,16 @@ LESS_LIKELY = ("ns", "nce", "ove", "sampled-softmax")
 
 
 def of_part(part: str, records: Records) -> str:
-    """The table of likelihood, word tests and speed of one part; numbers are means over the seeds."""
+    """The table of likelihood, word tests and speed of one part; numbers are means over
+    the seeds.
+    """
     runs = newest(records, part)
     exact = finished(runs).get(EXACT)
     likelihood_of = likelihoods(runs)
-    stands, similar = statistics.standings(likelihood_of, REFERENCE), statistics.standings(similarities(runs))
+    stands, similar = (
+        statistics.standings(likelihood_of, REFERENCE),
+        statistics.standings(similarities(runs)),
+    )
     beside_exact = statistics.standings(likelihood_of, EXACT)
     rows = []
     for name, each in runs.items():
@@ -200,19 +257,27 @@ def of_part(part: str, records: Records) -> str:
             "T": number(mean(each, "heldout", "temperature"), 2),
         }
         if name in similar:
-            row |= {"pooled similarity": number(mean(each, "pooled", "score")), "rank by it": similar[name].rank}
+            row |= {
+                "pooled similarity": number(mean(each, "pooled", "score")),
+                "rank by it": similar[name].rank,
+            }
         row |= {test: score(each, test, measure) for test, measure in REPORTED.items()}
         row |= {
-            "words/s": thousands(fastest(each)["result"]["words_per_second"]), "s": f"{fastest(each)['result']['seconds']:.0f}",
-            "epochs": f"{mean(each, 'epochs'):.1f}", "MB": f"{mean(each, 'peak_rss') / MEGABYTE:,.0f}",
-            "loss": number(mean(each, "loss")), "seeds": len(each),
-        }  # fmt: skip
+            "words/s": thousands(fastest(each)["result"]["words_per_second"]),
+            "s": f"{fastest(each)['result']['seconds']:.0f}",
+            "epochs": f"{mean(each, 'epochs'):.1f}",
+            "MB": f"{mean(each, 'peak_rss') / MEGABYTE:,.0f}",
+            "loss": number(mean(each, "loss")),
+            "seeds": len(each),
+        }
         row |= {f"tuned on: {test}": score(each, test, "spearman") for test in word_tests.TUNED_ON}
     return table(rows)
 
 
 def equal_time(records: Records) -> str:
-    """Each objective's best point within the time, and what it came to at the end; the likeliest first."""
+    """Each objective's best point within the time, and what it came to at the end; the likeliest
+    first.
+    """
     found = points(records)
     labels = {name: best_label(of) or END for name, of in found.items()}
     runs = {name: of[labels[name]] for name, of in found.items()}
@@ -224,24 +289,43 @@ def equal_time(records: Records) -> str:
         best, end = runs[name], found[name][END]
         same = [f"`{other}`" for other in stands if other != name and not orders[name, other]]
         row = {
-            "rank": stand.rank, "objective": f"`{name}`", "epochs": f"{mean(best, 'epochs'):.1f}",
-            "s": f"{mean(best, 'seconds'):.0f}", "log-likelihood": number(stand.score.value),
-            "minus the first": with_error(stand.behind), "not told apart from": ", ".join(same) or "-",
+            "rank": stand.rank,
+            "objective": f"`{name}`",
+            "epochs": f"{mean(best, 'epochs'):.1f}",
+            "s": f"{mean(best, 'seconds'):.0f}",
+            "log-likelihood": number(stand.score.value),
+            "minus the first": with_error(stand.behind),
+            "not told apart from": ", ".join(same) or "-",
             "validation": number(float(np.mean([mean_of(each, VALIDATION) for each in best]))),
             "pooled similarity": number(mean(best, "pooled", "score")),
             "rank by it": similar[name].rank if name in similar else DASH,
             "words/s": thousands(fastest(best)["result"]["words_per_second"]),
-        }  # fmt: skip
+        }
         row |= {test: score(best, test, measure) for test, measure in REPORTED.items()}
         is_end = labels[name] == END
         if "diverged" not in end[0]["result"]:
-            row |= {"at the end: epochs": f"{mean(end, 'epochs'):.1f}",
-                    "at the end: log-likelihood": "the same" if is_end else number(mean_of(end[0], TEST)),
-                    "at the end: pooled": "the same" if is_end else number(mean(end[:1], "pooled", "score"))}  # fmt: skip
-        row |= {"tried, epochs": ", ".join(sorted((label for label in found[name] if label != END), key=int)) or "-",
-                "MB": f"{mean(best, 'peak_rss') / MEGABYTE:,.0f}", "seeds": len(best)}  # fmt: skip
+            row |= {
+                "at the end: epochs": f"{mean(end, 'epochs'):.1f}",
+                "at the end: log-likelihood": (
+                    "the same" if is_end else number(mean_of(end[0], TEST))
+                ),
+                "at the end: pooled": (
+                    "the same" if is_end else number(mean(end[:1], "pooled", "score"))
+                ),
+            }
+        row |= {
+            "tried, epochs": (
+                ", ".join(sorted((label for label in found[name] if label != END), key=int)) or "-"
+            ),
+            "MB": f"{mean(best, 'peak_rss') / MEGABYTE:,.0f}",
+            "seeds": len(best),
+        }
         rows.append(row)
-    rows += [{"objective": f"`{name}`", "log-likelihood": "diverged"} for name in runs if name not in stands]
+    rows += [
+        {"objective": f"`{name}`", "log-likelihood": "diverged"}
+        for name in runs
+        if name not in stands
+    ]
     return table(rows)
 
 
@@ -261,9 +345,18 @@ def equal_rows(records: Records) -> str:
         result, ratio = of[-1]["result"], slower(runs, name)
         settings = result.get("settings", {})
         names = {"negatives": "negatives", "block size": "block_size", "draws": "draws"}
-        drawn = {title: settings[name] if settings.get("draws") else "-" for title, name in names.items()}
+        drawn = {
+            title: settings[name] if settings.get("draws") else "-" for title, name in names.items()
+        }
         speed = "diverged" if "diverged" in result else thousands(result["words_per_second"])
-        rows.append({"objective": f"`{name}`", **drawn, "words/s": speed, f"{REFERENCE} is × as fast": number(ratio, 2)})
+        rows.append(
+            {
+                "objective": f"`{name}`",
+                **drawn,
+                "words/s": speed,
+                f"{REFERENCE} is × as fast": number(ratio, 2),
+            }
+        )
     return table(rows)
 
 
@@ -278,27 +371,47 @@ def by_rate(records: Records) -> dict[str, dict[float, Result]]:
 
 
 def lost(of: dict[float, Result]) -> dict[float, float]:
-    """Nats less than at the objective's own rate, by factor; infinite where a run diverged or its rate had to be lowered."""
+    """Nats less than at the objective's own rate, by factor; infinite where a run diverged or its
+    rate had to be lowered.
+    """
 
     def reached(factor: float) -> float:
-        return float(of[factor]["heldout"]["log_likelihood"]) if "heldout" in of[factor] else -math.inf
+        return (
+            float(of[factor]["heldout"]["log_likelihood"]) if "heldout" in of[factor] else -math.inf
+        )
 
-    return {factor: reached(1.0) - reached(factor) for factor in sorted(of)} if 1.0 in of and "heldout" in of[1.0] else {}
+    return (
+        {factor: reached(1.0) - reached(factor) for factor in sorted(of)}
+        if 1.0 in of and "heldout" in of[1.0]
+        else {}
+    )
 
 
 def rates(records: Records) -> str:
-    """Differences to the objective's own rate, the worst of them, and how long the longest input vector is at that rate."""
+    """Differences to the objective's own rate, the worst of them, and how long the longest input
+    vector is at that rate.
+    """
     rows = []
     for name, of in by_rate(records).items():
         differences = lost(of)
-        row = {"objective": f"`{name}`", "own rate": f"{next(iter(of.values()))['settings']['learning_rate']:g}"}
+        row = {
+            "objective": f"`{name}`",
+            "own rate": f"{next(iter(of.values()))['settings']['learning_rate']:g}",
+        }
         if differences:
             row["own rate"] = f"{of[1.0]['settings']['learning_rate']:g}"
             row |= {
-                f"× {factor:g}": "diverged" if math.isinf(value) else f"{-value:+.3f}" for factor, value in differences.items()
+                f"× {factor:g}": "diverged" if math.isinf(value) else f"{-value:+.3f}"
+                for factor, value in differences.items()
             }
-            row["most lost"] = "all" if math.isinf(max(differences.values())) else f"{max(differences.values()):.3f}"
-            row["longest input, medians"] = f"{of[1.0]['longest_in_medians']:.1f}" if "longest_in_medians" in of[1.0] else DASH
+            row["most lost"] = (
+                "all"
+                if math.isinf(max(differences.values()))
+                else f"{max(differences.values()):.3f}"
+            )
+            row["longest input, medians"] = (
+                f"{of[1.0]['longest_in_medians']:.1f}" if "longest_in_medians" in of[1.0] else DASH
+            )
         rows.append(row)
     return table(rows)
 
@@ -311,22 +424,31 @@ def conditions(records: Records) -> str:
         if not runs or part == "rates":
             continue
         typed = next(iter(runs.values()))[0]["job"]["options"]
-        shown = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in typed.items() if name != "seed")
+        shown = " ".join(
+            f"--{name.replace('_', '-')} {value}" for name, value in typed.items() if name != "seed"
+        )
         row = {"part": title, "options": f"`{shown}`"}
         for each in [of[0] for of in finished(runs).values()][:1]:
             row |= {"words": f"{each['result']['words']:,}"}
             if held := each["result"].get("heldout"):
-                row |= {"held-out pairs": f"{held['n_pairs']:,}", "pieces": held["n_groups"],
-                        "unigram model": f"{held['unigram']:.3f}"}  # fmt: skip
+                row |= {
+                    "held-out pairs": f"{held['n_pairs']:,}",
+                    "pieces": held["n_groups"],
+                    "unigram model": f"{held['unigram']:.3f}",
+                }
         rows.append(row)
     return table(rows)
 
 
 def ahead(records: Records) -> str:
-    """In each part the likeliest, several if the difference is not significant, and who beats the reference."""
+    """In each part the likeliest, several if the difference is not significant, and who beats the
+    reference.
+    """
     rows = []
     for part in ("time", "epochs", "exact"):
-        runs, half = (best_points(records), TEST) if part == "time" else (newest(records, part), None)
+        runs, half = (
+            (best_points(records), TEST) if part == "time" else (newest(records, part), None)
+        )
         if best := likeliest(runs, half=half):
             found = likelihoods(runs, half)
             orders = statistics.orders(found)
@@ -334,11 +456,15 @@ def ahead(records: Records) -> str:
             names = [f"`{name}`" for name in found if orders.get((name, REFERENCE), 0) > 0]
             lost = [f"`{name}`" for name in runs if name not in finished(runs)]
             top = np.mean([mean_of(each, half) for each in runs[best]])
-            rows.append({
-                "part": PARTS[part], "likeliest": ", ".join(f"`{name}`" for name in first), "log-likelihood": f"{top:.3f}",
-                f"significantly likelier than `{REFERENCE}`": ", ".join(names) or "none",
-                "diverged": ", ".join(lost) or "none",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "part": PARTS[part],
+                    "likeliest": ", ".join(f"`{name}`" for name in first),
+                    "log-likelihood": f"{top:.3f}",
+                    f"significantly likelier than `{REFERENCE}`": ", ".join(names) or "none",
+                    "diverged": ", ".join(lost) or "none",
+                }
+            )
     return table(rows)
 
 
@@ -349,8 +475,12 @@ def targets(records: Records) -> str:
     for name in WORDSIM_OF:
         if name in epochs and epochs[name][0]["job"]["options"]["epochs"] == PROMISED_EPOCHS:
             promise = f"`{name}`: WordSim-353 at least {WORDSIM:.2f} after {PROMISED_EPOCHS} epochs"
-            value = mean(epochs[name], "scores", "WordSim-353") if name in finished(epochs) else -1.0
-            found.append(target(promise, f"{value:.3f}" if value > -1 else "diverged", value >= WORDSIM))
+            value = (
+                mean(epochs[name], "scores", "WordSim-353") if name in finished(epochs) else -1.0
+            )
+            found.append(
+                target(promise, f"{value:.3f}" if value > -1 else "diverged", value >= WORDSIM)
+            )
     for name in rows:
         if name != REFERENCE and REFERENCE in finished(rows):
             limit, ratio = SLOWER.get(name, SLOWER_OTHERS), slower(rows, name)
@@ -366,10 +496,14 @@ def targets(records: Records) -> str:
         quoted = [", ".join(f"`{name}`" for name in names) for names in (LIKELIER, LESS_LIKELY)]
         likelihood_of = likelihoods(timed, TEST)
         difference = statistics.standings(likelihood_of, theirs)[ours].behind
-        found.append(target(
-            f"at equal time one of {quoted[0]} is significantly likelier than each of {quoted[1]}",
-            f"`{ours}` minus `{theirs}` {with_error(difference)}", statistics.orders(likelihood_of)[ours, theirs] > 0,
-        ))  # fmt: skip
+        found.append(
+            target(
+                f"at equal time one of {quoted[0]} is significantly likelier than each of"
+                f" {quoted[1]}",
+                f"`{ours}` minus `{theirs}` {with_error(difference)}",
+                statistics.orders(likelihood_of)[ours, theirs] > 0,
+            )
+        )
     return table(found)
 
 
@@ -377,23 +511,39 @@ def targets(records: Records) -> str:
 
 
 def plot(records: Records) -> Any:
-    """Log-likelihood by words per second at equal time, or epochs where that was not measured; pooled similarity by
-    log-likelihood at equal epochs. What is far below the unigram model is drawn at the edge, lest it press all others together.
+    """Log-likelihood by words per second at equal time, or epochs where that was not measured;
+    pooled similarity by log-likelihood at equal epochs. What is far below the unigram model is
+    drawn at the edge, lest it press all others together.
     """
     timed, passed = finished(best_points(records)), finished(newest(records, "epochs"))
     if not passed:
         return None
-    first, title, half = (timed, "equal time, the best point", TEST) if timed else (passed, "equal epochs", None)
+    first, title, half = (
+        (timed, "equal time, the best point", TEST) if timed else (passed, "equal epochs", None)
+    )
     floor = next(iter(passed.values()))[0]["result"]["heldout"]["unigram"] - 0.2
     reached, at_epochs = (
-        {name: max(float(np.mean([mean_of(each, part) for each in of])), floor) for name, of in runs.items()}
+        {
+            name: max(float(np.mean([mean_of(each, part) for each in of])), floor)
+            for name, of in runs.items()
+        }
         for runs, part in ((first, half), (passed, None))
     )
     picture, (left, right) = figure(14, 6, 2, dpi=110)
-    scatter(left, {name: (fastest(of)["result"]["words_per_second"] / 1e6, reached[name]) for name, of in first.items()})
-    scatter(right, {name: (at_epochs[name], mean(of, "pooled", "score")) for name, of in passed.items()})
+    scatter(
+        left,
+        {
+            name: (fastest(of)["result"]["words_per_second"] / 1e6, reached[name])
+            for name, of in first.items()
+        },
+    )
+    scatter(
+        right, {name: (at_epochs[name], mean(of, "pooled", "score")) for name, of in passed.items()}
+    )
     left.set(title=title, xlabel="million words per second", ylabel="held-out log-likelihood, nats")
-    right.set(title="equal epochs", xlabel="held-out log-likelihood, nats", ylabel="pooled similarity")
+    right.set(
+        title="equal epochs", xlabel="held-out log-likelihood, nats", ylabel="pooled similarity"
+    )
     return picture
 
 
@@ -404,14 +554,32 @@ def plot_rates(records: Records) -> Any:
         return None
     picture, (axis,) = figure(8, 5, dpi=100)
     reached = {
-        name: [(factor, of[factor]["heldout"]["log_likelihood"]) for factor in sorted(of) if "heldout" in of[factor]]
+        name: [
+            (factor, of[factor]["heldout"]["log_likelihood"])
+            for factor in sorted(of)
+            if "heldout" in of[factor]
+        ]
         for name, of in found.items()
     }
-    unigram = next(each["heldout"]["unigram"] for of in found.values() for each in of.values() if "heldout" in each)
+    unigram = next(
+        each["heldout"]["unigram"]
+        for of in found.values()
+        for each in of.values()
+        if "heldout" in each
+    )
     for name, points in reached.items():
-        axis.plot(*zip(*points, strict=True), marker=".", label=name, linewidth=2.5 if name == "implicit" else 1.2)
+        axis.plot(
+            *zip(*points, strict=True),
+            marker=".",
+            label=name,
+            linewidth=2.5 if name == "implicit" else 1.2,
+        )
     axis.axhline(unigram, color="gray", linestyle=":", label="unigram model")
-    axis.set(xscale="log", xlabel="learning rate, in an objective's own", ylabel="held-out log-likelihood, nats")
+    axis.set(
+        xscale="log",
+        xlabel="learning rate, in an objective's own",
+        ylabel="held-out log-likelihood, nats",
+    )
     axis.set_ylim(bottom=unigram - 0.4)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
@@ -426,7 +594,13 @@ def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
     for order, (name, point) in enumerate(sorted(points.items(), key=lambda each: each[1])):
         up = 8 + 10 * (order // 2 % 2)
         axes.annotate(
-            name, point, (0, up if order % 2 else -up), textcoords="offset points", ha="center", va="center", fontsize=9
+            name,
+            point,
+            (0, up if order % 2 else -up),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=9,
         )
 
 
@@ -434,26 +608,38 @@ def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
 
 
 def published(records: Records) -> dict[str, Any]:
-    """What embedx prints of its objectives: the numbers of the part at equal epochs, means over the seeds."""
+    """What embedx prints of its objectives: the numbers of the part at equal epochs, means over the
+    seeds.
+    """
     runs, about = newest(records, "epochs"), records.environment["corpus"]
     if not finished(runs) or records.quick:
-        raise SystemExit(f"{records.path}: nothing of the part `epochs` to publish; measure it first, without --quick")
+        raise SystemExit(
+            f"{records.path}: nothing of the part `epochs` to publish; measure it first, without"
+            " --quick"
+        )
     found: dict[str, Any] = {}
     for name, of in runs.items():
-        found[name] = {"diverged": True} if name not in finished(runs) else {
-            "log_likelihood": round(log_likelihood(of), 4), "wordsim": round(mean(of, "scores", "WordSim-353"), 4),
-            "analogies": round(mean(of, "scores", "Google analogies"), 4),
-            "words_per_second": fastest(of)["result"]["words_per_second"],
-        }  # fmt: skip
+        found[name] = (
+            {"diverged": True}
+            if name not in finished(runs)
+            else {
+                "log_likelihood": round(log_likelihood(of), 4),
+                "wordsim": round(mean(of, "scores", "WordSim-353"), 4),
+                "analogies": round(mean(of, "scores", "Google analogies"), 4),
+                "words_per_second": fastest(of)["result"]["words_per_second"],
+            }
+        )
         if name in finished(runs) and all("pooled" in each["result"] for each in of):
             found[name]["pooled"] = round(mean(of, "pooled", "score"), 4)
     first = next(iter(finished(runs).values()))[0]
     facts = {
-        "corpus": about["name"], "words": about["words"], "machine": records.environment["machine"]["cpu"],
+        "corpus": about["name"],
+        "words": about["words"],
+        "machine": records.environment["machine"]["cpu"],
         **{name: first["job"]["options"][name] for name in ("threads", "epochs", "heldout")},
         "unigram": round(first["result"]["heldout"]["unigram"], 4),
         "date": max(each["ended"] for of in runs.values() for each in of)[:10],
-    }  # fmt: skip
+    }
     return {"about": facts, "objectives": found}
 
 

@@ -1,4 +1,6 @@
-"""The tables and the picture of README.md and docs/benchmarks.md, from the records: `python -m eval overview`."""
+"""The tables and the picture of README.md and docs/benchmarks.md, from the records: `python -m eval
+overview`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +12,22 @@ from eval.page import MEGABYTE, figure, filled, number, table, thousands
 from eval.records import Record, Records
 from eval.speed_classification import Row, measured, several_labels
 
-README, PAGE, PICTURE = ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks.png"
-WORDS, LABELS, DENSE = (Records(RESULTS / f"{name}.jsonl") for name in ("speed", "speed-many-labels", "speed-classification"))
+README, PAGE, PICTURE = (
+    ROOT / "README.md",
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "benchmarks.png",
+)
+WORDS, LABELS, DENSE = (
+    Records(RESULTS / f"{name}.jsonl")
+    for name in ("speed", "speed-many-labels", "speed-classification")
+)
 OURS, OTHERS = "#00796b", "#b0bec5"
 
 
 def trainers() -> list[Record]:
-    """Trainers of word vectors on all threads, each at its best rate, embedx at its defaults; the fastest first."""
+    """Trainers of word vectors on all threads, each at its best rate, embedx at its defaults; the
+    fastest first.
+    """
     runs = [each for each in speed.best_peers(WORDS) if each["job"]["threads"] == speed.THREADS[-1]]
     runs = [each for each in runs if each["job"].get("name", speed.DEFAULT) == speed.DEFAULT]
     return sorted(runs, key=lambda each: float(each["result"]["training"]))
@@ -27,19 +38,32 @@ def name(each: Record) -> str:
 
 
 def word_vectors() -> str:
-    return table([
-        {"trainer": name(each), "s training": number(each["result"]["training"], 1),
-         "words/s": thousands(speed.rate(WORDS, [each])), speed.POOLED: number(each["result"]["pooled"]["score"])}
-        for each in trainers()
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "trainer": name(each),
+                "s training": number(each["result"]["training"], 1),
+                "words/s": thousands(speed.rate(WORDS, [each])),
+                speed.POOLED: number(each["result"]["pooled"]["score"]),
+            }
+            for each in trainers()
+        ]
+    )
 
 
 def labels(dataset: str) -> str:
-    return table([
-        {"trainer": row.name, "s training": f"{row['training']:.1f}", **{f"P@{k}": f"{row[f'p@{k}']:.3f}" for k in (1, 3, 5)},
-         "model, MB": f"{row['size'] / MEGABYTE:,.0f}", "rows/s predicting": f"{row['rows'] / row['prediction']:,.0f}"}
-        for row in by_time(dataset)
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "trainer": row.name,
+                "s training": f"{row['training']:.1f}",
+                **{f"P@{k}": f"{row[f'p@{k}']:.3f}" for k in (1, 3, 5)},
+                "model, MB": f"{row['size'] / MEGABYTE:,.0f}",
+                "rows/s predicting": f"{row['rows'] / row['prediction']:,.0f}",
+            }
+            for row in by_time(dataset)
+        ]
+    )
 
 
 def by_time(dataset: str) -> list[Row]:
@@ -49,14 +73,21 @@ def by_time(dataset: str) -> list[Row]:
 def parts() -> dict[Path, dict[str, str]]:
     """The tables of each file, by name."""
     small = {"word-vectors": word_vectors(), "categories": labels("enwiki-cat")}
-    large = {"quality": speed.quality(WORDS), "training": speed.training(WORDS), "eurlex": labels("eurlex")}
+    large = {
+        "quality": speed.quality(WORDS),
+        "training": speed.training(WORDS),
+        "eurlex": labels("eurlex"),
+    }
     return {README: small, PAGE: small | large | {"dense": several_labels("eurlex", DENSE)}}
 
 
 def picture() -> Any:
     """Seconds of training, with the score of each trainer."""
     drawn, panels = figure(10, 2.9, 2, dpi=110)
-    words = [(name(each), each["result"]["training"], each["result"]["pooled"]["score"]) for each in trainers()]
+    words = [
+        (name(each), each["result"]["training"], each["result"]["pooled"]["score"])
+        for each in trainers()
+    ]
     bars(panels[0], words, "Word vectors (in brackets: word similarity)")
     rows = [(row.name, row["training"], row["p@1"]) for row in by_time("enwiki-cat")]
     bars(panels[1], rows, "128,391 labels (in brackets: P@1)")
@@ -65,8 +96,15 @@ def picture() -> Any:
 
 def bars(panel: Any, rows: Sequence[tuple[str, float, float]], title: str) -> None:
     names, seconds, scores = zip(*reversed(rows), strict=True)
-    drawn = panel.barh(names, seconds, color=[OURS if name.startswith("embedx") else OTHERS for name in names])
-    panel.bar_label(drawn, [f"{s:.1f} s ({score:.3f})" for s, score in zip(seconds, scores, strict=True)], padding=3, size=8)
+    drawn = panel.barh(
+        names, seconds, color=[OURS if name.startswith("embedx") else OTHERS for name in names]
+    )
+    panel.bar_label(
+        drawn,
+        [f"{s:.1f} s ({score:.3f})" for s, score in zip(seconds, scores, strict=True)],
+        padding=3,
+        size=8,
+    )
     panel.set_title(title, size=10)
     panel.set(xlabel="seconds of training, 2 threads", xlim=(0, 1.4 * max(seconds)))
     panel.spines[["top", "right"]].set_visible(False)

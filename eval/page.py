@@ -1,4 +1,5 @@
-"""Pages: hand-written Markdown whose tables, between markers, are made from the records; and how numbers and pictures look.
+"""Pages: hand-written Markdown whose tables, between markers, are made from the records; and how
+numbers and pictures look.
 
 <!-- table of NAME -->
 (made anew by --report-only; nothing else in the file is touched)
@@ -20,14 +21,20 @@ def filled(text: str, parts: Mapping[str, str], file: Path) -> str:
     """The page with each marked part replaced by the one of its name."""
     names = [match[2] for match in MARKED.finditer(text)]
     if sorted(names) != sorted(parts):
-        odd = sorted({*names} ^ {*parts}) or sorted({name for name in names if names.count(name) > 1})
-        raise SystemExit(f"{file}: must have a place for each table once, between its markers: {', '.join(odd)}")
+        odd = sorted({*names} ^ {*parts}) or sorted(
+            {name for name in names if names.count(name) > 1}
+        )
+        raise SystemExit(
+            f"{file}: must have a place for each table once, between its markers: {', '.join(odd)}"
+        )
     return MARKED.sub(lambda match: match[1] + parts[match[2]] + "\n" + match[4].lstrip("\n"), text)
 
 
 def skeleton(title: str, parts: Iterable[str], is_trial: bool) -> str:
     """A page without prose, for a trial run."""
-    places = (f"## {name}\n\n<!-- table of {name} -->\n<!-- end of the table -->\n" for name in parts)
+    places = (
+        f"## {name}\n\n<!-- table of {name} -->\n<!-- end of the table -->\n" for name in parts
+    )
     return "\n".join([f"# {title}\n", *([TRIAL + "\n"] if is_trial else []), *places])
 
 
@@ -37,7 +44,9 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         return "Not measured."
     head = list(dict.fromkeys(name for row in rows for name in row))
     lines = [head, ["---"] * len(head), *([row.get(name, "") for name in head] for row in rows)]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines
+    )
 
 
 def listed(lines: Sequence[str]) -> str:
@@ -45,14 +54,23 @@ def listed(lines: Sequence[str]) -> str:
 
 
 def shown_settings(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items())
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in settings.items()
+    )
 
 
 def target(promise: str, measured: str | None, met: bool | None = None) -> dict[str, str]:
-    """A row: what was promised, what was measured, and whether that keeps it; None where its error leaves that open."""
+    """A row: what was promised, what was measured, and whether that keeps it; None where its error
+    leaves that open.
+    """
     if measured is None:
         return {"target": promise, "measured": "not measured", "verdict": ""}
-    return {"target": promise, "measured": measured, "verdict": {True: "met", False: "**not met**", None: "not shown"}[met]}
+    return {
+        "target": promise,
+        "measured": measured,
+        "verdict": {True: "met", False: "**not met**", None: "not shown"}[met],
+    }
 
 
 def exceeds(difference: float, error: float) -> bool | None:
@@ -61,25 +79,43 @@ def exceeds(difference: float, error: float) -> bool | None:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    return DASH if value is None or value != value else f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.1e}"
+    return (
+        DASH
+        if value is None or value != value
+        else f"{value:.{digits}f}"
+        if abs(value) < 1e5
+        else f"{value:.1e}"
+    )
 
 
 def thousands(value: float) -> str:
     return f"{round(value, -3):,.0f}"
 
 
-def beside(what: str, paper: float | None, ours: float | None, digits: int = 3, shown: str | None = None) -> dict[str, str]:
+def beside(
+    what: str, paper: float | None, ours: float | None, digits: int = 3, shown: str | None = None
+) -> dict[str, str]:
     """The columns of one measure: the paper's number, ours, and the difference."""
     difference = DASH if paper is None or ours is None else f"{ours - paper:+.{digits}f}"
-    return {f"{what}: paper": number(paper, digits), "ours" + f" {what}": shown or number(ours, digits),
-            f"{what}: difference": difference}  # fmt: skip
+    return {
+        f"{what}: paper": number(paper, digits),
+        "ours" + f" {what}": shown or number(ours, digits),
+        f"{what}: difference": difference,
+    }
 
 
 def plotted(
-    width: float, height: float, panels: Sequence[tuple[Iterable[tuple[Any, Any, dict[str, Any]]], dict[str, Any]]],
-    dpi: int = 70, legend: int = 0, ylabel: str = "", **options: Any,
-) -> Any:  # fmt: skip
-    """Panels in a row, each of lines (x, y, how it looks) and of what `Axes.set` takes; `ylabel` is that of the first."""
+    width: float,
+    height: float,
+    panels: Sequence[tuple[Iterable[tuple[Any, Any, dict[str, Any]]], dict[str, Any]]],
+    dpi: int = 70,
+    legend: int = 0,
+    ylabel: str = "",
+    **options: Any,
+) -> Any:
+    """Panels in a row, each of lines (x, y, how it looks) and of what `Axes.set` takes; `ylabel` is
+    that of the first.
+    """
     picture, axes = figure(width, height, len(panels), dpi=dpi, **options)
     for axis, (lines, about) in zip(axes, panels, strict=True):
         for x, y, style in lines:
@@ -91,7 +127,12 @@ def plotted(
 
 
 def figure(
-    width: float, height: float, columns: int = 1, dpi: int = 80, layout: str | None = "constrained", **options: Any
+    width: float,
+    height: float,
+    columns: int = 1,
+    dpi: int = 80,
+    layout: str | None = "constrained",
+    **options: Any,
 ) -> Any:
     """A picture and its panels, in a row."""
     from matplotlib.figure import Figure

@@ -19,28 +19,43 @@ from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 
-FILES = {  # in the folder xc of the data: training rows, their labels where they stand apart, test rows, theirs
+# in the folder xc of the data: training rows, their labels where they stand apart, test rows,
+# theirs
+FILES = {
     "mnist": (
-        "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz",
-        "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz",
+        "mnist/train-images-idx3-ubyte.gz",
+        "mnist/train-labels-idx1-ubyte.gz",
+        "mnist/t10k-images-idx3-ubyte.gz",
+        "mnist/t10k-labels-idx1-ubyte.gz",
     ),
     **{
         name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None)
         for name in ("bibtex", "omniglot", "eurlex-4.3k", "enwiki-cat")
     },
-}  # fmt: skip
+}
 QUICK_ROWS = 500  # of each half, in a trial run
 # What is not given, as it was in all records.
-AS_MEASURED: dict[str, Any] = {"epochs": 10, "bias": "zero", "initial_gradient": 0.0, "calibration": 0.0}
+AS_MEASURED: dict[str, Any] = {
+    "epochs": 10,
+    "bias": "zero",
+    "initial_gradient": 0.0,
+    "calibration": 0.0,
+}
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
 def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training data and test data; of a trial run few rows."""
-    train, train_labels, test, test_labels = (str(data / "xc" / file) if file else None for file in FILES[name])
+    train, train_labels, test, test_labels = (
+        str(data / "xc" / file) if file else None for file in FILES[name]
+    )
     training = read_training(train, train_labels)
     halves = training, read(test, test_labels, like=training.schema)
-    return tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves) if quick else halves
+    return (
+        tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves)
+        if quick
+        else halves
+    )
 
 
 def printed(name: str) -> Any:
@@ -48,26 +63,38 @@ def printed(name: str) -> Any:
     return json.loads(Path(__file__).with_name("printed.json").read_text("utf-8"))[name]
 
 
-def numbered(*parts: Any, rule: str = "first", scale: float = 1, keeps_unknown: bool = False) -> list[Any]:
-    """Parts of a data set with one label a row, chosen by a rule, and features divided by `scale`. Labels are numbered by those
-    of the first part; rows of others are left out, or have a number beyond them.
+def numbered(
+    *parts: Any, rule: str = "first", scale: float = 1, keeps_unknown: bool = False
+) -> list[Any]:
+    """Parts of a data set with one label a row, chosen by a rule, and features divided by `scale`.
+    Labels are numbered by those of the first part; rows of others are left out, or have a number
+    beyond them.
     """
     first = chosen_labels(parts[0].labels, rule).ids
     seen, counts, found = np.unique(first), np.bincount(first, minlength=parts[0].n_labels), []
     for part in parts:
-        labels = chosen_labels(part.labels if rule == "first" else known_labels(part.labels, counts), rule)
+        labels = chosen_labels(
+            part.labels if rule == "first" else known_labels(part.labels, counts), rule
+        )
         is_kept = np.isin(labels.ids, seen) | keeps_unknown
-        ids = np.where(np.isin(labels.ids, seen), np.searchsorted(seen, labels.ids), len(seen))[is_kept]
+        ids = np.where(np.isin(labels.ids, seen), np.searchsorted(seen, labels.ids), len(seen))[
+            is_kept
+        ]
         features = part.features[np.flatnonzero(labels.n_of_row)[is_kept]] / np.float32(scale)
         found.append(Labeled(features.astype(np.float32), Labels.single(ids), len(seen)))
     return found
 
 
 def fit(
-    training: Any, objective: str, options: dict[str, Any], *, start: Any = None, watch: Callable[..., Any] | None = None
+    training: Any,
+    objective: str,
+    options: dict[str, Any],
+    *,
+    start: Any = None,
+    watch: Callable[..., Any] | None = None,
 ) -> Any:
-    """Train one classifier; `options` are settings of the task, the objective and the sampler together, `start` a run to
-    continue. It has the given rate, or `DivergedError` is raised.
+    """Train one classifier; `options` are settings of the task, the objective and the sampler
+    together, `start` a run to continue. It has the given rate, or `DivergedError` is raised.
     """
     options = AS_MEASURED | options
     found = objectives.find(objective)
@@ -88,19 +115,25 @@ def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> 
     """A run to go on from, with these parameters."""
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
     found = objectives.find(objective)
-    classifier = Classifier(found(found.Settings()), arrays, training.schema, counts, {"optimizer": None})
+    classifier = Classifier(
+        found(found.Settings()), arrays, training.schema, counts, {"optimizer": None}
+    )
     return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None))
 
 
 def drawn(n: int, k: int) -> np.ndarray:
-    """n of the values 0 .. k - 1, each with a probability proportional to the square of a uniform number."""
+    """n of the values 0 .. k - 1, each with a probability proportional to the square of a uniform
+    number.
+    """
     rng = np.random.default_rng(0)
     p = rng.random(k) ** 2
     return rng.choice(k, n, p=p / p.sum())
 
 
 def estimates(classifier: Any) -> np.ndarray:
-    """float64 (n_labels,): the probabilities that a classifier without features gives its labels."""
+    """float64 (n_labels,): the probabilities that a classifier without features gives
+    its labels.
+    """
     z = classifier.arrays["bias"].astype(np.float64)
     p = np.exp(z - z.max())
     return p / p.sum()

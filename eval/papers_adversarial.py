@@ -1,15 +1,17 @@
-"""Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation": noise conditioned on the input.
+"""Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation": noise
+conditioned on the input.
 
     eurlex        EURLex-4.3K, the first label of each document
     categories    English Wikipedia pages to the first of their categories
 
-Documents are reduced to 512 principal components, the paper's number of features. Labels are those that occur in training rows.
-All is measured against the processor time of one thread, from the call that trains: fitting a tree counts, measuring does not.
+Documents are reduced to 512 principal components, the paper's number of features. Labels are those
+that occur in training rows. All is measured against the processor time of one thread, from the call
+that trains: fitting a tree counts, measuring does not.
 
-A contender's learning rate and penalty are searched for on validation rows, training rows that no run sees, by short
-runs: from the best so far to its neighbours at a factor of √10 in rate or 10 in penalty, until none is better, then at a
-factor of 10^¼ in rate. So the best is at no edge. With it the contender trains for longer with several seeds, and is measured
-on the test rows along the way.
+A contender's learning rate and penalty are searched for on validation rows, training rows that no
+run sees, by short runs: from the best so far to its neighbours at a factor of √10 in rate or 10 in
+penalty, until none is better, then at a factor of 10^¼ in rate. So the best is at no edge. With it
+the contender trains for longer with several seeds, and is measured on the test rows along the way.
 """
 
 import dataclasses
@@ -40,14 +42,18 @@ COARSE, FINE = ((2, 0), (-2, 0), (0, 1), (0, -1)), ((1, 0), (-1, 0))
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """A line of the paper's figure 1: an objective, its settings and the sampler's, and the smallest penalty that is tried."""
+    """A line of the paper's figure 1: an objective, its settings and the sampler's, and the
+    smallest penalty that is tried.
+    """
 
     objective: str
     options: dict[str, Any]
-    penalty: tuple[str, float] = ("l2", 1e-6)  # of the weights, as a prior; the runs of eq. 6 penalise scores
+    # of the weights, as a prior; the runs of eq. 6 penalise scores
+    penalty: tuple[str, float] = ("l2", 1e-6)
 
 
-OWN_START = {"bias": None, "initial_gradient": 4.0}  # embedx's defaults, which other pages of papers do not have
+# embedx's defaults, which other pages of papers do not have
+OWN_START = {"bias": None, "initial_gradient": 4.0}
 ONE = {"negatives": 1, "replacement": True}  # as in the paper, whose draws may hit the positive
 OF_SCORES = ("score_l2", 1e-4)
 
@@ -55,14 +61,17 @@ CONTENDERS = {
     "adversarial": Contender("ns", ONE | {"sampler": "adversarial"}, OF_SCORES),
     "uniform": Contender("ns", ONE | {"sampler": "uniform"}, OF_SCORES),
     "frequency": Contender("ns", ONE | {"sampler": "unigram", "sampler_exponent": 1.0}, OF_SCORES),
-    "nce": Contender("nce", ONE | {"sampler": "adversarial", "uniform_share": 0.0}),  # the tree alone, as in the paper
+    # the tree alone, as in the paper
+    "nce": Contender("nce", ONE | {"sampler": "adversarial", "uniform_share": 0.0}),
     "ar": Contender("ar", {"sampler": "uniform"}),
     "ove": Contender("ove", {"sampler": "uniform"}),
-    "softmax": Contender("softmax", {"sampler": "all"}),  # of eurlex: an epoch of categories takes longer than a curve
+    # of eurlex: an epoch of categories takes longer than a curve
+    "softmax": Contender("softmax", {"sampler": "all"}),
 }
 
 DATA = ("eurlex", "categories")
-# Seconds of training for each curve, and for each rate and penalty; training rows, about the paper's 13,960 of EURLex-4K.
+# Seconds of training for each curve, and for each rate and penalty; training rows, about the
+# paper's 13,960 of EURLex-4K.
 FULL = {"seconds": 6.0, "rate_seconds": 1.5, "seeds": 3, "rows": 15_000}
 QUICK = {"seconds": 0.3, "rate_seconds": 0.05, "seeds": 2, "rows": 400}
 
@@ -88,14 +97,24 @@ def search(run: Run, name: str, contender: str) -> Iterator[Job]:
         smallest = CONTENDERS[contender].penalty[1]
         penalty = smallest * 10 ** (cell[1] - 1) if cell[1] else 0.0
         tried = {"rate": float(f"{10 ** (cell[0] / 4):.3g}"), "penalty": float(f"{penalty:.3g}")}
-        return {"data": name, "what": "tuning", "contender": contender, **tried, "seconds": run.settings.rate_seconds}
+        return {
+            "data": name,
+            "what": "tuning",
+            "contender": contender,
+            **tried,
+            "seconds": run.settings.rate_seconds,
+        }
 
     tried = [FIRST]
     yield job(FIRST)
     for steps in (COARSE, FINE):
         while True:
             best = max(tried, key=lambda cell: score(run.records.get(job(cell))))
-            near = [(best[0] + rate, best[1] + penalty) for rate, penalty in steps if best[1] + penalty >= 0]
+            near = [
+                (best[0] + rate, best[1] + penalty)
+                for rate, penalty in steps
+                if best[1] + penalty >= 0
+            ]
             if not (new := [cell for cell in near if cell not in tried]):
                 break
             tried.append(new[0])
@@ -116,7 +135,11 @@ def best_of(records: Records, name: str, contender: str) -> Job:
 def measure(run: Run, job: Job) -> Result:
     data = data_of(run, job["data"])
     if job["what"] == "tuning":
-        return {"points": curve(run, data.training, data.validation, job, job["seconds"], seed=1, growth=math.inf)}
+        return {
+            "points": curve(
+                run, data.training, data.validation, job, job["seconds"], seed=1, growth=math.inf
+            )
+        }
     best = best_of(run.records, job["data"], job["contender"])
     points = curve(run, data.training, data.test, best, job["seconds"], job["seed"], GROWTH)
     return {"rate": best["rate"], "penalty": best["penalty"], "points": points}
@@ -126,7 +149,9 @@ def measure(run: Run, job: Job) -> Result:
 
 
 class Halves(NamedTuple):
-    """Training rows, validation rows and test rows, of one label each; labels are those of training rows."""
+    """Training rows, validation rows and test rows, of one label each; labels are those of training
+    rows.
+    """
 
     training: Any
     validation: Any
@@ -147,18 +172,29 @@ def components(training: Any, test: Any) -> list[Any]:
     """The same rows by their principal components; rows have length 1 on average."""
     from sklearn.decomposition import TruncatedSVD
 
-    svd = TruncatedSVD(min(DIM, min(training.features.shape) - 1), random_state=1).fit(training.features)
+    svd = TruncatedSVD(min(DIM, min(training.features.shape) - 1), random_state=1).fit(
+        training.features
+    )
     both = [svd.transform(half.features).astype(np.float32) for half in (training, test)]
     scale = np.float32(1 / np.sqrt((both[0] ** 2).sum(axis=1).mean()))
-    return [Labeled(x * scale, half.labels, half.n_labels) for x, half in zip(both, (training, test), strict=True)]
+    return [
+        Labeled(x * scale, half.labels, half.n_labels)
+        for x, half in zip(both, (training, test), strict=True)
+    ]
 
 
 def halves(training: Any, test: Any, rows: int) -> Halves:
-    """So many training rows and, of the others, some for validation, by their first labels; labels are numbered by those that
-    training rows have.
+    """So many training rows and, of the others, some for validation, by their first labels; labels
+    are numbered by those that training rows have.
     """
     order = np.random.default_rng(1).permutation(len(training))
-    parts = *(training.rows(np.sort(chosen)) for chosen in (order[:rows], order[rows : rows + VALIDATION])), test
+    parts = (
+        *(
+            training.rows(np.sort(chosen))
+            for chosen in (order[:rows], order[rows : rows + VALIDATION])
+        ),
+        test,
+    )
     return Halves(*papers.numbered(*parts))
 
 
@@ -169,17 +205,32 @@ class TimeIsUp(Exception):
     """Ends a run from its `watch`."""
 
 
-def curve(run: Run, training: Any, scored: Any, of: Job, seconds: float, seed: int, growth: float) -> list[dict[str, float]]:
-    """What is measured on `scored` while a contender trains for so long, at growing distances and at the end; [] if it
-    diverged.
+def curve(
+    run: Run, training: Any, scored: Any, of: Job, seconds: float, seed: int, growth: float
+) -> list[dict[str, float]]:
+    """What is measured on `scored` while a contender trains for so long, at growing distances and
+    at the end; [] if it diverged.
     """
     contender = CONTENDERS[of["contender"]]
-    options = OWN_START | contender.options | {
-        "optimizer": "adagrad", "schedule": "constant", "epochs": 10**6, "threads": 1, "seed": seed,
-        "learning_rate": of["rate"], contender.penalty[0]: of["penalty"],
-    }  # fmt: skip
+    options = (
+        OWN_START
+        | contender.options
+        | {
+            "optimizer": "adagrad",
+            "schedule": "constant",
+            "epochs": 10**6,
+            "threads": 1,
+            "seed": seed,
+            "learning_rate": of["rate"],
+            contender.penalty[0]: of["penalty"],
+        }
+    )
     if of["contender"] not in run.warm:  # compiled
-        papers.fit(training.rows(np.arange(min(64, len(training)))), contender.objective, options | {"epochs": 1})
+        papers.fit(
+            training.rows(np.arange(min(64, len(training)))),
+            contender.objective,
+            options | {"epochs": 1},
+        )
         run.warm.add(of["contender"])
     points: list[dict[str, float]] = []
     measuring = 0.0
@@ -189,8 +240,12 @@ def curve(run: Run, training: Any, scored: Any, of: Job, seconds: float, seed: i
         nonlocal measuring
         now = time.process_time()
         passed = now - began - measuring
-        if passed >= seconds or passed >= (growth * points[-1]["seconds"] if points else seconds / growth**6):
-            points.append({"seconds": round(passed, 3), "epochs": epoch + 1.0, **measured(classifier, scored)})
+        if passed >= seconds or passed >= (
+            growth * points[-1]["seconds"] if points else seconds / growth**6
+        ):
+            points.append(
+                {"seconds": round(passed, 3), "epochs": epoch + 1.0, **measured(classifier, scored)}
+            )
         measuring += time.process_time() - now
         if passed >= seconds:
             raise TimeIsUp
@@ -212,7 +267,10 @@ def measured(classifier: Any, data: Any) -> dict[str, float]:
     y, found = data.labels.ids, {}
     values = {"accuracy": log_p.argmax(axis=1) == y, "log-likelihood": log_p[np.arange(len(y)), y]}
     for name, each in values.items():
-        found |= {name: float(np.mean(each)), f"{name} error": float(np.std(each) / math.sqrt(len(each)))}
+        found |= {
+            name: float(np.mean(each)),
+            f"{name} error": float(np.std(each) / math.sqrt(len(each))),
+        }
     return found
 
 
@@ -226,8 +284,12 @@ def curves(records: Records, name: str) -> dict[str, list[Result]]:
 
 
 def smoothed(result: Result, what: str) -> np.ndarray:
-    """float (2, points): seconds, and the mean of each point with its two neighbours, or at either end with its one."""
-    seconds, values = (np.array([point[name] for point in result["points"]]) for name in ("seconds", what))
+    """float (2, points): seconds, and the mean of each point with its two neighbours, or at either
+    end with its one.
+    """
+    seconds, values = (
+        np.array([point[name] for point in result["points"]]) for name in ("seconds", what)
+    )
     return np.array([seconds, [values[max(i - 1, 0) : i + 2].mean() for i in range(len(values))]])
 
 
@@ -237,20 +299,32 @@ def highest(results: Sequence[Result], what: str) -> list[float]:
 
 
 def level_of(found: dict[str, list[Result]], what: str) -> float:
-    """Uniform noise's highest less one standard error by the choice of test rows; infinite if that is not known."""
+    """Uniform noise's highest less one standard error by the choice of test rows; infinite if that
+    is not known.
+    """
     best = highest(found.get("uniform", []), what)
-    return statistics.fmean(best) - found["uniform"][0]["points"][-1][f"{what} error"] if best else math.inf
+    return (
+        statistics.fmean(best) - found["uniform"][0]["points"][-1][f"{what} error"]
+        if best
+        else math.inf
+    )
 
 
 def reaches(points: np.ndarray, level: float) -> float:
-    """The seconds at which a curve is first so high, on lines between points by the log of time; infinite if it never is."""
+    """The seconds at which a curve is first so high, on lines between points by the log of time;
+    infinite if it never is.
+    """
     highest_yet = np.maximum.accumulate(points[1])
     is_reached = len(highest_yet) > 0 and highest_yet[-1] >= level
-    return float(np.exp(np.interp(level, highest_yet, np.log(points[0])))) if is_reached else math.inf
+    return (
+        float(np.exp(np.interp(level, highest_yet, np.log(points[0])))) if is_reached else math.inf
+    )
 
 
 def times(found: dict[str, list[Result]], contender: str, what: str) -> list[float]:
-    return [reaches(smoothed(each, what), level_of(found, what)) for each in found.get(contender, [])]
+    return [
+        reaches(smoothed(each, what), level_of(found, what)) for each in found.get(contender, [])
+    ]
 
 
 def spread(values: Sequence[float], digits: int = 3) -> str:
@@ -258,7 +332,9 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
     n_known = sum(map(math.isfinite, values))
     if n_known < max(len(values), 2):
         return f"{n_known} of {len(values)} seeds"
-    return f"{number(statistics.fmean(values), digits)} ± {number(statistics.stdev(values), digits)}"
+    return (
+        f"{number(statistics.fmean(values), digits)} ± {number(statistics.stdev(values), digits)}"
+    )
 
 
 def results(name: str, records: Records) -> str:
@@ -267,14 +343,22 @@ def results(name: str, records: Records) -> str:
     rows = []
     for contender, each in found.items():
         ends = [result["points"][-1] for result in each if result["points"]]
-        rows.append({
-            "contender": f"`{contender}`", "rate": f"{each[0]['rate']:g}", "penalty": f"{each[0]['penalty']:g}",
-            "test accuracy": spread([end["accuracy"] for end in ends]), "its highest": spread(highest(each, "accuracy")),
-            "log-likelihood": spread([end["log-likelihood"] for end in ends], 2),
-            "the highest": spread(highest(each, "log-likelihood"), 2), "epochs": number(ends[0]["epochs"], 0) if ends else "",
-            **{f"seconds to uniform's {what}": spread(times(found, contender, what), 1)
-               for what in ("accuracy", "log-likelihood")},
-        })  # fmt: skip
+        rows.append(
+            {
+                "contender": f"`{contender}`",
+                "rate": f"{each[0]['rate']:g}",
+                "penalty": f"{each[0]['penalty']:g}",
+                "test accuracy": spread([end["accuracy"] for end in ends]),
+                "its highest": spread(highest(each, "accuracy")),
+                "log-likelihood": spread([end["log-likelihood"] for end in ends], 2),
+                "the highest": spread(highest(each, "log-likelihood"), 2),
+                "epochs": number(ends[0]["epochs"], 0) if ends else "",
+                **{
+                    f"seconds to uniform's {what}": spread(times(found, contender, what), 1)
+                    for what in ("accuracy", "log-likelihood")
+                },
+            }
+        )
     return table(rows)
 
 
@@ -283,13 +367,22 @@ def tuning(records: Records) -> str:
 
     def shown(each: Record) -> str:
         job, achieved = each["job"], score(each["result"])
-        return f"{job['rate']:g}, {job['penalty']:g}: {number(achieved) if math.isfinite(achieved) else 'diverged'}"
+        return (
+            f"{job['rate']:g}, {job['penalty']:g}:"
+            f" {number(achieved) if math.isfinite(achieved) else 'diverged'}"
+        )
 
     tried = grouped(records.find(what="tuning"), lambda job: (job["data"], job["contender"]))
-    return table([
-        {"data": name, "contender": f"`{contender}`", "rate, penalty: achieved": "; ".join(map(shown, runs))}
-        for (name, contender), runs in tried.items()
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "data": name,
+                "contender": f"`{contender}`",
+                "rate, penalty: achieved": "; ".join(map(shown, runs)),
+            }
+            for (name, contender), runs in tried.items()
+        ]
+    )
 
 
 def targets(records: Records) -> str:
@@ -298,22 +391,42 @@ def targets(records: Records) -> str:
         found = curves(records, name)
         first, when = times(found, "uniform", what), times(found, "adversarial", what)
         shown = (
-            f"{level_of(found, what):.3f} after seconds: uniform noise {spread(first, 1)}, adversarial noise {spread(when, 1)}"
+            f"{level_of(found, what):.3f} after seconds: uniform noise {spread(first, 1)},"
+            f" adversarial noise {spread(when, 1)}"
         )
-        promise = f"{name}: uniform noise's best {what} less one standard error in a tenth of its time"
-        rows.append(target(promise, shown if first and when else None, sum(when) <= sum(first) / 10))
+        promise = (
+            f"{name}: uniform noise's best {what} less one standard error in a tenth of its time"
+        )
+        rows.append(
+            target(promise, shown if first and when else None, sum(when) <= sum(first) / 10)
+        )
     found = curves(records, "eurlex")
-    exact, uniform = (highest(found.get(contender, []), "accuracy") for contender in ("softmax", "uniform"))
-    promise = "eurlex: exact softmax more accurate than uniform noise (paper, on EURLex-4K: 0.336 and 0.264)"
-    return table([*rows, target(promise, f"{spread(exact)} and {spread(uniform)}" if exact and uniform else None,
-                                min(exact, default=0) > max(uniform, default=1))])  # fmt: skip
+    exact, uniform = (
+        highest(found.get(contender, []), "accuracy") for contender in ("softmax", "uniform")
+    )
+    promise = (
+        "eurlex: exact softmax more accurate than uniform noise (paper, on EURLex-4K: 0.336 and"
+        " 0.264)"
+    )
+    return table(
+        [
+            *rows,
+            target(
+                promise,
+                f"{spread(exact)} and {spread(uniform)}" if exact and uniform else None,
+                min(exact, default=0) > max(uniform, default=1),
+            ),
+        ]
+    )
 
 
 # ---- the picture
 
 
 def plot(records: Records) -> Any:
-    """Log-likelihood above accuracy, both against time, as the paper's figure 1; a smoothed curve for each seed."""
+    """Log-likelihood above accuracy, both against time, as the paper's figure 1; a smoothed curve
+    for each seed.
+    """
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(4.2 * len(DATA), 6), dpi=70, layout="constrained")
@@ -327,7 +440,9 @@ def plot(records: Records) -> Any:
                     axis.plot(*smoothed(each, what), color=f"C{number_of}", label=label)
             axis.set_ylabel(f"test {what}")
             if what == "log-likelihood":
-                best = max((value for each in found.values() for value in highest(each, what)), default=0.0)
+                best = max(
+                    (value for each in found.values() for value in highest(each, what)), default=0.0
+                )
                 axis.set_ylim(best - 1.3, best + 0.1)
         panels[0, column].set_title(name)
         panels[1, column].set_xlabel("processor seconds, fitting included")
@@ -336,9 +451,19 @@ def plot(records: Records) -> Any:
 
 
 EXPERIMENT = Experiment(
-    name="papers-adversarial", title="Bamler & Mandt 2020, adversarial softmax approximation",
-    choices={"data": DATA, "contender": tuple(CONTENDERS)}, settings=FULL, quick=QUICK, packages=("scipy", "scikit-learn"),
-    jobs=jobs, measure=measure,
-    tables={"targets": targets, **{name: functools.partial(results, name) for name in DATA}, "tuning": tuning},
-    plots={"": plot}, mixed=True,
-)  # fmt: skip
+    name="papers-adversarial",
+    title="Bamler & Mandt 2020, adversarial softmax approximation",
+    choices={"data": DATA, "contender": tuple(CONTENDERS)},
+    settings=FULL,
+    quick=QUICK,
+    packages=("scipy", "scikit-learn"),
+    jobs=jobs,
+    measure=measure,
+    tables={
+        "targets": targets,
+        **{name: functools.partial(results, name) for name in DATA},
+        "tuning": tuning,
+    },
+    plots={"": plot},
+    mixed=True,
+)

@@ -1,15 +1,14 @@
-"""Augment and reduce (Ruiz et al. 2018): tables 2 and 3, figure 2 and the synthetic data of section 4.1, by their protocol.
+"""Augment and reduce (Ruiz et al. 2018): tables 2 and 3, figure 2 and the synthetic data of section
+4.1, by their protocol.
 
-| section | what it measures |
-|---|---|
-| `mnist`, `bibtex`, `omniglot` | table 3 and figure 2: test log-likelihood, accuracy and bound of each method |
-| `time` | table 2: seconds per epoch, the methods taking turns |
-| `toy` | section 4.1: 300,000 labels of about 9,035 classes without features |
-| `why` | one setting changed at a time, where embedx and the authors' code differ |
+| section | what it measures | |---|---| | `mnist`, `bibtex`, `omniglot` | table 3 and figure 2:
+test log-likelihood, accuracy and bound of each method | | `time` | table 2: seconds per epoch, the
+methods taking turns | | `toy` | section 4.1: 300,000 labels of about 9,035 classes without features
+| | `why` | one setting changed at a time, where embedx and the authors' code differ |
 
-On record alone (`best`) is the exact softmax with weight decay chosen on validation data, beside scikit-learn; section `small`
-of `speed-classification` compares the two. Times are seconds of CPU, for the machine may be shared; settings are those of one
-thread.
+On record alone (`best`) is the exact softmax with weight decay chosen on validation data, beside
+scikit-learn; section `small` of `speed-classification` compares the two. Times are seconds of CPU,
+for the machine may be shared; settings are those of one thread.
 """
 
 import dataclasses
@@ -39,9 +38,18 @@ METHODS = {
 SAMPLED = ("ove", "ar", "ar-probit", "ar-logistic")
 # The paper's appendix; the state is that of the noise, and nothing holds it up.
 PROTOCOL: dict[str, Any] = {
-    "optimizer": "mixture", "schedule": "inverse-sqrt", "learning_rate": 0.02, "decay": 0.9, "decay_every": 2000,
-    "gradient_scale": "sum", "replacement": False, "threads": 1, "augment": "noise", "threshold": 1e9, "local_rate": 0.01,
-}  # fmt: skip
+    "optimizer": "mixture",
+    "schedule": "inverse-sqrt",
+    "learning_rate": 0.02,
+    "decay": 0.9,
+    "decay_every": 2000,
+    "gradient_scale": "sum",
+    "replacement": False,
+    "threads": 1,
+    "augment": "noise",
+    "threshold": 1e9,
+    "local_rate": 0.01,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +72,26 @@ SEEDS = {("mnist", "ove"): 2, ("mnist", "ar"): 2}  # runs; of others one
 PRINTED = printed("papers-augment-and-reduce")
 TOY = {"n": 300_000, "classes": 10_000, "batch_size": 500, "negatives": 100}
 TOY_RUN = 24_000  # iterations, of the paper's 500,000
-TOY_PRINTED = {"ar": (3.00e-6, -2.62e6, 0.196 * 60), "ove": (3.65e-6, -1.40e9, 0.189 * 60)}  # error, bound, seconds per epoch
+# error, bound, seconds per epoch
+TOY_PRINTED = {"ar": (3.00e-6, -2.62e6, 0.196 * 60), "ove": (3.65e-6, -1.40e9, 0.189 * 60)}
 RANDOM = {"start": "random"}
-AUTHORS = ("no entropy, local step ten times smaller: the authors' code", RANDOM | {"entropy": False, "local_rate": 0.001})
+AUTHORS = (
+    "no entropy, local step ten times smaller: the authors' code",
+    RANDOM | {"entropy": False, "local_rate": 0.001},
+)
 UTILITY = ("state of the utility, not the noise", RANDOM | {"augment": "utility"})
 ZERO: tuple[str, dict[str, Any]] = ("start from zero", {})
 WHY: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "softmax": [ZERO], "ove": [ZERO], "ar": [ZERO, UTILITY], "ar-probit": [AUTHORS, UTILITY], "ar-logistic": [AUTHORS],
-}  # fmt: skip
-OTHER_ENDS = (480, 2_400, 45_000)  # iterations of Omniglot beside; nothing in the schedule depends on where a run ends
-ROUNDS = {"mnist": (6, 11), "bibtex": (7, 11), "omniglot": (3, 9)}  # epochs of a run, and how many runs of each method
+    "softmax": [ZERO],
+    "ove": [ZERO],
+    "ar": [ZERO, UTILITY],
+    "ar-probit": [AUTHORS, UTILITY],
+    "ar-logistic": [AUTHORS],
+}
+# iterations of Omniglot beside; nothing in the schedule depends on where a run ends
+OTHER_ENDS = (480, 2_400, 45_000)
+# epochs of a run, and how many runs of each method
+ROUNDS = {"mnist": (6, 11), "bibtex": (7, 11), "omniglot": (3, 9)}
 
 
 # ---- the jobs
@@ -89,11 +107,21 @@ def jobs(run: Run) -> Iterator[Job]:
     if "toy" in sections:
         yield from (on_toy(method, quick) for method in ("ove", "ar"))
     if "why" in sections:
-        yield from (one("bibtex", method, 1, quick, **changes) for method, variants in WHY.items() for _, changes in variants)
-        yield from (one("omniglot", m, 1, quick, n, **RANDOM) for n in OTHER_ENDS for m in ("softmax", "ove", "ar"))
+        yield from (
+            one("bibtex", method, 1, quick, **changes)
+            for method, variants in WHY.items()
+            for _, changes in variants
+        )
+        yield from (
+            one("omniglot", m, 1, quick, n, **RANDOM)
+            for n in OTHER_ENDS
+            for m in ("softmax", "ove", "ar")
+        )
 
 
-def one(name: str, method: str, seed: int, quick: bool, iterations: int | None = None, **changes: Any) -> Job:
+def one(
+    name: str, method: str, seed: int, quick: bool, iterations: int | None = None, **changes: Any
+) -> Job:
     """A run of table 3, of as many iterations as it has there or of another number."""
     job = {"section": "table-3", "data": name, "method": method, "seed": seed}
     job["iterations"] = 20 if quick else iterations or DATA[name].run
@@ -102,7 +130,10 @@ def one(name: str, method: str, seed: int, quick: bool, iterations: int | None =
 
 def seeds(name: str, method: str, quick: bool) -> list[Job]:
     start = RANDOM if DATA[name].start == "random" else {}
-    return [one(name, method, seed, quick, **start) for seed in range(1, SEEDS.get((name, method), 1) + 1)]
+    return [
+        one(name, method, seed, quick, **start)
+        for seed in range(1, SEEDS.get((name, method), 1) + 1)
+    ]
 
 
 def timing(name: str, quick: bool) -> Job:
@@ -119,18 +150,29 @@ def on_toy(method: str, quick: bool) -> Job:
 
 @functools.lru_cache(maxsize=1)
 def prepared(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
-    """Training and test data as the paper has them: one label a row, the lowest id; classes are those of the training rows.
+    """Training and test data as the paper has them: one label a row, the lowest id; classes are
+    those of the training rows.
 
-    A test row keeps its lowest label among these classes, and is left out if it has none. Pixels of MNIST are divided by 255.
+    A test row keeps its lowest label among these classes, and is left out if it has none. Pixels of
+    MNIST are divided by 255.
     """
-    return tuple(numbered(*load(data, name, quick), rule="lowest-id", scale=255 if name == "mnist" else 1))
+    return tuple(
+        numbered(*load(data, name, quick), rule="lowest-id", scale=255 if name == "mnist" else 1)
+    )
 
 
 @functools.cache
 def toy() -> tuple[Any, np.ndarray]:
-    """Labels without features, k with probability p_k ∝ u², u uniform, and how often each class occurs."""
-    classes, ids, counts = np.unique(drawn(TOY["n"], TOY["classes"]), return_inverse=True, return_counts=True)
-    return Labeled(csr_matrix((TOY["n"], 0), dtype=np.float32), Labels.single(ids), len(classes)), counts
+    """Labels without features, k with probability p_k ∝ u², u uniform, and how often each class
+    occurs.
+    """
+    classes, ids, counts = np.unique(
+        drawn(TOY["n"], TOY["classes"]), return_inverse=True, return_counts=True
+    )
+    return (
+        Labeled(csr_matrix((TOY["n"], 0), dtype=np.float32), Labels.single(ids), len(classes)),
+        counts,
+    )
 
 
 # ---- measurements
@@ -149,7 +191,9 @@ def random_start(training: Any, method: str, seed: int) -> Any:
     return start_from(training, method, {"output": output, "bias": bias})
 
 
-def timed_fit(training: Any, method: str, options: dict[str, Any], start: str = "zero") -> tuple[Any, list[float], list[float]]:
+def timed_fit(
+    training: Any, method: str, options: dict[str, Any], start: str = "zero"
+) -> tuple[Any, list[float], list[float]]:
     """A classifier, seconds of CPU since the start and mean loss after each epoch."""
     marks: list[float] = []
 
@@ -160,12 +204,18 @@ def timed_fit(training: Any, method: str, options: dict[str, Any], start: str = 
     begun = time.process_time()
     known = random_start(training, method, options["seed"]) if start == "random" else None
     classifier = fit(training, method, options, start=known, watch=watch).classifier
-    return classifier, [mark - begun for mark in marks], [entry["loss"] for entry in classifier.facts["history"]]
+    return (
+        classifier,
+        [mark - begun for mark in marks],
+        [entry["loss"] for entry in classifier.facts["history"]],
+    )
 
 
 def options_of(name: str, method: str, epochs: int, seed: int) -> dict[str, Any]:
     """All settings of a run."""
-    sampler = {} if method == "softmax" else {"sampler": "uniform", "negatives": DATA[name].negatives}
+    sampler = (
+        {} if method == "softmax" else {"sampler": "uniform", "negatives": DATA[name].negatives}
+    )
     return PROTOCOL | sampler | {"batch_size": DATA[name].batch, "epochs": epochs, "seed": seed}
 
 
@@ -178,7 +228,12 @@ def thinned(values: list[float], most: int = 120) -> list[float]:
 def metrics(classifier: Any, test: Any) -> dict[str, float]:
     """Those that the paper prints."""
     found = classifier.evaluate(test, threads=1)
-    names = ("log_likelihood", "log_likelihood_clamped", "log_likelihood_standard_error", "accuracy")
+    names = (
+        "log_likelihood",
+        "log_likelihood_clamped",
+        "log_likelihood_standard_error",
+        "accuracy",
+    )
     return {name: found[name] for name in names}
 
 
@@ -187,7 +242,14 @@ def measure(run: Run, job: Job) -> Result:
     return how(run, **{name: value for name, value in job.items() if name != "section"})
 
 
-def trained(run: Run, data: str, method: str, seed: int, iterations: int, changes: dict[str, Any] | None = None) -> Result:
+def trained(
+    run: Run,
+    data: str,
+    method: str,
+    seed: int,
+    iterations: int,
+    changes: dict[str, Any] | None = None,
+) -> Result:
     """One run of table 3."""
     (training, test), changes = prepared(run.data, data, run.quick), changes or {}
     epochs = epochs_of(len(training), DATA[data].batch, iterations)
@@ -195,14 +257,18 @@ def trained(run: Run, data: str, method: str, seed: int, iterations: int, change
     classifier, seconds, losses = timed_fit(training, method, options, changes.get("start", "zero"))
     found = metrics(classifier, test)
     if method in ("softmax", "ove", "ar"):
-        found["training_log_likelihood"] = classifier.evaluate(training, threads=1)["log_likelihood"]
-    first = seconds[0] - statistics.median(np.diff(seconds)) if len(seconds) > 1 else 0.0  # compilation, or loading
+        found["training_log_likelihood"] = classifier.evaluate(training, threads=1)[
+            "log_likelihood"
+        ]
+    # compilation, or loading
+    first = seconds[0] - statistics.median(np.diff(seconds)) if len(seconds) > 1 else 0.0
     curve = {"seconds": thinned([second - first for second in seconds]), "loss": thinned(losses)}
     return found | {"epochs": epochs, "loss": losses[-1], "curve": curve}
 
 
 def timed(run: Run, data: str, epochs: int, rounds: int) -> Result:
-    """Seconds of CPU per epoch, a median for each round; in a round each method has one short run, in alternating order.
+    """Seconds of CPU per epoch, a median for each round; in a round each method has one short run,
+    in alternating order.
 
     The first epoch of a run is left out, and the first round, which compiles.
     """
@@ -221,14 +287,20 @@ def toy_trained(run: Run, method: str, iterations: int) -> Result:
     training, counts = toy()
     epochs = epochs_of(len(training), TOY["batch_size"], iterations)
     sizes = {name: TOY[name] for name in ("negatives", "batch_size")}
-    classifier, seconds, losses = timed_fit(training, method, PROTOCOL | {"sampler": "uniform", **sizes, "epochs": epochs})
+    classifier, seconds, losses = timed_fit(
+        training, method, PROTOCOL | {"sampler": "uniform", **sizes, "epochs": epochs}
+    )
     p, truth = estimates(classifier), counts / counts.sum()
     return {
-        "error": float(np.abs(p - truth).mean()), "bound": -losses[-1] * len(training), "classes": len(counts),
-        "best_bound": float((counts * np.log(truth)).sum()), "log_likelihood": float((counts * np.log(p)).sum()),
-        "epochs": epochs, "seconds_per_epoch": statistics.median(np.diff(seconds)) if epochs > 1 else 0.0,
+        "error": float(np.abs(p - truth).mean()),
+        "bound": -losses[-1] * len(training),
+        "classes": len(counts),
+        "best_bound": float((counts * np.log(truth)).sum()),
+        "log_likelihood": float((counts * np.log(p)).sum()),
+        "epochs": epochs,
+        "seconds_per_epoch": statistics.median(np.diff(seconds)) if epochs > 1 else 0.0,
         "noise": float(np.sqrt(truth * (1 - truth) / len(training)).mean() * np.sqrt(2 / np.pi)),
-    }  # fmt: skip
+    }
 
 
 # ---- tables
@@ -242,7 +314,9 @@ def runs_of(records: Records, name: str, method: str) -> list[Result]:
 def spread(values: list[float], digits: int = 3) -> str:
     """The mean, and half the range where there are several."""
     half = (max(values) - min(values)) / 2
-    return f"{statistics.fmean(values):.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
+    return f"{statistics.fmean(values):.{digits}f}" + (
+        f" ± {half:.{digits}f}" if len(values) > 1 else ""
+    )
 
 
 def table_3(name: str, records: Records) -> str:
@@ -250,26 +324,50 @@ def table_3(name: str, records: Records) -> str:
     rows, paper = [], PRINTED[name]
     for method, title in METHODS.items():
         if found := runs_of(records, name, method):
-            clamped, free, accuracy = ([one[key] for one in found]
-                                       for key in ("log_likelihood_clamped", "log_likelihood", "accuracy"))  # fmt: skip
-            rows.append({
-                "method": title,
-                **beside("clamped", paper["log_likelihood"].get(method), statistics.fmean(clamped), shown=spread(clamped)),
-                "ours unclamped": spread(free),
-                **beside("accuracy", paper["accuracy"].get(method), statistics.fmean(accuracy), shown=spread(accuracy)),
-                "runs": len(found),
-            })  # fmt: skip
+            clamped, free, accuracy = (
+                [one[key] for one in found]
+                for key in ("log_likelihood_clamped", "log_likelihood", "accuracy")
+            )
+            rows.append(
+                {
+                    "method": title,
+                    **beside(
+                        "clamped",
+                        paper["log_likelihood"].get(method),
+                        statistics.fmean(clamped),
+                        shown=spread(clamped),
+                    ),
+                    "ours unclamped": spread(free),
+                    **beside(
+                        "accuracy",
+                        paper["accuracy"].get(method),
+                        statistics.fmean(accuracy),
+                        shown=spread(accuracy),
+                    ),
+                    "runs": len(found),
+                }
+            )
     return table(rows)
 
 
 def bounds(records: Records) -> str:
-    """The bound of the last epoch beside the exact log-likelihood of the same model on the training rows."""
-    return table([
-        {"data": of.title, "method": METHODS[method], "bound of the last epoch": number(-run["loss"]),
-         "log-likelihood of the training rows": number(run["training_log_likelihood"]),
-         "gap": number(run["training_log_likelihood"] + run["loss"])}
-        for name, of in DATA.items() for method in ("ove", "ar", "softmax") for run in runs_of(records, name, method)[:1]
-    ])  # fmt: skip
+    """The bound of the last epoch beside the exact log-likelihood of the same model on the training
+    rows.
+    """
+    return table(
+        [
+            {
+                "data": of.title,
+                "method": METHODS[method],
+                "bound of the last epoch": number(-run["loss"]),
+                "log-likelihood of the training rows": number(run["training_log_likelihood"]),
+                "gap": number(run["training_log_likelihood"] + run["loss"]),
+            }
+            for name, of in DATA.items()
+            for method in ("ove", "ar", "softmax")
+            for run in runs_of(records, name, method)[:1]
+        ]
+    )
 
 
 def times(records: Records) -> str:
@@ -278,52 +376,89 @@ def times(records: Records) -> str:
     for name, of in DATA.items():
         found, paper = records.get(timing(name, records.quick)), PRINTED[name]["seconds"]
         for method in SAMPLED if found else ():
-            low, ours, high = np.quantile(ratios := np.divide(found[method], found["ove"]), (0.25, 0.5, 0.75))
-            rows.append({
-                "data": of.title, "method": METHODS[method], "paper": f"{paper[method]:.3g} s",
-                "ours": f"{statistics.median(found[method]):.3g} s",
-                **beside("relative to OVE", paper[method] / paper["ove"], float(ours), 2),
-                "middle half": f"{low:.2f} to {high:.2f}", "rounds": len(ratios),
-            })  # fmt: skip
+            low, ours, high = np.quantile(
+                ratios := np.divide(found[method], found["ove"]), (0.25, 0.5, 0.75)
+            )
+            rows.append(
+                {
+                    "data": of.title,
+                    "method": METHODS[method],
+                    "paper": f"{paper[method]:.3g} s",
+                    "ours": f"{statistics.median(found[method]):.3g} s",
+                    **beside("relative to OVE", paper[method] / paper["ove"], float(ours), 2),
+                    "middle half": f"{low:.2f} to {high:.2f}",
+                    "rounds": len(ratios),
+                }
+            )
     return table(rows)
 
 
 def toy_table(records: Records) -> str:
     """Section 4.1."""
-    return table([
-        {"method": METHODS[method], "mean abs. error: paper": f"{error:.2e}", "ours": f"{found['error']:.2e}",
-         "difference": f"{found['error'] - error:+.1e}", "bound: paper": f"{bound:.3g}", "our bound": f"{found['bound']:.4g}",
-         "best possible": f"{found['best_bound']:.4g}", "an epoch: paper": f"{seconds:.1f} s",
-         "our epoch": f"{found['seconds_per_epoch']:.1f} s", "classes": f"{found['classes']:,}",
-         "iterations": f"{found['epochs'] * 600:,}", "sampling error of the labels": f"{found['noise']:.1e}"}
-        for method, (error, bound, seconds) in TOY_PRINTED.items() if (found := records.get(on_toy(method, records.quick)))
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "method": METHODS[method],
+                "mean abs. error: paper": f"{error:.2e}",
+                "ours": f"{found['error']:.2e}",
+                "difference": f"{found['error'] - error:+.1e}",
+                "bound: paper": f"{bound:.3g}",
+                "our bound": f"{found['bound']:.4g}",
+                "best possible": f"{found['best_bound']:.4g}",
+                "an epoch: paper": f"{seconds:.1f} s",
+                "our epoch": f"{found['seconds_per_epoch']:.1f} s",
+                "classes": f"{found['classes']:,}",
+                "iterations": f"{found['epochs'] * 600:,}",
+                "sampling error of the labels": f"{found['noise']:.1e}",
+            }
+            for method, (error, bound, seconds) in TOY_PRINTED.items()
+            if (found := records.get(on_toy(method, records.quick)))
+        ]
+    )
 
 
 def why(records: Records) -> str:
     """Each variant beside the protocol's run of the same seed."""
-    return table([
-        {"method": METHODS[method], "changed": change, "paper": number(PRINTED["bibtex"]["log_likelihood"][method]),
-         "ours, clamped": number(found["log_likelihood_clamped"]), "accuracy": number(found["accuracy"]),
-         "bound of the last epoch": number(-found["loss"])}
-        for method, variants in WHY.items() for change, changes in [("as in table 3", RANDOM), *variants]
-        if (found := records.get(one("bibtex", method, 1, records.quick, **changes)))
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "method": METHODS[method],
+                "changed": change,
+                "paper": number(PRINTED["bibtex"]["log_likelihood"][method]),
+                "ours, clamped": number(found["log_likelihood_clamped"]),
+                "accuracy": number(found["accuracy"]),
+                "bound of the last epoch": number(-found["loss"]),
+            }
+            for method, variants in WHY.items()
+            for change, changes in [("as in table 3", RANDOM), *variants]
+            if (found := records.get(one("bibtex", method, 1, records.quick, **changes)))
+        ]
+    )
 
 
 def early(records: Records) -> str:
     """Omniglot after ever more iterations, to the paper's own number."""
-    return table([
-        {"method": METHODS[method], "iterations": f"{n:,}", "test rows, clamped": number(found["log_likelihood_clamped"]),
-         "accuracy": number(found["accuracy"]), "training rows": number(found["training_log_likelihood"])}
-        for method in ("softmax", "ove", "ar") for n in sorted((*OTHER_ENDS, DATA["omniglot"].run))
-        if (found := records.get(one("omniglot", method, 1, records.quick, n, **RANDOM)))
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "method": METHODS[method],
+                "iterations": f"{n:,}",
+                "test rows, clamped": number(found["log_likelihood_clamped"]),
+                "accuracy": number(found["accuracy"]),
+                "training rows": number(found["training_log_likelihood"]),
+            }
+            for method in ("softmax", "ove", "ar")
+            for n in sorted((*OTHER_ENDS, DATA["omniglot"].run))
+            if (found := records.get(one("omniglot", method, 1, records.quick, n, **RANDOM)))
+        ]
+    )
 
 
 def plot(records: Records) -> Any:
     """Figure 2: the bound of an example against seconds of CPU."""
-    there = [name for name in DATA if any(runs_of(records, name, method) for method in ("ove", "ar"))]
+    there = [
+        name for name in DATA if any(runs_of(records, name, method) for method in ("ove", "ar"))
+    ]
     if not there:
         return None
     picture, panels = figure(10, 3.2, len(there), dpi=90)
@@ -333,20 +468,44 @@ def plot(records: Records) -> Any:
             for run in runs_of(records, name, method)[:1]:
                 bound = -np.array(run["curve"]["loss"])
                 panel.plot(run["curve"]["seconds"], bound, label=METHODS[method])
-                lowest, highest = min(lowest, float(np.quantile(bound, 0.1))), max(highest, float(bound.max()))
+                lowest, highest = (
+                    min(lowest, float(np.quantile(bound, 0.1))),
+                    max(highest, float(bound.max())),
+                )
         for run in runs_of(records, name, "softmax")[:1]:
-            panel.axhline(run["training_log_likelihood"], color="black", linestyle="--", linewidth=1, label="exact softmax")
+            panel.axhline(
+                run["training_log_likelihood"],
+                color="black",
+                linestyle="--",
+                linewidth=1,
+                label="exact softmax",
+            )
             highest = max(highest, run["training_log_likelihood"])
-        panel.set(title=DATA[name].title, xlabel="seconds of CPU", ylim=(lowest * 1.2 - 1e-3, highest * 0.8))
+        panel.set(
+            title=DATA[name].title,
+            xlabel="seconds of CPU",
+            ylim=(lowest * 1.2 - 1e-3, highest * 0.8),
+        )
         panel.legend(loc="lower right", fontsize=7)
     panels[0].set_ylabel("bound of an example, nats")
     return picture
 
 
 EXPERIMENT = Experiment(
-    name="papers-augment-and-reduce", title="Augment and reduce (Ruiz, Titsias, Dieng & Blei 2018), repeated",
-    choices={"section": (*DATA, "time", "toy", "why")}, packages=("scipy", ), jobs=jobs, measure=measure,
-    tables={**{name: functools.partial(table_3, name) for name in DATA}, "bounds": bounds, "times": times,
-            "toy": toy_table, "why": why, "early": early},
-    plots={"": plot}, mixed=True,
-)  # fmt: skip
+    name="papers-augment-and-reduce",
+    title="Augment and reduce (Ruiz, Titsias, Dieng & Blei 2018), repeated",
+    choices={"section": (*DATA, "time", "toy", "why")},
+    packages=("scipy",),
+    jobs=jobs,
+    measure=measure,
+    tables={
+        **{name: functools.partial(table_3, name) for name in DATA},
+        "bounds": bounds,
+        "times": times,
+        "toy": toy_table,
+        "why": why,
+        "early": early,
+    },
+    plots={"": plot},
+    mixed=True,
+)

@@ -1,14 +1,17 @@
-"""Yen et al. 2018, "Loss decomposition for fast learning in large output spaces": exact losses beside rows found by search.
+"""Yen et al. 2018, "Loss decomposition for fast learning in large output spaces": exact losses
+beside rows found by search.
 
     next-word    which of all words stands between these, from text: accuracy against time
     faces        identities by unit vectors, to the shape of MegaFace: accuracy against time
     documents    EURLex-4.3K with a hidden layer: P@1, 3 and 5 against time
     speed        time per example with 200,000 and more labels, once the rows are trained
-    words        skip-gram on the collapsed objective: held-out likelihood against time and multiply-adds
-    growth       the same: what one iteration takes, exactly and with found rows, on more and more words
+    words        skip-gram on the collapsed objective: held-out likelihood against time and
+                 multiply-adds
+    growth       the same: what one iteration takes, exactly and with found rows, on more and more
+                 words
 
-What a run trains on is cut into legs, each a call of `classification.train` that continues the one before. Measuring takes
-place between legs and does not count as training.
+What a run trains on is cut into legs, each a call of `classification.train` that continues the one
+before. Measuring takes place between legs and does not count as training.
 """
 
 import dataclasses
@@ -33,12 +36,15 @@ from eval.records import Job, Records, Result, grouped
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """An objective and the settings of `Task.settings` that it takes. Of `batch` None the quickest batch is chosen."""
+    """An objective and the settings of `Task.settings` that it takes. Of `batch` None the quickest
+    batch is chosen.
+    """
 
     objective: str
     takes: tuple[str, ...] = ()
     batch: int | None = 10  # the paper's
-    later: dict[str, Any] = dataclasses.field(default_factory=dict)  # settings of all legs but the first
+    # settings of all legs but the first
+    later: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 SEARCH = ("loss", "smoothing", "scored_fraction")
@@ -59,7 +65,9 @@ RATES = (0.03, 0.1, 0.3)  # and on by factors of three where the best one is at 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A data set and how it is learned: what the paper sets for multiclass data, or for several labels."""
+    """A data set and how it is learned: what the paper sets for multiclass data, or for several
+    labels.
+    """
 
     multilabel: bool
     measure: str  # what is drawn and judged
@@ -72,29 +80,45 @@ class Task:
 
     def settings(self, n_labels: int) -> dict[str, Any]:
         return {
-            "smoothing": self.smoothing, "blocks": self.blocks, "loss": "margin", "scored_fraction": 0.01, "sampler": "uniform",
+            "smoothing": self.smoothing,
+            "blocks": self.blocks,
+            "loss": "margin",
+            "scored_fraction": 0.01,
+            "sampler": "uniform",
             "negatives": max(1, n_labels // 100),
-        }  # fmt: skip
+        }
 
 
 NEXT_WORD = Task(
-    multilabel=False, measure="accuracy", tuned_by="reciprocal rank", tuned_on=0.1,
-    epochs=(0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4), smoothing=1.0, blocks=8,
-)  # fmt: skip
+    multilabel=False,
+    measure="accuracy",
+    tuned_by="reciprocal rank",
+    tuned_on=0.1,
+    epochs=(0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4),
+    smoothing=1.0,
+    blocks=8,
+)
 FACES_EPOCHS = (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 7, 10)
 TASKS = {
     "next-word": NEXT_WORD,
     "faces": dataclasses.replace(NEXT_WORD, tuned_on=0.8, epochs=FACES_EPOCHS),
     "documents": Task(
-        multilabel=True, measure="p@1", tuned_by="p@1", tuned_on=0.8,
-        epochs=(0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10), smoothing=5.0, blocks=4, hidden=sources.DIM,
+        multilabel=True,
+        measure="p@1",
+        tuned_by="p@1",
+        tuned_on=0.8,
+        epochs=(0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10),
+        smoothing=5.0,
+        blocks=4,
+        hidden=sources.DIM,
     ),
-}  # fmt: skip
+}
 FULL = {
     "corpus": None,  # a text, or the name of one that comes with a recipe
     "seconds": 900.0,  # of training for each curve
     "rate_seconds": 30.0,  # of training for each rate
-    "positions": (500_000, 20_000, 0.01),  # of next-word: for training, for test, share of the text held out
+    # of next-word: for training, for test, share of the text held out
+    "positions": (500_000, 20_000, 0.01),
     "identities": 20_000,
     "documents": (50_000, 200_000, 300_000),  # made-up documents, words, labels
     "speed_faces": (200_000, 670_000),
@@ -107,10 +131,20 @@ FULL = {
     "growing": (20_000, 77_000, 200_000),  # words of the section growth
 }
 QUICK = {
-    "seconds": 1.0, "rate_seconds": 0.1, "positions": (3_000, 300, 0.1), "identities": 300, "documents": (1_000, 2_000, 500),
-    "speed_faces": (2_000,), "timed": 100, "repetitions": 1, "validation": 300, "curve_rows": 300,
-    "max_rates": 4, "n_words": 200, "growing": (100, 200),
-}  # fmt: skip
+    "seconds": 1.0,
+    "rate_seconds": 0.1,
+    "positions": (3_000, 300, 0.1),
+    "identities": 300,
+    "documents": (1_000, 2_000, 500),
+    "speed_faces": (2_000,),
+    "timed": 100,
+    "repetitions": 1,
+    "validation": 300,
+    "curve_rows": 300,
+    "max_rates": 4,
+    "n_words": 200,
+    "growing": (100, 200),
+}
 
 
 # ---- the jobs
@@ -118,9 +152,10 @@ QUICK = {
 
 def jobs(run: Run) -> Iterator[Job]:
     other = {
-        "speed": speed_jobs, "words": lambda run: words.jobs(run.settings.n_words),
+        "speed": speed_jobs,
+        "words": lambda run: words.jobs(run.settings.n_words),
         "growth": lambda run: words.growth_jobs(run.settings.growing),
-    }  # fmt: skip
+    }
     for section in run.chosen("section"):
         yield from other[section](run) if section in other else curve_jobs(run, section)
 
@@ -148,7 +183,10 @@ def batches_job(section: str, objective: str) -> Job:
 def achieved(records: Records, key: Job) -> dict[float, float]:
     """By rate; -1 where training diverged."""
     found = records.find(**key, what="rate")
-    return {each["job"]["rate"]: -1.0 if (value := each["result"]["measure"]) is None else value for each in found}
+    return {
+        each["job"]["rate"]: -1.0 if (value := each["result"]["measure"]) is None else value
+        for each in found
+    }
 
 
 def best_rate(tried: dict[float, float]) -> float:
@@ -159,14 +197,25 @@ def best_rate(tried: dict[float, float]) -> float:
 def speed_jobs(run: Run) -> Iterator[Job]:
     """Turn by turn; the exact ones with every batch that fits in memory."""
     cores, own = usable_cores(), run.settings
-    cases = [("faces", n_labels, threads) for n_labels in own.speed_faces for threads in sorted({1, cores})]
+    cases = [
+        ("faces", n_labels, threads)
+        for n_labels in own.speed_faces
+        for threads in sorted({1, cores})
+    ]
     for what, n_labels, threads in [*cases, ("documents", own.documents[2], cores)]:
         for turn in range(own.repetitions):
             for name in run.chosen("contender"):
                 for batch in [CONTENDERS[name].batch] if CONTENDERS[name].batch else BATCHES:
                     if batch * n_labels <= LARGEST_SCORES:
-                        yield {"section": "speed", "what": what, "contender": name, "labels": n_labels, "threads": threads,
-                               "batch": batch, "turn": turn}  # fmt: skip
+                        yield {
+                            "section": "speed",
+                            "what": what,
+                            "contender": name,
+                            "labels": n_labels,
+                            "threads": threads,
+                            "batch": batch,
+                            "turn": turn,
+                        }
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -193,7 +242,11 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
     if name == "next-word":
         return sources.next_word(sources.text_of(run), *own.positions, run.quick)
     if name == "faces":
-        return sources.some_faces(n_labels, 2 * own.timed) if n_labels else sources.faces(own.identities)
+        return (
+            sources.some_faces(n_labels, 2 * own.timed)
+            if n_labels
+            else sources.faces(own.identities)
+        )
     if n_labels:
         return sources.documents(*own.documents[:2], n_labels)
     if run.quick and not run.has_data:
@@ -211,7 +264,9 @@ def warm_up(data: Any, objective: str, options: dict[str, Any]) -> None:
 
 
 def legs(n: int, epochs: tuple[float, ...], seed: int) -> Iterator[tuple[float, np.ndarray]]:
-    """(epochs when it is done, its rows) of each leg; every epoch goes once through all n rows in a random order."""
+    """(epochs when it is done, its rows) of each leg; every epoch goes once through all n rows in a
+    random order.
+    """
     order, of_epoch, begin = np.empty(0, dtype=np.int64), -1, 0
     for epoch in sorted({*epochs, *range(1, int(epochs[-1]) + 1)}):
         end = round(epoch * n)
@@ -224,12 +279,18 @@ def legs(n: int, epochs: tuple[float, ...], seed: int) -> Iterator[tuple[float, 
 
 
 def curve(
-    data: Any, contender: Contender, options: dict[str, Any], epochs: tuple[float, ...], max_seconds: float,
+    data: Any,
+    contender: Contender,
+    options: dict[str, Any],
+    epochs: tuple[float, ...],
+    max_seconds: float,
     measure: Callable[[Any], dict[str, float]],
-) -> tuple[list[dict[str, float]], Any]:  # fmt: skip
-    """What is measured after each leg, with the epochs, examples and seconds of training so far; ends before it takes longer.
+) -> tuple[list[dict[str, float]], Any]:
+    """What is measured after each leg, with the epochs, examples and seconds of training so far;
+    ends before it takes longer.
 
-    `seconds` are those of the trainer, `whole` those of all calls, with setting up and checking. None if it diverged.
+    `seconds` are those of the trainer, `whole` those of all calls, with setting up and checking.
+    None if it diverged.
     """
     trained = None
     points: list[dict[str, float]] = []
@@ -238,7 +299,9 @@ def curve(
     for epoch, rows in legs(len(data), epochs, 1):
         if seconds + len(rows) * (seconds / examples if examples else 0) > max_seconds:
             break
-        now = options | {"epochs": 1, "seed": len(points) + 1} | (contender.later if trained else {})
+        now = (
+            options | {"epochs": 1, "seed": len(points) + 1} | (contender.later if trained else {})
+        )
         began = time.monotonic()
         try:
             trained = fit(data.rows(rows), contender.objective, now, start=trained)
@@ -255,19 +318,32 @@ def options_of(name: str, section: str, n_labels: int, batch: int) -> dict[str, 
     """All settings of a contender but the rate."""
     task = TASKS[section]
     hidden = {"hidden": task.hidden} if task.hidden else {}
-    taken = {each: value for each, value in task.settings(n_labels).items() if each in CONTENDERS[name].takes}
+    taken = {
+        each: value
+        for each, value in task.settings(n_labels).items()
+        if each in CONTENDERS[name].takes
+    }
     return {"batch_size": batch, "threads": usable_cores(), **OPTIMIZER, **hidden, **taken}
 
 
 def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
     """The same, with the batch that takes the least time per example where it is to be the best."""
     contender = CONTENDERS[job["contender"]]
-    timed = (run.records.get(batches_job(job["section"], contender.objective)) or {}).get("seconds", {})
-    return options_of(job["contender"], job["section"], n_labels, contender.batch or int(min(timed, key=timed.get)))
+    timed = (run.records.get(batches_job(job["section"], contender.objective)) or {}).get(
+        "seconds", {}
+    )
+    return options_of(
+        job["contender"],
+        job["section"],
+        n_labels,
+        contender.batch or int(min(timed, key=timed.get)),
+    )
 
 
 def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float]:
-    """Accuracy, top-5 accuracy and mean reciprocal rank, ties counted against; of several labels P@1, 3 and 5."""
+    """Accuracy, top-5 accuracy and mean reciprocal rank, ties counted against; of several labels
+    P@1, 3 and 5.
+    """
     block = max(1, (1 << 25) // data.n_labels)
     starts = range(0, len(data), block)
     if multilabel:
@@ -283,8 +359,10 @@ def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float
         ranks.append((z >= z[np.arange(len(y)), y][:, None]).sum(axis=1))  # 1 is best
     rank = np.concatenate(ranks)
     return {
-        "accuracy": float((rank == 1).mean()), "top-5": float((rank <= 5).mean()), "reciprocal rank": float((1 / rank).mean())
-    }  # fmt: skip
+        "accuracy": float((rank == 1).mean()),
+        "top-5": float((rank <= 5).mean()),
+        "reciprocal rank": float((1 / rank).mean()),
+    }
 
 
 # ---- measurements: accuracy against time
@@ -292,7 +370,11 @@ def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float
 
 def times_of_batches(run: Run, job: Job) -> Result:
     """Seconds per example of an exact objective by batch."""
-    section, objective, data = job["section"], job["objective"], data_of(run, job["section"]).training
+    section, objective, data = (
+        job["section"],
+        job["objective"],
+        data_of(run, job["section"]).training,
+    )
     name = next(each for each, contender in CONTENDERS.items() if contender.objective == objective)
     seconds = {}
     for batch in BATCHES:
@@ -300,12 +382,16 @@ def times_of_batches(run: Run, job: Job) -> Result:
         if not seconds:
             warm_up(data, objective, options | {"batch_size": 10})
         rows = np.arange(min(len(data), max(run.settings.timed, 2 * batch)))
-        seconds[str(batch)] = fit(data.rows(rows), objective, options | {"epochs": 1}).outcome.seconds / len(rows)
+        seconds[str(batch)] = fit(
+            data.rows(rows), objective, options | {"epochs": 1}
+        ).outcome.seconds / len(rows)
     return {"seconds": seconds}
 
 
 def at_rate(run: Run, job: Job) -> Result:
-    """What a rate achieves on validation rows after once through a share of the others, if the time allows."""
+    """What a rate achieves on validation rows after once through a share of the others, if the time
+    allows.
+    """
     section, own, task = job["section"], run.settings, TASKS[job["section"]]
     data = data_of(run, section).training
     order = np.random.default_rng(2).permutation(len(data))
@@ -313,8 +399,14 @@ def at_rate(run: Run, job: Job) -> Result:
     watched = data.rows(order[len(training) :][: own.validation])
     options = chosen_options(run, job, data.n_labels)
     now, most = options | {"learning_rate": job["rate"]}, min(own.rate_seconds, own.seconds / 8)
-    points, trained = curve(training, CONTENDERS[job["contender"]], now, tuple(np.arange(1, 9) / 8), most, lambda _: {})
-    found = accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by] if trained else None
+    points, trained = curve(
+        training, CONTENDERS[job["contender"]], now, tuple(np.arange(1, 9) / 8), most, lambda _: {}
+    )
+    found = (
+        accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by]
+        if trained
+        else None
+    )
     return {"measure": found, "points": points[-1:], "options": options}
 
 
@@ -322,29 +414,56 @@ def at_best_rate(run: Run, job: Job) -> Result:
     """The curve of one contender at its best rate."""
     task, data = TASKS[job["section"]], data_of(run, job["section"])
     options = chosen_options(run, job, data.training.n_labels)
-    options["learning_rate"] = best_rate(achieved(run.records, {name: job[name] for name in ("section", "contender")}))
-    few = data.test.rows(np.random.default_rng(3).permutation(len(data.test))[: run.settings.curve_rows])
+    options["learning_rate"] = best_rate(
+        achieved(run.records, {name: job[name] for name in ("section", "contender")})
+    )
+    few = data.test.rows(
+        np.random.default_rng(3).permutation(len(data.test))[: run.settings.curve_rows]
+    )
     points, trained = curve(
-        data.training, CONTENDERS[job["contender"]], options, task.epochs, run.settings.seconds,
+        data.training,
+        CONTENDERS[job["contender"]],
+        options,
+        task.epochs,
+        run.settings.seconds,
         lambda classifier: accuracy_of(classifier, few, task.multilabel),
-    )  # fmt: skip
+    )
     final = accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
-    return {"options": options, "curve_rows": len(few), "test_rows": len(data.test), "points": points, "final": final}
+    return {
+        "options": options,
+        "curve_rows": len(few),
+        "test_rows": len(data.test),
+        "points": points,
+        "final": final,
+    }
 
 
 # ---- measurements: time per example
 
 
 def time_of(run: Run, job: Job) -> Result:
-    """Of two runs, one of half as many examples and one of half as many more than are timed: what the difference takes.
+    """Of two runs, one of half as many examples and one of half as many more than are timed: what
+    the difference takes.
 
     So whatever a run does once is separated; building an index is by its own clock.
     """
     from threadpoolctl import threadpool_limits  # which scikit-learn brings
 
-    data, contender, n = data_of(run, job["what"], job["labels"]), CONTENDERS[job["contender"]], run.settings.timed
-    options = options_of(job["contender"], job["what"], job["labels"], job["batch"]) | contender.later
-    options |= {"optimizer": "sgd", "learning_rate": 1e-3, "epochs": 1, "threads": job["threads"], "seed": job["turn"] + 1}
+    data, contender, n = (
+        data_of(run, job["what"], job["labels"]),
+        CONTENDERS[job["contender"]],
+        run.settings.timed,
+    )
+    options = (
+        options_of(job["contender"], job["what"], job["labels"], job["batch"]) | contender.later
+    )
+    options |= {
+        "optimizer": "sgd",
+        "learning_rate": 1e-3,
+        "epochs": 1,
+        "threads": job["threads"],
+        "seed": job["turn"] + 1,
+    }
     start = papers.start_from(data.training, contender.objective, dict(data.start or {}))
     rows = np.random.default_rng(job["turn"]).permutation(len(data.training))
     seconds, whole, indexing = [], [], []
@@ -352,13 +471,21 @@ def time_of(run: Run, job: Job) -> Result:
     with threadpool_limits(job["threads"]):
         for many in (n // 2, n + n // 2):
             began = time.monotonic()
-            trained = fit(data.training.rows(rows[:many]), contender.objective, options, start=start)
+            trained = fit(
+                data.training.rows(rows[:many]), contender.objective, options, start=start
+            )
             whole.append(time.monotonic() - began)
             indexing.append(float(trained.classifier.facts.get("index_seconds", 0.0)))
             seconds.append(trained.outcome.seconds - indexing[-1])
     an_example = (seconds[1] - seconds[0]) / n
     once = seconds[0] + indexing[0] - an_example * (n // 2)
-    return {"seconds": an_example, "once": once, "whole": whole, "indexing": indexing, "options": options}
+    return {
+        "seconds": an_example,
+        "once": once,
+        "whole": whole,
+        "indexing": indexing,
+        "options": options,
+    }
 
 
 # ---- tables: accuracy against time
@@ -366,7 +493,10 @@ def time_of(run: Run, job: Job) -> Result:
 
 def curves(records: Records, section: str) -> dict[str, Result]:
     """The recorded curves by contender."""
-    return {each["job"]["contender"]: each["result"] for each in records.find(section=section, what="curve")}
+    return {
+        each["job"]["contender"]: each["result"]
+        for each in records.find(section=section, what="curve")
+    }
 
 
 def short(x: float | None) -> str:
@@ -379,21 +509,34 @@ def at_epoch(points: list[dict[str, float]], measure: str, epoch: float) -> floa
 
 
 def curve_table(section: str, records: Records) -> str:
-    """How good each contender ends, how fast it is, and when it reaches nine tenths of what the best one has."""
+    """How good each contender ends, how fast it is, and when it reaches nine tenths of what the
+    best one has.
+    """
     found, measure, rows = curves(records, section), TASKS[section].measure, []
-    level = 0.9 * max((each["final"][measure] for each in found.values() if each["final"]), default=0.0)
+    level = 0.9 * max(
+        (each["final"][measure] for each in found.values() if each["final"]), default=0.0
+    )
     ends = {point["epochs"] for each in found.values() for point in each["points"]}
     for name, each in found.items():
         points, options = each["points"], each["options"]
-        row = {"contender": f"`{name}`", "optimizer": "adagrad", "batch": options["batch_size"],
-               "rate": f"{options['learning_rate']:g}"}  # fmt: skip
+        row = {
+            "contender": f"`{name}`",
+            "optimizer": "adagrad",
+            "batch": options["batch_size"],
+            "rate": f"{options['learning_rate']:g}",
+        }
         rows.append(row)
         if not points or each["final"] is None:
             row["examples/s"] = "diverged"
             continue
         last, when = points[-1], (point["seconds"] for point in points if point[measure] >= level)
-        row |= {"examples/s": short(last["examples"] / last["seconds"]), "epochs": number(last["epochs"], 2)}
-        row |= {"seconds": short(last["seconds"])} | {f"{kind}, end": number(end, 4) for kind, end in each["final"].items()}
+        row |= {
+            "examples/s": short(last["examples"] / last["seconds"]),
+            "epochs": number(last["epochs"], 2),
+        }
+        row |= {"seconds": short(last["seconds"])} | {
+            f"{kind}, end": number(end, 4) for kind, end in each["final"].items()
+        }
         for epoch in (1.0, 3.0, 10.0):
             if epoch in ends:
                 row[f"{measure} after {epoch:g} epochs"] = number(at_epoch(points, measure, epoch))
@@ -404,24 +547,37 @@ def curve_table(section: str, records: Records) -> str:
 def rates_table(section: str, records: Records) -> str:
     """What each rate achieved on validation rows."""
     found = grouped(records.find(section=section, what="rate"), lambda job: job["contender"])
-    tried = {name: {each["job"]["rate"]: each["result"]["measure"] for each in runs} for name, runs in found.items()}
+    tried = {
+        name: {each["job"]["rate"]: each["result"]["measure"] for each in runs}
+        for name, runs in found.items()
+    }
     rates = sorted({rate for each in tried.values() for rate in each})
-    return table([
-        {"contender": f"`{name}`", "optimizer": "adagrad"}
-        | {f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r)) for r in rates}
-        for name, each in tried.items()
-    ])  # fmt: skip
+    return table(
+        [
+            {"contender": f"`{name}`", "optimizer": "adagrad"}
+            | {
+                f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r))
+                for r in rates
+            }
+            for name, each in tried.items()
+        ]
+    )
 
 
 # ---- tables: time per example
 
 
-def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[str, dict[str, float]]:
+def speeds(
+    records: Records, section: str, n_labels: int, threads: int
+) -> dict[str, dict[str, float]]:
     """Medians of each contender over its turns, with the batch that is its best."""
     turns = records.find(section="speed", what=section, labels=n_labels, threads=threads)
     best: dict[str, dict[str, float]] = {}
     for (name, batch), runs in grouped(turns, lambda job: (job["contender"], job["batch"])).items():
-        found = {name: statistics.median(each["result"][name] for each in runs) for name in ("seconds", "once")}
+        found = {
+            name: statistics.median(each["result"][name] for each in runs)
+            for name in ("seconds", "once")
+        }
         if name not in best or found["seconds"] < best[name]["seconds"]:
             best[name] = found | {"batch": batch, "turns": len(runs)}
     return best
@@ -430,23 +586,38 @@ def speeds(records: Records, section: str, n_labels: int, threads: int) -> dict[
 def speed_table(records: Records) -> str:
     """The time per example beside ldgs."""
     rows = []
-    cases = {tuple(each["job"][name] for name in ("what", "labels", "threads")) for each in records.find(section="speed")}
+    cases = {
+        tuple(each["job"][name] for name in ("what", "labels", "threads"))
+        for each in records.find(section="speed")
+    }
     for section, n_labels, threads in sorted(cases):
         found = speeds(records, section, n_labels, threads)
         own = found.get("ldgs")
         rows += [
-            {"data": section, "labels": f"{n_labels:,}", "threads": threads, "contender": f"`{name}`", "batch": each["batch"],
-             "milliseconds an example": f"{1000 * each['seconds']:.3f}", "seconds once": f"{each['once']:.1f}",
-             "over `ldgs`": f"{each['seconds'] / own['seconds']:.2f}" if own else DASH, "turns": each["turns"]}
+            {
+                "data": section,
+                "labels": f"{n_labels:,}",
+                "threads": threads,
+                "contender": f"`{name}`",
+                "batch": each["batch"],
+                "milliseconds an example": f"{1000 * each['seconds']:.3f}",
+                "seconds once": f"{each['once']:.1f}",
+                "over `ldgs`": f"{each['seconds'] / own['seconds']:.2f}" if own else DASH,
+                "turns": each["turns"],
+            }
             for name, each in found.items()
-        ]  # fmt: skip
+        ]
     return table(rows)
 
 
-def faster(records: Records, section: str, n_labels: int, against: str, factor: float, promise: str) -> dict[str, str]:
+def faster(
+    records: Records, section: str, n_labels: int, against: str, factor: float, promise: str
+) -> dict[str, str]:
     """Whether ldgs takes so much less time per example, with all threads."""
     timed = records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
-    there = speeds(records, section, n_labels, max((each["job"]["threads"] for each in timed), default=0))
+    there = speeds(
+        records, section, n_labels, max((each["job"]["threads"] for each in timed), default=0)
+    )
     if not {"ldgs", against} <= there.keys():
         return target(promise, None)
     ratio = there[against]["seconds"] / there["ldgs"]["seconds"]
@@ -456,9 +627,11 @@ def faster(records: Records, section: str, n_labels: int, against: str, factor: 
 # ---- tables: targets
 
 
-def side_by_side(records: Records, section: str, other: str, factor: float, promise: str) -> dict[str, str]:
-    """Whether ldgs has more than so many times the measure of another after as many epochs as both have; on all test rows if
-    both end there.
+def side_by_side(
+    records: Records, section: str, other: str, factor: float, promise: str
+) -> dict[str, str]:
+    """Whether ldgs has more than so many times the measure of another after as many epochs as both
+    have; on all test rows if both end there.
     """
     measure = TASKS[section].measure
     ours, theirs = runs = [curves(records, section).get(name) for name in ("ldgs", other)]
@@ -466,24 +639,52 @@ def side_by_side(records: Records, section: str, other: str, factor: float, prom
         return target(promise, None)
     shared = max(set.intersection(*({point["epochs"] for point in run["points"]} for run in runs)))
     is_end = all(run["points"][-1]["epochs"] == shared for run in runs)
-    first, second = (run["final"][measure] if is_end else at_epoch(run["points"], measure, shared) for run in runs)
-    errors = [math.sqrt(share * (1 - share) / ours["test_rows" if is_end else "curve_rows"]) for share in (first, second)]
+    first, second = (
+        run["final"][measure] if is_end else at_epoch(run["points"], measure, shared)
+        for run in runs
+    )
+    errors = [
+        math.sqrt(share * (1 - share) / ours["test_rows" if is_end else "curve_rows"])
+        for share in (first, second)
+    ]
     shown = f"{first:.4f} beside {second:.4f}, each ± {errors[1]:.4f}, after {shared:g} epochs"
-    return target(promise, shown, exceeds(first - factor * second, math.hypot(errors[0], factor * errors[1])))
+    return target(
+        promise, shown, exceeds(first - factor * second, math.hypot(errors[0], factor * errors[1]))
+    )
 
 
 def targets(records: Records) -> str:
     """A row for each target."""
-    ten, best = "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10", "margin, best batch"
+    ten, best = (
+        "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10",
+        "margin, best batch",
+    )
     rows = [
         faster(records, "faces", 200_000, "margin", 10, ten),
-        faster(records, "faces", 200_000, best, 3, "200,000 faces: 3 times faster than with its best batch"),
-        faster(records, "documents", 300_000, "margin", 10, "300,000 labels of documents: 10 times faster, batch 10"),
+        faster(
+            records,
+            "faces",
+            200_000,
+            best,
+            3,
+            "200,000 faces: 3 times faster than with its best batch",
+        ),
+        faster(
+            records,
+            "documents",
+            300_000,
+            "margin",
+            10,
+            "300,000 labels of documents: 10 times faster, batch 10",
+        ),
     ]
     for section, task in TASKS.items():
         near = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
         higher = f"{section}: `ldgs` ends higher than `mips`, which looks at as many rows"
-        rows += [side_by_side(records, section, best, 0.99, near), side_by_side(records, section, "mips", 1, higher)]
+        rows += [
+            side_by_side(records, section, best, 0.99, near),
+            side_by_side(records, section, "mips", 1, higher),
+        ]
     return table(rows)
 
 
@@ -496,16 +697,28 @@ def plot_curves(section: str, records: Records) -> Any:
     if not any(each["points"] for each in found.values()):
         return None
     styles = {
-        name: {"label": name, "color": COLORS.get(name.split(",")[0]), "ls": "--" if "," in name else "-", "marker": "."}
+        name: {
+            "label": name,
+            "color": COLORS.get(name.split(",")[0]),
+            "ls": "--" if "," in name else "-",
+            "marker": ".",
+        }
         for name in found
     }
     lines = [
-        [([p[x] for p in each["points"]], [p[measure] for p in each["points"]], styles[name]) for name, each in found.items()]
+        [
+            ([p[x] for p in each["points"]], [p[measure] for p in each["points"]], styles[name])
+            for name, each in found.items()
+        ]
         for x in ("seconds", "epochs")
     ]
     first = {"xscale": "log", "xlabel": "seconds of training", "title": section}
     return plotted(
-        11, 4, [(lines[0], first), (lines[1], {"xscale": "log", "xlabel": "epochs"})], ylabel=f"test {measure}", sharey=True
+        11,
+        4,
+        [(lines[0], first), (lines[1], {"xscale": "log", "xlabel": "epochs"})],
+        ylabel=f"test {measure}",
+        sharey=True,
     )
 
 
@@ -513,17 +726,26 @@ COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 
 
 EXPERIMENT = Experiment(
-    name="papers-ldgs", title="Yen et al. 2018, loss decomposition for large output spaces",
-    choices={"section": (*TASKS, "speed", "words", "growth"), "contender": tuple(CONTENDERS)}, settings=FULL, quick=QUICK,
-    packages=("scipy",), jobs=jobs, measure=measure,
+    name="papers-ldgs",
+    title="Yen et al. 2018, loss decomposition for large output spaces",
+    choices={"section": (*TASKS, "speed", "words", "growth"), "contender": tuple(CONTENDERS)},
+    settings=FULL,
+    quick=QUICK,
+    packages=("scipy",),
+    jobs=jobs,
+    measure=measure,
     tables={
-        "targets": targets, **{section: functools.partial(curve_table, section) for section in TASKS},
-        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS}, "speed": speed_table,
-        "words": words.runs, "words-targets": words.targets, "growth": words.growth,
+        "targets": targets,
+        **{section: functools.partial(curve_table, section) for section in TASKS},
+        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS},
+        "speed": speed_table,
+        "words": words.runs,
+        "words-targets": words.targets,
+        "growth": words.growth,
     },
     plots={
         **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},
         "-words": words.plot,
     },
     mixed=True,
-)  # fmt: skip
+)

@@ -1,7 +1,9 @@
-"""The data of papers_ldgs.py: the next word of a text, faces and documents that are made up, EURLex-4.3K.
+"""The data of papers_ldgs.py: the next word of a text, faces and documents that are made up,
+EURLex-4.3K.
 
-The paper's own MegaFace and WikiLSHTC are not to be had everywhere. Faces have MegaFace's shape, the made-up documents that of
-WikiLSHTC; their difficulty is stated where it is set. Next words and EURLex are genuine.
+The paper's own MegaFace and WikiLSHTC are not to be had everywhere. Faces have MegaFace's shape,
+the made-up documents that of WikiLSHTC; their difficulty is stated where it is set. Next words and
+EURLex are genuine.
 """
 
 from pathlib import Path
@@ -32,7 +34,9 @@ SAMPLE = "wikipedia-sample"  # a corpus that comes with gensim, for where there 
 
 
 class Data(NamedTuple):
-    """A data set; `start` has the arrays of a classifier that knows it well, for timing steps that meet a trained table."""
+    """A data set; `start` has the arrays of a classifier that knows it well, for timing steps that
+    meet a trained table.
+    """
 
     training: Any
     test: Any
@@ -43,7 +47,9 @@ class Data(NamedTuple):
 
 
 def text_of(run: Run) -> str:
-    """The corpus that was named, or the one among the data; in a trial run a little of it, or a sample that is always there."""
+    """The corpus that was named, or the one among the data; in a trial run a little of it, or a
+    sample that is always there.
+    """
     if not run.quick:
         return str(corpora.of(run))
     if not run.settings.corpus and not run.has_data:
@@ -62,17 +68,23 @@ class Words(NamedTuple):
     is_held_out: np.ndarray  # bool (n,)
 
 
-def kept_words(tokens: np.ndarray, remap: np.ndarray, chance: np.ndarray, held_out: np.ndarray, rng: Any) -> Words:
-    """The words that subsampling leaves; windows end where a sentence or a piece of PIECE tokens does.
+def kept_words(
+    tokens: np.ndarray, remap: np.ndarray, chance: np.ndarray, held_out: np.ndarray, rng: Any
+) -> Words:
+    """The words that subsampling leaves; windows end where a sentence or a piece of PIECE tokens
+    does.
 
-    remap      int32 (n_types,) from tokens to words, -1 for none; `chance` float (n_words,) to be kept
+    remap      int32 (n_types,) from tokens to words, -1 for none; `chance` float (n_words,) to be
+               kept
     held_out   uint8 (n_pieces,): 1 where a piece is
     """
     is_word = tokens != END_OF_SENTENCE
     pieces = np.arange(len(tokens)) // PIECE
     groups = np.cumsum(~is_word | (np.diff(pieces, prepend=0) != 0))
     ids = np.where(is_word, remap[np.where(is_word, tokens, 0)], -1).astype(np.int32)
-    places = np.flatnonzero((ids >= 0) & (rng.random(len(ids), dtype=np.float32) < chance[np.maximum(ids, 0)]))
+    places = np.flatnonzero(
+        (ids >= 0) & (rng.random(len(ids), dtype=np.float32) < chance[np.maximum(ids, 0)])
+    )
     return Words(ids[places], groups[places], places, held_out[pieces[places]] > 0)
 
 
@@ -98,7 +110,9 @@ def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
     for start in range(0, len(ids), 10_000):
         block = ids[start : start + 10_000]
         there = block >= 0
-        found[start : start + len(block)] = (vectors[block] * there[:, :, None]).sum(1) / np.maximum(there.sum(1), 1)[:, None]
+        found[start : start + len(block)] = (vectors[block] * there[:, :, None]).sum(
+            1
+        ) / np.maximum(there.sum(1), 1)[:, None]
     return found
 
 
@@ -109,10 +123,11 @@ def word_vectors(corpus: str, text: Any, share: float, quick: bool) -> np.ndarra
 
 
 def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Data:
-    """Which word stands between these: the mean of the vectors of its context, standardised, to length 1 on average.
+    """Which word stands between these: the mean of the vectors of its context, standardised, to
+    length 1 on average.
 
-    The label is the word; positions are drawn among those that subsampling leaves, test positions in held-out spans of text,
-    of which the vectors know nothing.
+    The label is the word; positions are drawn among those that subsampling leaves, test positions
+    in held-out spans of text, of which the vectors know nothing.
     """
     text = TextSettings.from_options(recipe_defaults([corpus]))
     settings = VocabularySettings()
@@ -124,8 +139,11 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
         chance = keep_probability(trained_counts(words.counts, held_out.counts), settings.sample)
         kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.pieces, rng)
     whole = has_context(kept)
-    in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1  # and in no border
-    places = [rng.permutation(np.flatnonzero(whole & part)) for part in (~kept.is_held_out, in_a_span)]
+    # and in no border
+    in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1
+    places = [
+        rng.permutation(np.flatnonzero(whole & part)) for part in (~kept.is_held_out, in_a_span)
+    ]
     chosen = [np.sort(found[:most]) for found, most in zip(places, (n, n_test), strict=True)]
     features = [means(vectors, contexts(kept, positions, WINDOW)) for positions in chosen]
     centre, spread = features[0].mean(0), features[0].std(0) * np.sqrt(DIM, dtype=np.float32)
@@ -138,9 +156,10 @@ def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Da
 
 # ---- faces
 
-# Identities come in families and these in tribes, so that an impostor is near: a family's centre lies at distance TRIBE_SPREAD
-# from its tribe's before it is scaled to length 1, an identity's at FAMILY_SPREAD from its family's, an image at IMAGE_SPREAD
-# from its identity's. The nearest mean of the training images is the right one for 85 % of 20,000 identities' test images.
+# Identities come in families and these in tribes, so that an impostor is near: a family's centre
+# lies at distance TRIBE_SPREAD from its tribe's before it is scaled to length 1, an identity's at
+# FAMILY_SPREAD from its family's, an image at IMAGE_SPREAD from its identity's. The nearest mean of
+# the training images is the right one for 85 % of 20,000 identities' test images.
 TRIBE, FAMILY = 1000, 20  # identities in each
 TRIBE_SPREAD, FAMILY_SPREAD, IMAGE_SPREAD = 1.0, 0.6, 1.2
 MEAN_IMAGES = 7  # 4.7 million of 672,000 identities
@@ -153,7 +172,9 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 def beside(x: np.ndarray, distance: float, rng: Any) -> np.ndarray:
     """Unit vectors, each at about this distance from one of x before it is scaled."""
-    step = rng.standard_normal(x.shape, dtype=np.float32) * np.float32(distance / np.sqrt(x.shape[1]))
+    step = rng.standard_normal(x.shape, dtype=np.float32) * np.float32(
+        distance / np.sqrt(x.shape[1])
+    )
     return unit(x + step)
 
 
@@ -165,7 +186,9 @@ def centres_of(n: int, rng: Any) -> np.ndarray:
 
 
 def faces(n: int) -> Data:
-    """All images of n identities, about MEAN_IMAGES of each and at least 3, the last of each for test."""
+    """All images of n identities, about MEAN_IMAGES of each and at least 3, the last of each for
+    test.
+    """
     rng = np.random.default_rng(1)
     centres = centres_of(n, rng)
     ids = np.repeat(np.arange(n), 3 + rng.poisson(MEAN_IMAGES - 3, n))
@@ -176,13 +199,17 @@ def faces(n: int) -> Data:
 
 
 def some_faces(n: int, n_images: int) -> Data:
-    """Some images of n identities, and rows that know them: the means of MEAN_IMAGES images each, not these."""
+    """Some images of n identities, and rows that know them: the means of MEAN_IMAGES images each,
+    not these.
+    """
     rng = np.random.default_rng(1)
     centres = centres_of(n, rng)
     ids = rng.integers(n, size=n_images)
     images = Labeled(beside(centres[ids], IMAGE_SPREAD, rng), Labels.single(ids), n)
     rows = np.float32(OWN_SCORE) * beside(centres, IMAGE_SPREAD / np.sqrt(MEAN_IMAGES), rng)
-    return Data(images, images.rows(np.arange(0)), {"output": rows, "bias": np.zeros(n, dtype=np.float32)})
+    return Data(
+        images, images.rows(np.arange(0)), {"output": rows, "bias": np.zeros(n, dtype=np.float32)}
+    )
 
 
 # ---- documents
@@ -199,12 +226,15 @@ def zipf(n: int, flat: float, size: Any, rng: Any) -> np.ndarray:
 
 
 def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
-    """Bags of words, each label with words of its own, and a hidden layer and rows that know them."""
+    """Bags of words, each label with words of its own, and a hidden layer and rows that
+    know them.
+    """
     rng = np.random.default_rng(1)
     own = zipf(n_words, n_words / 100, (n_labels, WORDS_A_LABEL), rng)
     order = rng.permutation(n_labels)
     labels = [
-        np.unique(order[zipf(n_labels, 100, k, rng)]).tolist() for k in 1 + rng.poisson(LABELS_A_DOCUMENT - 1, n + n_test)
+        np.unique(order[zipf(n_labels, 100, k, rng)]).tolist()
+        for k in 1 + rng.poisson(LABELS_A_DOCUMENT - 1, n + n_test)
     ]
     words = []
     for ids in labels:
@@ -212,7 +242,9 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
         of_labels = own[rng.choice(ids, k), rng.integers(WORDS_A_LABEL, size=k)]
         words.append(np.where(rng.random(k) < FROM_LABELS, of_labels, zipf(n_words, 10, k, rng)))
     rows = np.repeat(np.arange(len(words)), [len(each) for each in words])
-    counts = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, np.concatenate(words))), (n + n_test, n_words))
+    counts = csr_matrix(
+        (np.ones(len(rows), dtype=np.float32), (rows, np.concatenate(words))), (n + n_test, n_words)
+    )
     counts.sum_duplicates()
     counts.sort_indices()
     everything = Labeled(scaled(counts, "l2"), Labels.of_rows(labels), n_labels)

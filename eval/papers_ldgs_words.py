@@ -1,7 +1,9 @@
-"""Skip-gram on the collapsed objective (eq. 9 of the paper): exact gradients and those of rows found, beside streaming.
+"""Skip-gram on the collapsed objective (eq. 9 of the paper): exact gradients and those of rows
+found, beside streaming.
 
-All are judged by the mean exact log-probability, by each model's own meaning of its scores, of pairs of a text held out: what a
-search reports as its objective is taken over the rows found, and too small by what it did not find.
+All are judged by the mean exact log-probability, by each model's own meaning of its scores, of
+pairs of a text held out: what a search reports as its objective is taken over the rows found, and
+too small by what it did not find.
 """
 
 import gzip
@@ -28,13 +30,21 @@ COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
 STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
 GROWING = ("softmax", "ldgs --tail")  # one iteration of each, on more and more words
 HELD_OUT = 500_000  # bytes at the end of the text
-COLORS = {"softmax": "tab:blue", "mips": "tab:purple", "ldgs": "tab:red", "ns": "tab:gray", "hs": "tab:brown"}
+COLORS = {
+    "softmax": "tab:blue",
+    "mips": "tab:purple",
+    "ldgs": "tab:red",
+    "ns": "tab:gray",
+    "hs": "tab:brown",
+}
 
 
 def split(corpus: str, folder: Path) -> tuple[Path, Path]:
     """The text without its end, and the end."""
     if not Path(corpus).is_file():
-        raise SystemExit(f"{corpus}: the section words needs a text of its own: --set corpus=FILE, or --data")
+        raise SystemExit(
+            f"{corpus}: the section words needs a text of its own: --set corpus=FILE, or --data"
+        )
     with (gzip.open if corpus.endswith(".gz") else open)(corpus, "rb") as text:
         data = text.read()
     cut = data.rindex(b" ", 0, len(data) - min(HELD_OUT, len(data) // 10))
@@ -64,39 +74,62 @@ def measure_collapsed(
 
     def watch(vectors: Any, iteration: Any) -> None:
         costs = {name: getattr(iteration, name) for name in ("seconds", "macs")}
-        points.append({"iteration": iteration.number, **costs, "objective": iteration.loss} | judged(vectors, rest))
+        points.append(
+            {"iteration": iteration.number, **costs, "objective": iteration.loss}
+            | judged(vectors, rest)
+        )
 
     config = configure(name.split()[0], options | sizes, is_collapsed=True)
     trained = collapsed.train([str(training)], config, watch=watch)
-    return {"points": points, "final": similarity(trained.vectors), "options": options, "words": len(trained.vectors.words)}
+    return {
+        "points": points,
+        "final": similarity(trained.vectors),
+        "options": options,
+        "words": len(trained.vectors.words),
+    }
 
 
 def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dict[str, Any]:
     """Streaming runs of several lengths."""
     points = []
     for epochs in STREAMED[name]:
-        trained = skipgram.train([str(training)], configure(name, {"epochs": epochs, "dim": 100, "max_vocab": n_words}))
-        points.append({"iteration": epochs, "seconds": trained.outcome.seconds} | judged(trained.vectors, rest))
+        trained = skipgram.train(
+            [str(training)], configure(name, {"epochs": epochs, "dim": 100, "max_vocab": n_words})
+        )
+        points.append(
+            {"iteration": epochs, "seconds": trained.outcome.seconds}
+            | judged(trained.vectors, rest)
+        )
     return {"points": points, "final": similarity(trained.vectors)}
 
 
 def jobs(n_words: int) -> Iterator[Job]:
     for what, contenders in (("collapsed", COLLAPSED), ("streamed", STREAMED)):
-        yield from ({"section": "words", "what": what, "contender": name, "words": n_words} for name in contenders)
+        yield from (
+            {"section": "words", "what": what, "contender": name, "words": n_words}
+            for name in contenders
+        )
 
 
 def growth_jobs(sizes: tuple[int, ...]) -> Iterator[Job]:
     for n_words in sizes:
-        yield from ({"section": "growth", "what": "collapsed", "contender": name, "words": n_words} for name in GROWING)
+        yield from (
+            {"section": "growth", "what": "collapsed", "contender": name, "words": n_words}
+            for name in GROWING
+        )
 
 
 def measure(job: Job, corpus: str, folder: Path, seconds: float) -> Result:
     training, rest = split(corpus, folder)
     if job["section"] == "growth":
-        return measure_collapsed(job["contender"], training, rest, job["words"], {"epochs": 1}, min_count=1)
+        return measure_collapsed(
+            job["contender"], training, rest, job["words"], {"epochs": 1}, min_count=1
+        )
     if job["what"] == "streamed":
         return measure_streamed(job["contender"], training, rest, job["words"])
-    return measure_collapsed(job["contender"], training, rest, job["words"], {"time_budget": seconds})
+    return measure_collapsed(
+        job["contender"], training, rest, job["words"], {"time_budget": seconds}
+    )
 
 
 # ---- tables
@@ -111,7 +144,9 @@ def an_iteration(points: list[dict[str, float]]) -> tuple[float, float]:
 
 def at_cost(points: list[dict[str, float]], cost: str, most: float) -> float | None:
     """What was held out at the last point that cost no more."""
-    return next((point["log_likelihood"] for point in reversed(points) if point[cost] <= most), None)
+    return next(
+        (point["log_likelihood"] for point in reversed(points) if point[cost] <= most), None
+    )
 
 
 def runs_of(records: Records) -> dict[str, tuple[Job, Result]]:
@@ -126,13 +161,20 @@ def runs(records: Records) -> str:
     for job, found in runs_of(records).values():
         last, is_collapsed = found["points"][-1], job["what"] == "collapsed"
         each, macs = an_iteration(found["points"]) if is_collapsed else (None, None)
-        rows.append({
-            "contender": f"`{job['contender']}`" + (" --collapsed" if is_collapsed else ""), "words": f"{job['words']:,}",
-            "iterations or epochs": f"{last['iteration']:g}", "seconds": f"{last['seconds']:.3g}",
-            "seconds each": f"{each:.3g}" if each is not None else DASH, "multiply-adds each": f"{macs:.2g}" if macs else DASH,
-            "held-out log-likelihood": f"{last['log_likelihood']:.4f} ± {last['standard_error']:.4f}",
-            **{test: number(score) for test, score in found["final"].items()},
-        })  # fmt: skip
+        rows.append(
+            {
+                "contender": f"`{job['contender']}`" + (" --collapsed" if is_collapsed else ""),
+                "words": f"{job['words']:,}",
+                "iterations or epochs": f"{last['iteration']:g}",
+                "seconds": f"{last['seconds']:.3g}",
+                "seconds each": f"{each:.3g}" if each is not None else DASH,
+                "multiply-adds each": f"{macs:.2g}" if macs else DASH,
+                "held-out log-likelihood": (
+                    f"{last['log_likelihood']:.4f} ± {last['standard_error']:.4f}"
+                ),
+                **{test: number(score) for test, score in found["final"].items()},
+            }
+        )
     return table(rows)
 
 
@@ -146,8 +188,13 @@ def growth(records: Records) -> str:
         row: dict[str, Any] = {"words": f"{n_words:,}"}
         for name, result in found.items():
             seconds, macs = an_iteration(result["points"])
-            row |= {f"`{name}`: seconds": f"{seconds:.3g}", f"`{name}`: multiply-adds": f"{macs:.2g}",
-                    f"`{name}`: held-out log-likelihood": number(result["points"][-1]["log_likelihood"], 4)}  # fmt: skip
+            row |= {
+                f"`{name}`: seconds": f"{seconds:.3g}",
+                f"`{name}`: multiply-adds": f"{macs:.2g}",
+                f"`{name}`: held-out log-likelihood": number(
+                    result["points"][-1]["log_likelihood"], 4
+                ),
+            }
         if len(found) == len(GROWING):
             exact, with_search = (an_iteration(found[name]["points"]) for name in GROWING)
             row |= {
@@ -162,15 +209,24 @@ def targets(records: Records) -> str:
     """Rows for each way that `ldgs` went, beside the best of those of `mips`."""
     points, rows = {name: found["points"] for name, (_, found) in runs_of(records).items()}, []
     all_mips = [points[name] for name in points if name.split()[0] == "mips"]
-    for name in (each for each in points if each.split()[0] == "ldgs" and "softmax" in points and all_mips):
+    for name in (
+        each for each in points if each.split()[0] == "ldgs" and "softmax" in points and all_mips
+    ):
         ratio = an_iteration(points["softmax"])[1] / an_iteration(points[name])[1]
         promise = f"`{name}` takes 5 times fewer multiply-adds an iteration than exact"
         rows.append(target(promise, f"{ratio:.1f} times", ratio >= 5))
         for cost, equal in (("macs", "multiply-adds"), ("seconds", "time")):
             most = min(points[name][-1][cost], max(mips[-1][cost] for mips in all_mips))
-            ours, theirs = at_cost(points[name], cost, most), [at_cost(mips, cost, most) for mips in all_mips]
+            ours, theirs = (
+                at_cost(points[name], cost, most),
+                [at_cost(mips, cost, most) for mips in all_mips],
+            )
             best = max((each for each in theirs if each is not None), default=None)
-            shown = None if ours is None or best is None else f"{ours:.4f} beside {best:.4f} at {most:.3g}"
+            shown = (
+                None
+                if ours is None or best is None
+                else f"{ours:.4f} beside {best:.4f} at {most:.3g}"
+            )
             promise = f"`{name}` has more held-out log-likelihood than `mips` at equal {equal}"
             rows.append(target(promise, shown, shown is not None and ours > best))
     return table(rows)
@@ -182,12 +238,38 @@ def plot(records: Records) -> Any:
     if not found:
         return None
     panels: list[Any] = []
-    for cost, about in (("seconds", {"title": "words, collapsed (-) and streamed (--)"}), ("macs", {})):
+    for cost, about in (
+        ("seconds", {"title": "words, collapsed (-) and streamed (--)"}),
+        ("macs", {}),
+    ):
         lines = []
         for name, (job, result) in found.items():
-            points = [(point[cost], point["log_likelihood"]) for point in result["points"] if point.get(cost)]
-            style = {"color": COLORS.get(name.split()[0]), "alpha": 0.4 if " " in name else 1, "marker": ".", "label": name}
+            points = [
+                (point[cost], point["log_likelihood"])
+                for point in result["points"]
+                if point.get(cost)
+            ]
+            style = {
+                "color": COLORS.get(name.split()[0]),
+                "alpha": 0.4 if " " in name else 1,
+                "marker": ".",
+                "label": name,
+            }
             if points:
-                lines.append((*zip(*points, strict=True), style | {"ls": "-" if job["what"] == "collapsed" else "--"}))
-        panels.append((lines, about | {"xscale": "log", "xlabel": "seconds" if cost == "seconds" else "multiply-adds"}))
+                lines.append(
+                    (
+                        *zip(*points, strict=True),
+                        style | {"ls": "-" if job["what"] == "collapsed" else "--"},
+                    )
+                )
+        panels.append(
+            (
+                lines,
+                about
+                | {
+                    "xscale": "log",
+                    "xlabel": "seconds" if cost == "seconds" else "multiply-adds",
+                },
+            )
+        )
     return plotted(11, 4, panels, ylabel="held-out log-likelihood", sharey=True)

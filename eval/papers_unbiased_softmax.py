@@ -1,7 +1,9 @@
-"""Fagan & Iyengar 2018, "Unbiased scalable softmax optimization": tables 2 and 3, figures 1, 2 and 3, by the paper's protocol.
+"""Fagan & Iyengar 2018, "Unbiased scalable softmax optimization": tables 2 and 3, figures 1, 2 and
+3, by the paper's protocol.
 
 tune           the learning rate of each method, on a tenth of the data
-full           each method on all the data, at that rate and at the paper's, and again with a second seed on the small sets
+full           each method on all the data, at that rate and at the paper's, and again with a second
+               seed on the small sets
 variants       what the paper, its code and we do differently, one at a time
 double-sums    figure 2: U-max on both double sums, ours and as published
 rates          appendix G: every method at every rate
@@ -25,12 +27,15 @@ from eval.records import Job, Records, Result
 EPOCHS, QUICK_EPOCHS = 50, 2
 DECAY = 0.9
 RATES, QUICK_RATES = [10.0**power for power in range(-3, 4)], [0.1, 1.0]
-LOWER_RATES = [1e-5, 1e-4]  # for plain SGD on the double sum, which the paper had to give smaller ones too
+# for plain SGD on the double sum, which the paper had to give smaller ones too
+LOWER_RATES = [1e-5, 1e-4]
 ROWS = {"eurlex-4.3k": 15_539}  # training rows taken at random: as many as the paper's EURLex has
-CURVE_ROWS = {"eurlex-4.3k": 1_500}  # training rows by which curves are drawn, where all would take long
+# training rows by which curves are drawn, where all would take long
+CURVE_ROWS = {"eurlex-4.3k": 1_500}
 SETS = ("mnist", "bibtex", "eurlex-4.3k")
 SMALL_SETS = ("mnist", "bibtex")
-SHARES = {"bibtex": 1.0, "eurlex-4.3k": 0.3}  # where every rate is tried, and on which share of the training rows
+# where every rate is tried, and on which share of the training rows
+SHARES = {"bibtex": 1.0, "eurlex-4.3k": 0.3}
 BLOCK_ROWS = 1000
 
 
@@ -65,10 +70,12 @@ VARIED = ("Implicit (m=5)", "Implicit (Raman)", "U-max (m=1)", "Vanilla (m=1)", 
 
 PRINTED = printed("papers-unbiased-softmax")
 PAPER_RATES = PRINTED["rates"]  # table 2; of a step's summed gradient
-# Train log-loss, train error, test log-loss, test error: from the result files of francoisfagan/Log-tricks (1803.08577v1).
-# The baselines' log-losses were taken of softmax(softmax(z)), so only their errors are there.
+# Train log-loss, train error, test log-loss, test error: from the result files of
+# francoisfagan/Log-tricks (1803.08577v1). The baselines' log-losses were taken of
+# softmax(softmax(z)), so only their errors are there.
 PAPER = PRINTED["results"]
-# Table 3 as printed in 2018: log-loss over that of Implicit, whose absolute value (three times the steps) comes first.
+# Table 3 as printed in 2018: log-loss over that of Implicit, whose absolute value (three times the
+# steps) comes first.
 RELATIVE = PRINTED["relative"]
 KINDS = (("train", "log_loss"), ("train", "error"), ("test", "log_loss"), ("test", "error"))
 
@@ -85,7 +92,16 @@ def jobs(run: Run) -> Iterator[Job]:
                     yield job
 
 
-def one(records: Records, name: str, method: str, rate: float, *, share: float = 1.0, seed: int = 1, **changes: Any) -> Job:
+def one(
+    records: Records,
+    name: str,
+    method: str,
+    rate: float,
+    *,
+    share: float = 1.0,
+    seed: int = 1,
+    **changes: Any,
+) -> Job:
     """A run of one method."""
     setting = {"rate": rate, "epochs": epochs_of(records), "seed": seed} | changes
     return {"data": name, "share": share, "method": method} | setting
@@ -103,7 +119,8 @@ def rates_of(records: Records, method: str = "") -> list[float]:
 def tuned(records: Records, name: str, method: str, by: str = "log_loss") -> float:
     """The rate that is best on a tenth of the data by this measure, among those tried."""
     losses = {
-        rate: value(records, one(records, name, method, rate, share=0.1), "train", by) for rate in rates_of(records, method)
+        rate: value(records, one(records, name, method, rate, share=0.1), "train", by)
+        for rate in rates_of(records, method)
     }
     known = {rate: loss for rate, loss in losses.items() if loss is not None}
     return min(known, key=lambda rate: known[rate], default=rates_of(records)[0])
@@ -117,7 +134,9 @@ def longer(records: Records, name: str) -> Job:
 
 def tune(records: Records, name: str) -> Iterator[Job]:
     for method in METHODS:
-        yield from (one(records, name, method, rate, share=0.1) for rate in rates_of(records, method))
+        yield from (
+            one(records, name, method, rate, share=0.1) for rate in rates_of(records, method)
+        )
 
 
 def full(records: Records, name: str) -> Iterator[Job]:
@@ -134,21 +153,37 @@ def variants(records: Records, name: str) -> Iterator[Job]:
     """Each at the paper's rates."""
     yield longer(records, name)
     if name in SMALL_SETS:
-        yield from (one(records, name, method, PAPER_RATES[name][method.split(" (")[0]]) for method in VARIED)
+        yield from (
+            one(records, name, method, PAPER_RATES[name][method.split(" (")[0]])
+            for method in VARIED
+        )
 
 
 def double_sums(records: Records, name: str) -> Iterator[Job]:
     if name in SHARES:
         for rate in [1e-4, *rates_of(records)]:
-            yield from (one(records, name, method, rate, share=SHARES[name]) for method in ("U-max", "U-max (Raman)"))
+            yield from (
+                one(records, name, method, rate, share=SHARES[name])
+                for method in ("U-max", "U-max (Raman)")
+            )
 
 
 def rates(records: Records, name: str) -> Iterator[Job]:
     if name in SHARES:
-        yield from (one(records, name, m, rate, share=SHARES[name]) for m in SWEPT for rate in rates_of(records, m))
+        yield from (
+            one(records, name, m, rate, share=SHARES[name])
+            for m in SWEPT
+            for rate in rates_of(records, m)
+        )
 
 
-SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": double_sums, "rates": rates}
+SECTIONS = {
+    "tune": tune,
+    "full": full,
+    "variants": variants,
+    "double-sums": double_sums,
+    "rates": rates,
+}
 
 
 # ---- data
@@ -156,19 +191,28 @@ SECTIONS = {"tune": tune, "full": full, "variants": variants, "double-sums": dou
 
 @functools.lru_cache(maxsize=1)
 def prepared(folder: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
-    """Training rows and test rows, of length 1: the first label of each, classes that training knows numbered from 0, as many
-    rows as ROWS allows.
+    """Training rows and test rows, of length 1: the first label of each, classes that training
+    knows numbered from 0, as many rows as ROWS allows.
     """
     training, test = load(folder, name, quick)
     n = ROWS.get(name, len(training))
     training = training.rows(np.sort(np.random.default_rng(1).permutation(len(training))[:n]))
-    return tuple(Labeled(scaled(half.features, "l2"), half.labels, half.n_labels) for half in numbered(training, test))
+    return tuple(
+        Labeled(scaled(half.features, "l2"), half.labels, half.n_labels)
+        for half in numbered(training, test)
+    )
 
 
 def part(training: Any, share: float) -> Any:
-    """A share of the training rows, chosen at random; a larger share has the rows of a smaller one."""
+    """A share of the training rows, chosen at random; a larger share has the rows of a
+    smaller one.
+    """
     n = len(training)
-    return training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)])) if share < 1 else training
+    return (
+        training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)]))
+        if share < 1
+        else training
+    )
 
 
 # ---- measurements
@@ -182,7 +226,9 @@ def measure(run: Run, job: Job) -> Result:
 
 
 def measured(data: Any, test: Any | None, job: Job, n_curve_rows: int) -> Result:
-    """Train, and measure on the training data, at ten epochs on the way on some of them, and on test data."""
+    """Train, and measure on the training data, at ten epochs on the way on some of them, and on
+    test data.
+    """
     epochs, method = job["epochs"], (METHODS | OTHERS)[job["method"]]
     curve_data = data if n_curve_rows >= len(data) else data.rows(np.arange(n_curve_rows))
     curve: list[list[float | None]] = []
@@ -193,21 +239,35 @@ def measured(data: Any, test: Any | None, job: Job, n_curve_rows: int) -> Result
         return {}
 
     options = {
-        "labels": "first", "bias": "none", "optimizer": "sgd", "schedule": "constant", "sampler": "uniform", "threads": 1,
-        "batch_size": method.n, "negatives": method.m, "epochs": epochs, "seed": job["seed"],
-        "learning_rate": job["rate"] * method.n, "decay": job.get("decay", DECAY),
-    } | ({"double_sum": method.double_sum} if method.double_sum else {})  # fmt: skip
+        "labels": "first",
+        "bias": "none",
+        "optimizer": "sgd",
+        "schedule": "constant",
+        "sampler": "uniform",
+        "threads": 1,
+        "batch_size": method.n,
+        "negatives": method.m,
+        "epochs": epochs,
+        "seed": job["seed"],
+        "learning_rate": job["rate"] * method.n,
+        "decay": job.get("decay", DECAY),
+    } | ({"double_sum": method.double_sum} if method.double_sum else {})
     try:
         trained = fit(data, method.objective, options, watch=watch)
     except DivergedError:
         return {"diverged": True, "curve": curve}
     scores = trained.classifier.scores
-    result = {"curve": curve, "seconds": round(trained.outcome.seconds, 2), "train": losses(scores, data)}
+    result = {
+        "curve": curve,
+        "seconds": round(trained.outcome.seconds, 2),
+        "train": losses(scores, data),
+    }
     return result | ({"test": losses(scores, test)} if test is not None else {})
 
 
 def losses(scores: Callable[[Any], np.ndarray], data: Any) -> dict[str, float | None]:
-    """Log-loss and error of softmax(scores), and the log-loss of softmax(softmax(scores)), which the paper's baselines got.
+    """Log-loss and error of softmax(scores), and the log-loss of softmax(softmax(scores)), which
+    the paper's baselines got.
 
     None stands for what is no number, after the scores have left float32.
     """
@@ -225,7 +285,11 @@ def losses(scores: Callable[[Any], np.ndarray], data: Any) -> dict[str, float | 
             loss += float((np.log(total) - own).sum())
             p /= total[:, None]
             doubled += float((np.log(np.exp(p).sum(axis=1)) - p[np.arange(len(y)), y]).sum())
-    found = {"log_loss": loss / len(data), "error": wrong / len(data), "doubled": doubled / len(data)}
+    found = {
+        "log_loss": loss / len(data),
+        "error": wrong / len(data),
+        "doubled": doubled / len(data),
+    }
     return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
@@ -238,12 +302,30 @@ def value(records: Records, job: Job, kind: str = "train", name: str = "log_loss
 
 
 def shown(x: float | None, digits: int = 3) -> str:
-    return DASH if x is None else f"{x:.1e}" if abs(x) >= 1e4 else f"{x:.{digits}f}" if abs(x) < 100 else f"{x:.0f}"
+    return (
+        DASH
+        if x is None
+        else f"{x:.1e}"
+        if abs(x) >= 1e4
+        else f"{x:.{digits}f}"
+        if abs(x) < 100
+        else f"{x:.0f}"
+    )
 
 
 def beside(what: str, paper: float | None, ours: float | None) -> dict[str, str]:
-    difference = DASH if paper is None or ours is None else f"{ours - paper:+.3f}" if abs(ours) < 1e4 else "diverged"
-    return {f"{what}: paper": shown(paper), f"ours {what}".strip(): shown(ours), f"{what}: difference": difference}
+    difference = (
+        DASH
+        if paper is None or ours is None
+        else f"{ours - paper:+.3f}"
+        if abs(ours) < 1e4
+        else "diverged"
+    )
+    return {
+        f"{what}: paper": shown(paper),
+        f"ours {what}".strip(): shown(ours),
+        f"{what}: difference": difference,
+    }
 
 
 def results(name: str, at: str, records: Records) -> str:
@@ -254,11 +336,18 @@ def results(name: str, at: str, records: Records) -> str:
         job = one(records, name, method, rate)
         if records.get(job) is None:
             continue
-        row = {"method": method, "paper's rate": f"{PAPER_RATES[name][method]:g}", "our rate": f"{rate:g}"}
+        row = {
+            "method": method,
+            "paper's rate": f"{PAPER_RATES[name][method]:g}",
+            "our rate": f"{rate:g}",
+        }
         for kind, paper in zip(KINDS, PAPER[name][method], strict=True):
             row |= beside(" ".join(kind).replace("_", "-"), paper, value(records, job, *kind))
         if at == "tuned":
-            first, second = value(records, job), value(records, one(records, name, method, rate, seed=2))
+            first, second = (
+                value(records, job),
+                value(records, one(records, name, method, rate, seed=2)),
+            )
             noise = None if first is None or second is None else abs(first - second)
             row["train log-loss, seed 1 − seed 2"] = shown(noise)
         rows.append(row)
@@ -272,12 +361,20 @@ def doubled(records: Records) -> str:
         for method in ("OVE", "NCE", "IS"):
             job = one(records, name, method, PAPER_RATES[name][method])
             if records.get(job) is not None:
-                rows.append({
-                    "data": name, "method": method,
-                    **beside("softmax twice", unit * ratios[method], value(records, job, "train", "doubled")),
-                    "ours, once": shown(value(records, job)), "rate tuned by the log-loss": f"{tuned(records, name, method):g}",
-                    "by softmax twice": f"{tuned(records, name, method, 'doubled'):g}",
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "data": name,
+                        "method": method,
+                        **beside(
+                            "softmax twice",
+                            unit * ratios[method],
+                            value(records, job, "train", "doubled"),
+                        ),
+                        "ours, once": shown(value(records, job)),
+                        "rate tuned by the log-loss": f"{tuned(records, name, method):g}",
+                        "by softmax twice": f"{tuned(records, name, method, 'doubled'):g}",
+                    }
+                )
     return table(rows)
 
 
@@ -285,11 +382,18 @@ def relative(records: Records) -> str:
     """Table 3."""
     rows = []
     for name, (_, ratios) in RELATIVE.items():
-        found = {method: value(records, one(records, name, method, tuned(records, name, method))) for method in METHODS}
+        found = {
+            method: value(records, one(records, name, method, tuned(records, name, method)))
+            for method in METHODS
+        }
         for method, loss in found.items():
             if loss and found["Implicit"]:
                 rows.append(
-                    {"data": name, "method": method, **beside("over Implicit", ratios[method], loss / found["Implicit"])}
+                    {
+                        "data": name,
+                        "method": method,
+                        **beside("over Implicit", ratios[method], loss / found["Implicit"]),
+                    }
                 )
     return table(rows)
 
@@ -298,7 +402,10 @@ def two_sums(name: str, records: Records) -> str:
     """Figure 2."""
     rows, share = [], SHARES[name]
     for rate in [1e-4, *rates_of(records)]:
-        ours = [value(records, one(records, name, method, rate, share=share)) for method in ("U-max", "U-max (Raman)")]
+        ours = [
+            value(records, one(records, name, method, rate, share=share))
+            for method in ("U-max", "U-max (Raman)")
+        ]
         row = {"rate": f"{rate:g}", "ours: proposed": shown(ours[0]), "ours: Raman": shown(ours[1])}
         row["Raman / proposed"] = shown(ours[1] / ours[0] if all(ours) else None, 2)
         rows.append(row)
@@ -307,11 +414,20 @@ def two_sums(name: str, records: Records) -> str:
 
 def sensitivity(name: str, records: Records) -> str:
     """Appendix G."""
-    return table([
-        {"method": method, **{f"{rate:g}": shown(value(records, one(records, name, method, rate, share=SHARES[name])))
-                              for rate in rates_of(records)}}
-        for method in SWEPT
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "method": method,
+                **{
+                    f"{rate:g}": shown(
+                        value(records, one(records, name, method, rate, share=SHARES[name]))
+                    )
+                    for rate in rates_of(records)
+                },
+            }
+            for method in SWEPT
+        ]
+    )
 
 
 def varied(records: Records) -> str:
@@ -319,12 +435,19 @@ def varied(records: Records) -> str:
     rows = []
     for name, rates in PAPER_RATES.items():
         cases = {"Implicit, 150 epochs": longer(records, name)}
-        cases |= {method: one(records, name, method, rates[method.split(" (")[0]]) for method in VARIED}
+        cases |= {
+            method: one(records, name, method, rates[method.split(" (")[0]]) for method in VARIED
+        }
         paper = {"Implicit, 150 epochs": RELATIVE[name][0]}
         rows += [
-            {"data": name, "what": case, **beside("train log-loss", paper.get(case), value(records, job))}
-            for case, job in cases.items() if records.get(job) is not None
-        ]  # fmt: skip
+            {
+                "data": name,
+                "what": case,
+                **beside("train log-loss", paper.get(case), value(records, job)),
+            }
+            for case, job in cases.items()
+            if records.get(job) is not None
+        ]
     return table(rows)
 
 
@@ -335,9 +458,17 @@ def plot_epochs(records: Records) -> Any:
     """Figure 1."""
     panels = []
     for name in SETS:
-        runs = {m: records.get(one(records, name, m, tuned(records, name, m))) or {} for m in METHODS}
-        curves = {m: [p for p in found.get("curve", []) if p[1] is not None and p[1] < 100] for m, found in runs.items()}
-        lines = [([p[0] for p in curve], [p[1] for p in curve], {"marker": ".", "label": m}) for m, curve in curves.items()]
+        runs = {
+            m: records.get(one(records, name, m, tuned(records, name, m))) or {} for m in METHODS
+        }
+        curves = {
+            m: [p for p in found.get("curve", []) if p[1] is not None and p[1] < 100]
+            for m, found in runs.items()
+        }
+        lines = [
+            ([p[0] for p in curve], [p[1] for p in curve], {"marker": ".", "label": m})
+            for m, curve in curves.items()
+        ]
         panels.append((lines, {"title": name, "xlabel": "epochs", "yscale": "log"}))
     return plotted(12, 3.6, panels, ylabel="train log-loss")
 
@@ -348,11 +479,19 @@ def plot_rates(records: Records) -> Any:
     for name, share in SHARES.items():
         lines = []
         for method in [*METHODS, "U-max (Raman)", "Implicit (Raman)"]:
-            points = [(rate, value(records, one(records, name, method, rate, share=share))) for rate in rates_of(records)]
+            points = [
+                (rate, value(records, one(records, name, method, rate, share=share)))
+                for rate in rates_of(records)
+            ]
             known = [(rate, loss) for rate, loss in points if loss is not None and loss < 1e4]
             style = {"ls": "--" if "Raman" in method else "-", "marker": ".", "label": method}
             lines.append(([rate for rate, _ in known], [loss for _, loss in known], style))
-        about = {"title": f"{name}, share {share:g} of the rows", "xlabel": "learning rate", "xscale": "log", "yscale": "log"}
+        about = {
+            "title": f"{name}, share {share:g} of the rows",
+            "xlabel": "learning rate",
+            "xscale": "log",
+            "yscale": "log",
+        }
         panels.append((lines, about))
     return plotted(10, 3.8, panels, ylabel=f"train log-loss after {epochs_of(records)} epochs")
 
@@ -363,15 +502,24 @@ def called(name: str) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="papers-unbiased-softmax", title="Fagan & Iyengar 2018, unbiased scalable softmax optimization",
-    choices={"section": tuple(SECTIONS), "data": SETS, "method": (*METHODS, *OTHERS)}, packages=("scipy",), jobs=jobs,
+    name="papers-unbiased-softmax",
+    title="Fagan & Iyengar 2018, unbiased scalable softmax optimization",
+    choices={"section": tuple(SECTIONS), "data": SETS, "method": (*METHODS, *OTHERS)},
+    packages=("scipy",),
+    jobs=jobs,
     measure=measure,
     tables={
-        **{f"{called(name)}-{at}": functools.partial(results, name, at) for name in SETS for at in ("tuned", "paper")},
-        "doubled": doubled, "relative": relative,
+        **{
+            f"{called(name)}-{at}": functools.partial(results, name, at)
+            for name in SETS
+            for at in ("tuned", "paper")
+        },
+        "doubled": doubled,
+        "relative": relative,
         **{f"{called(name)}-sums": functools.partial(two_sums, name) for name in SHARES},
         **{f"{called(name)}-rates": functools.partial(sensitivity, name) for name in SHARES},
         "variants": varied,
     },
-    plots={"-epochs": plot_epochs, "-rates": plot_rates}, mixed=True,
-)  # fmt: skip
+    plots={"-epochs": plot_epochs, "-rates": plot_rates},
+    mixed=True,
+)

@@ -1,6 +1,8 @@
-"""One measurement in a process of its own: `python -m eval.process MODULE FUNCTION JOB FILES` prints what the function returns.
+"""One measurement in a process of its own: `python -m eval.process MODULE FUNCTION JOB FILES`
+prints what the function returns.
 
-JOB holds every setting that the result depends on, FILES maps names of files to paths; both are JSON objects, as is the result.
+JOB holds every setting that the result depends on, FILES maps names of files to paths; both are
+JSON objects, as is the result.
 """
 
 import json

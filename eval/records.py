@@ -17,21 +17,33 @@ Record = dict[str, Any]
 
 
 class Records:
-    """What was measured: a file of one JSON object a line, which is only ever added to, the moment that a measurement ends.
+    """What was measured: a file of one JSON object a line, which is only ever added to, the moment
+    that a measurement ends.
 
-    A line is an environment (machine, versions, data, and the command that was typed; `id` is a hash of the first three) or
+    A line is an environment (machine, versions, data, and the command that was typed; `id` is a
+    hash of the first three) or
 
-        {"environment": its id, "job": every setting, "ended": when, "sources": hash of embedx's, "result": what was found}
+        {"environment": its id, "job": every setting, "ended": when, "sources": hash of embedx's,
+        "result": what was found}
 
-    The files of the papers begin with measurements from before environments were recorded, which have a job and a result alone.
-    Where a job was measured more than once the last time counts, but a failure replaces no result. `mixed` says that records of
-    all environments are read; otherwise only those of one, the newest in the file unless another is given.
+    The files of the papers begin with measurements from before environments were recorded, which
+    have a job and a result alone. Where a job was measured more than once the last time counts, but
+    a failure replaces no result. `mixed` says that records of all environments are read; otherwise
+    only those of one, the newest in the file unless another is given.
     """
 
-    def __init__(self, path: Path, environment: dict[str, Any] | None = None, *, mixed: bool = False) -> None:
+    def __init__(
+        self, path: Path, environment: dict[str, Any] | None = None, *, mixed: bool = False
+    ) -> None:
         self.path, self.mixed = path, mixed
-        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-        self.environments = [line["environment"] for line in lines if isinstance(line.get("environment"), dict)]
+        lines = (
+            [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            if path.exists()
+            else []
+        )
+        self.environments = [
+            line["environment"] for line in lines if isinstance(line.get("environment"), dict)
+        ]
         self.environment = environment or (self.environments[-1] if self.environments else {})
         self.by_job: dict[str, Record] = {}
         for line in lines:
@@ -56,7 +68,13 @@ class Records:
     def add(self, job: Job, result: Result, sources: str) -> None:
         """Keep a result; `sources` is a hash of the embedx that was measured."""
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        record = {"environment": self.environment["id"], "job": job, "ended": ended, "sources": sources, "result": result}
+        record = {
+            "environment": self.environment["id"],
+            "job": job,
+            "ended": ended,
+            "sources": sources,
+            "result": result,
+        }
         self._append(record)
         self._keep(json.loads(json.dumps(record)))
 
@@ -67,7 +85,11 @@ class Records:
 
     def find(self, **wanted: Any) -> list[Record]:
         """The records whose jobs have these values, the last measured last."""
-        return [each for each in self.by_job.values() if all(each["job"].get(name) == value for name, value in wanted.items())]
+        return [
+            each
+            for each in self.by_job.values()
+            if all(each["job"].get(name) == value for name, value in wanted.items())
+        ]
 
     def succeeded(self, **wanted: Any) -> list[Record]:
         """Those of them that did not fail."""
@@ -89,7 +111,9 @@ class Records:
     @property
     def quick(self) -> bool:
         """Whether these are of a trial run."""
-        return any(fact.get("quick") for fact in self.environment.values() if isinstance(fact, dict))
+        return any(
+            fact.get("quick") for fact in self.environment.values() if isinstance(fact, dict)
+        )
 
     def circumstances(self) -> list[str]:
         """When, on which machine, by which versions and commands, on what data; a line each."""
@@ -102,7 +126,11 @@ class Records:
                 continue
             ended = sorted(record["ended"][:16].replace("T", " ") for record in own)
             machine, versions = environment["machine"], dict(environment["versions"])
-            versions |= {each["job"]["tool"]: each["result"]["version"] for each in own if "version" in each["result"]}
+            versions |= {
+                each["job"]["tool"]: each["result"]["version"]
+                for each in own
+                if "version" in each["result"]
+            }
             lines += [
                 f"measured: {ended[0]} to {ended[-1]} UTC",
                 f"machine: {machine['cpu']}, {machine['cores']} usable cores, {machine['system']}",
@@ -110,9 +138,13 @@ class Records:
                 f"sources of embedx: {', '.join(sorted({record['sources'] for record in own}))}",
             ]
             about = environment.get("corpus", environment.get("data", {}))
-            if facts := [f"{name} {shown_fact(fact)}" for name, fact in about.items() if name != "quick"]:
+            if facts := [
+                f"{name} {shown_fact(fact)}" for name, fact in about.items() if name != "quick"
+            ]:
                 lines.append("data: " + ", ".join(facts))
-            commands = [each["command"] for each in self.environments if each["id"] == environment["id"]]
+            commands = [
+                each["command"] for each in self.environments if each["id"] == environment["id"]
+            ]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
         return lines
 
@@ -162,14 +194,20 @@ def machine() -> dict[str, Any]:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in cpuinfo.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         model = names[0] if names else model
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"cpu": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
 
 
 def sources_hash() -> str:
-    """A hash of the embedx that is installed: the page shows if it was edited between measurements."""
+    """A hash of the embedx that is installed: the page shows if it was edited between
+    measurements.
+    """
     import embedx
 
     folder = Path(embedx.__file__).parent

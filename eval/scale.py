@@ -1,8 +1,10 @@
-"""Does embedx keep its pace at full scale? A billion words of twenty million types; corpora read on one core and on two.
+"""Does embedx keep its pace at full scale? A billion words of twenty million types; corpora read on
+one core and on two.
 
-Sections: `billion`, one epoch of `ns` on a generated text of a billion words, stage by stage, beside one of twenty million
-words by the same law; `reading`, the forms that corpora come in, Wikipedia's dumps beside gensim's WikiCorpus with as many
-processes as cores. Every measurement is a process of its own, and they take turns.
+Sections: `billion`, one epoch of `ns` on a generated text of a billion words, stage by stage,
+beside one of twenty million words by the same law; `reading`, the forms that corpora come in,
+Wikipedia's dumps beside gensim's WikiCorpus with as many processes as cores. Every measurement is a
+process of its own, and they take turns.
 """
 
 import bz2
@@ -27,12 +29,21 @@ from eval.records import Job, Records, Result
 from eval.speed_process import bytes_in, run_embedx, watched_memory
 
 TRAINED: dict[str, Job] = {
-    "small": {"words": 20_000_000, "types": 480_000}, "large": {"words": 1_000_000_000, "types": 24_000_000},
-}  # fmt: skip
+    "small": {"words": 20_000_000, "types": 480_000},
+    "large": {"words": 1_000_000_000, "types": 24_000_000},
+}
 SETTINGS: Job = {
-    "objective": "ns", "dim": 100, "window": 5, "negatives": 5, "sample": 1e-3, "min_count": 5, "epochs": 1, "threads": 2,
-    "seed": 1, "options": {},
-}  # fmt: skip
+    "objective": "ns",
+    "dim": 100,
+    "window": 5,
+    "negatives": 5,
+    "sample": 1e-3,
+    "min_count": 5,
+    "epochs": 1,
+    "threads": 2,
+    "seed": 1,
+    "options": {},
+}
 CORES = (1, 2)  # that a process may use; it reads with as many threads
 FORMS = ("plain", "gz", "bz2", "dump")
 DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -57,9 +68,21 @@ def jobs(run: Run) -> Iterator[Job]:
         for repetition in range(int(run.settings.repetitions)):
             for form in run.chosen("form"):
                 for cores in CORES:
-                    yield {"kind": "read", "form": form, "tool": "embedx", "cores": cores, "repetition": repetition}
+                    yield {
+                        "kind": "read",
+                        "form": form,
+                        "tool": "embedx",
+                        "cores": cores,
+                        "repetition": repetition,
+                    }
                 if form == "dump" and run.need("gensim", "gensim"):
-                    yield {"kind": "read", "form": form, "tool": "gensim", "cores": max(CORES), "repetition": repetition}
+                    yield {
+                        "kind": "read",
+                        "form": form,
+                        "tool": "gensim",
+                        "cores": max(CORES),
+                        "repetition": repetition,
+                    }
 
 
 def prepare(run: Run) -> dict[str, Any]:
@@ -74,14 +97,18 @@ def prepare(run: Run) -> dict[str, Any]:
         with text.open("rb") as source, (run.folder / "text.bz2").open("wb") as out:
             out.writelines(bz2.compress(part) for part in iter(lambda: source.read(900_000), b""))
     if "dump" in forms:
-        about["dump bytes"] = write_dump(run.folder / "dump.xml.bz2", bz2.decompress((run.data / DUMP).read_bytes()))
+        about["dump bytes"] = write_dump(
+            run.folder / "dump.xml.bz2", bz2.decompress((run.data / DUMP).read_bytes())
+        )
     run.files |= {form: str(run.folder / f"text.{form}") for form in ("gz", "bz2")}
     run.files |= {"plain": run.files["text"], "dump": str(run.folder / "dump.xml.bz2")}
     return {"corpus": about}
 
 
 def write_dump(file: Path, xml: bytes) -> int:
-    """One dump with the pages of another several times over, in streams of their own as in a multistream dump; its bytes."""
+    """One dump with the pages of another several times over, in streams of their own as in a
+    multistream dump; its bytes.
+    """
     first, last = xml.index(b"<page>"), xml.rindex(b"</page>") + len(b"</page>")
     packed = bz2.compress(xml[first:last])
     with file.open("wb") as out:
@@ -97,13 +124,17 @@ def measure(run: Run, job: Job) -> Result:
     text = run.folder / "generated"
     write_text(text, job["words"], job["types"])
     try:
-        return in_process("eval.scale", "train", job, {"generated": str(text), "folder": str(run.folder)})
+        return in_process(
+            "eval.scale", "train", job, {"generated": str(text), "folder": str(run.folder)}
+        )
     finally:
         text.unlink()
 
 
 def write_text(file: Path, n_words: int, n_types: int, seed: int = 1) -> None:
-    """A file of so many words, of at most `n_types` different ones; a word's rank is drawn by a continuous power law."""
+    """A file of so many words, of at most `n_types` different ones; a word's rank is drawn by a
+    continuous power law.
+    """
     rng = np.random.default_rng([seed, n_words, n_types])
     out = np.empty(AT_ONCE * (LONGEST + 1), np.uint8)
     with file.open("wb") as target:
@@ -114,7 +145,9 @@ def write_text(file: Path, n_words: int, n_types: int, seed: int = 1) -> None:
 
 @njit
 def spell(uniform: Any, n_types: int, start: int, out: Any) -> int:
-    """Write the words of these random numbers, which are their ranks in letters; return how many bytes they are."""
+    """Write the words of these random numbers, which are their ranks in letters; return how many
+    bytes they are.
+    """
     power, end = 1 - EXPONENT, 0
     low = float(n_types + 1) ** power
     for k in range(uniform.size):
@@ -145,15 +178,24 @@ def train(job: Job, files: dict[str, str]) -> Result:
         types = sum(file.stat().st_size // 8 for file in cache.rglob("counts.npy"))
     facts = vectors.facts
     return {
-        "stages": stages, "anonymous": most[0], "encoded": encoded, "model": model, "text": os.path.getsize(files["generated"]),
-        "tokens": facts["corpus_tokens"], "trained": facts["words_trained"], "vocabulary": len(vectors), "types": types,
-    }  # fmt: skip
+        "stages": stages,
+        "anonymous": most[0],
+        "encoded": encoded,
+        "model": model,
+        "text": os.path.getsize(files["generated"]),
+        "tokens": facts["corpus_tokens"],
+        "trained": facts["words_trained"],
+        "vocabulary": len(vectors),
+        "types": types,
+    }
 
 
 def read(job: Job, files: dict[str, str]) -> Result:
     """On so many cores of those there are, with as many threads, or processes of gensim's."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["cores"]])
-    return (read_embedx if job["tool"] == "embedx" else read_gensim)(files[job["form"]], job["cores"])
+    return (read_embedx if job["tool"] == "embedx" else read_gensim)(
+        files[job["form"]], job["cores"]
+    )
 
 
 def read_embedx(file: str, threads: int) -> Result:
@@ -164,7 +206,9 @@ def read_embedx(file: str, threads: int) -> Result:
         for name in (str(line), file):
             settings = TextSettings.from_options(recipe_defaults([name]))
             start = time.perf_counter()
-            with encode(name, settings, Silent(), Path(folder) / "cache", threads=threads) as corpus:
+            with encode(
+                name, settings, Silent(), Path(folder) / "cache", threads=threads
+            ) as corpus:
                 found = {"seconds": time.perf_counter() - start, "tokens": corpus.n_tokens}
     return found
 
@@ -174,7 +218,9 @@ def read_gensim(file: str, threads: int) -> Result:
     from gensim.corpora.wikicorpus import WikiCorpus
 
     start = time.perf_counter()
-    tokens = sum(len(text) for text in WikiCorpus(file, processes=threads, dictionary={}).get_texts())
+    tokens = sum(
+        len(text) for text in WikiCorpus(file, processes=threads, dictionary={}).get_texts()
+    )
     return {"seconds": time.perf_counter() - start, "tokens": tokens}
 
 
@@ -191,14 +237,23 @@ def stages(records: Records) -> str:
         found = records.last(kind="train", corpus=name)
         if found is not None:
             took, size = found["stages"], found["text"]
-            rows.append({
-                "corpus": name, "words": f"{found['tokens']:,}", "types": f"{found['types']:,}",
-                "vocabulary": f"{found['vocabulary']:,}", "text": amount(size),
-                "reading, s": number(took["reading"], 0), "words/s read": thousands(found["tokens"] / took["reading"]),
-                "training, s": number(took["training"], 0), "words/s trained": thousands(pace(found) or 0),
-                "saving, s": number(took["saving"], 0), "most memory": amount(found["anonymous"]),
-                "encoded": amount(found["encoded"]), "model": amount(found["model"]),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "corpus": name,
+                    "words": f"{found['tokens']:,}",
+                    "types": f"{found['types']:,}",
+                    "vocabulary": f"{found['vocabulary']:,}",
+                    "text": amount(size),
+                    "reading, s": number(took["reading"], 0),
+                    "words/s read": thousands(found["tokens"] / took["reading"]),
+                    "training, s": number(took["training"], 0),
+                    "words/s trained": thousands(pace(found) or 0),
+                    "saving, s": number(took["saving"], 0),
+                    "most memory": amount(found["anonymous"]),
+                    "encoded": amount(found["encoded"]),
+                    "model": amount(found["model"]),
+                }
+            )
     return table(rows)
 
 
@@ -212,13 +267,22 @@ def reading(records: Records) -> str:
         for tool, cores in (*(("embedx", cores) for cores in CORES), ("gensim", max(CORES))):
             found = records.median("seconds", kind="read", form=form, tool=tool, cores=cores)
             if found is not None:
-                one = records.median("seconds", kind="read", form=form, tool="embedx", cores=1) if tool == "embedx" else None
+                one = (
+                    records.median("seconds", kind="read", form=form, tool="embedx", cores=1)
+                    if tool == "embedx"
+                    else None
+                )
                 tokens = records.last(kind="read", form=form, tool=tool, cores=cores)
-                rows.append({
-                    "form": form, "tool": tool, "cores": str(cores), "seconds": number(found, 2),
-                    "words/s": thousands((tokens or {})["tokens"] / found),
-                    "times one core's": number(one / found if one and cores > 1 else None, 2),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "form": form,
+                        "tool": tool,
+                        "cores": str(cores),
+                        "seconds": number(found, 2),
+                        "words/s": thousands((tokens or {})["tokens"] / found),
+                        "times one core's": number(one / found if one and cores > 1 else None, 2),
+                    }
+                )
     return table(rows)
 
 
@@ -227,15 +291,34 @@ def targets(records: Records) -> str:
     memory = large["anonymous"] if large else None
     kept = (pace(large) or 0) / (pace(small) or 1) if small and large else None
     rows = [
-        target("an epoch of a billion words inside 16 GiB", memory and amount(memory), bool(memory and memory <= MAX_MEMORY)),
-        target("at least 80 % of the small corpus's words per second", kept and f"{kept:.0%}",
-               exceeds((kept or 0) - MIN_PACE, PACE_ERROR)),
-    ]  # fmt: skip
+        target(
+            "an epoch of a billion words inside 16 GiB",
+            memory and amount(memory),
+            bool(memory and memory <= MAX_MEMORY),
+        ),
+        target(
+            "at least 80 % of the small corpus's words per second",
+            kept and f"{kept:.0%}",
+            exceeds((kept or 0) - MIN_PACE, PACE_ERROR),
+        ),
+    ]
     for form in FORMS:
         gain = ratio(records, {"tool": "embedx", "cores": 1}, {"tool": "embedx", "cores": 2}, form)
-        rows.append(target(f"{form}: two cores read 1.6 times as fast as one", gain and f"{gain:.2f}", (gain or 0) >= MIN_GAIN))
+        rows.append(
+            target(
+                f"{form}: two cores read 1.6 times as fast as one",
+                gain and f"{gain:.2f}",
+                (gain or 0) >= MIN_GAIN,
+            )
+        )
     lead = ratio(records, {"tool": "gensim", "cores": 2}, {"tool": "embedx", "cores": 2}, "dump")
-    rows.append(target("a dump five times as fast as gensim's WikiCorpus", lead and f"{lead:.1f}", (lead or 0) >= MIN_LEAD))
+    rows.append(
+        target(
+            "a dump five times as fast as gensim's WikiCorpus",
+            lead and f"{lead:.1f}",
+            (lead or 0) >= MIN_LEAD,
+        )
+    )
     return table(rows)
 
 
@@ -246,8 +329,16 @@ def ratio(records: Records, a: Job, b: Job, form: str) -> float | None:
 
 
 EXPERIMENT = Experiment(
-    name="scale", title="Corpora at full scale",
+    name="scale",
+    title="Corpora at full scale",
     choices={"section": ("billion", "reading"), "corpus": tuple(TRAINED), "form": FORMS},
-    jobs=jobs, measure=measure, prepare=prepare, tables={"targets": targets, "stages": stages, "reading": reading}, plots={},
-    settings={"repetitions": 3, "corpus": None}, quick={"repetitions": 1}, packages=("gensim",), mixed=True,
-)  # fmt: skip
+    jobs=jobs,
+    measure=measure,
+    prepare=prepare,
+    tables={"targets": targets, "stages": stages, "reading": reading},
+    plots={},
+    settings={"repetitions": 3, "corpus": None},
+    quick={"repetitions": 1},
+    packages=("gensim",),
+    mixed=True,
+)

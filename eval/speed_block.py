@@ -1,7 +1,9 @@
-"""Where the time of word vectors goes: the training kernel stopped behind each of its parts, on the same chunks.
+"""Where the time of word vectors goes: the training kernel stopped behind each of its parts, on the
+same chunks.
 
-A part takes the difference to the kernel that stops before it, so that it finds the caches as the parts before leave them. The
-tables come from an epoch of training; updates have rate 0, so that all kernels read the same ones.
+A part takes the difference to the kernel that stops before it, so that it finds the caches as the
+parts before leave them. The tables come from an epoch of training; updates have rate 0, so that all
+kernels read the same ones.
 """
 
 import time
@@ -23,8 +25,11 @@ from eval.page import number, table
 from eval.records import Job, Records, Result
 
 PARTS = ("planning", "fetching rows", "scores", "coefficients", "gradients", "updates")
-PRODUCTS = {"scores": 1, "gradients": 2}  # of matrices as large as a block's scores times the columns
-SAMPLED = tuple(name for name, each in OBJECTIVES.items() if each.candidates[0] in ("drawn", "path"))
+# of matrices as large as a block's scores times the columns
+PRODUCTS = {"scores": 1, "gradients": 2}
+SAMPLED = tuple(
+    name for name, each in OBJECTIVES.items() if each.candidates[0] in ("drawn", "path")
+)
 CHUNKS = 60  # of 10,000 tokens, timed at a time
 SGEMM = 1536  # rows and columns of the matrices that a core's peak is measured with
 
@@ -33,14 +38,18 @@ SGEMM = 1536  # rows and columns of the matrices that a core's peak is measured 
 def train_until(coefficients, sample, log_expected_count, run, workspace, chunk, part, work):
     """`skipgram.train_chunk` without what follows a part, at rate 0; return the corpus words seen.
 
-    work  float64 (2,): the rows of both tables and the multiply-adds of one matrix product are added
+    work  float64 (2,): the rows of both tables and the multiply-adds of one matrix product are
+          added
     """
     block, next_block = workspace.block, workspace.next_block
     n_seen = skipgram.start_chunk(run, workspace, chunk)
     blocks.plan_block(sample, run, workspace, block, chunk.noise_key)
     while block.sizes[blocks.N_CENTRES] > 0:
         blocks.plan_block(sample, run, workspace, next_block, chunk.noise_key)
-        n_h, n = block.sizes[blocks.N_EXAMPLES], block.sizes[blocks.N_CENTRES] + block.sizes[blocks.N_NOISE]
+        n_h, n = (
+            block.sizes[blocks.N_EXAMPLES],
+            block.sizes[blocks.N_CENTRES] + block.sizes[blocks.N_NOISE],
+        )
         n_h_padded, n_w = gemm.round_up_to_tile(n_h), gemm.round_up_to_tile(n)
         work[0] += block.sizes[blocks.N_INPUTS] + n
         work[1] += n_h_padded * n_w * workspace.h.shape[1]
@@ -53,10 +62,21 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
         if part >= 3:
             if run.plan.uses_score_gain:
                 skipgram.measure_block(run, workspace, block, n, chunk.lr)
-            skipgram.coefficients_of_block(coefficients, log_expected_count, run, workspace, block, chunk.lr)
+            skipgram.coefficients_of_block(
+                coefficients, log_expected_count, run, workspace, block, chunk.lr
+            )
         if part >= 4:
-            gemm.weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient, block.spans)
-            gemm.weighted_sums_transposed(workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient, block.candidate_spans)
+            gemm.weighted_sums(
+                workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient, block.spans
+            )
+            gemm.weighted_sums_transposed(
+                workspace.batch.z,
+                n_w,
+                workspace.h,
+                n_h,
+                workspace.w_gradient,
+                block.candidate_spans,
+            )
         if part >= 5:
             skipgram.update_inputs(run, workspace, block, np.float32(0))
             skipgram.update_candidates(run, workspace, block, np.float32(0))
@@ -65,8 +85,8 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
 
 
 def measure(job: Job, text: str) -> Result:
-    """Seconds of each part on one thread, by medians over turns; the words, rows and multiply-adds of all chunks; the bytes of
-    the rows, read and written; one core's peak.
+    """Seconds of each part on one thread, by medians over turns; the words, rows and multiply-adds
+    of all chunks; the bytes of the rows, read and written; one core's peak.
     """
     with encode([text], TextSettings(), Silent(), None) as corpus:
         task = prepared(corpus, configure(job["objective"], {"threads": 1, "epochs": 1}), Silent())
@@ -74,8 +94,16 @@ def measure(job: Job, text: str) -> Result:
         strategy = task.strategy()
         task.run(strategy)
         n_chunks, work = min(CHUNKS, strategy.n_chunks), np.zeros(2)
-        chunks = [strategy._arguments(strategy.workers[0], 1, chunk, 0.01) for chunk in range(n_chunks)]
-        functions = load_kernel(train_until, task.config.objective.coefficients, task.sampler, (*chunks[0], 0, work), Silent())
+        chunks = [
+            strategy._arguments(strategy.workers[0], 1, chunk, 0.01) for chunk in range(n_chunks)
+        ]
+        functions = load_kernel(
+            train_until,
+            task.config.objective.coefficients,
+            task.sampler,
+            (*chunks[0], 0, work),
+            Silent(),
+        )
         passed = np.zeros((job["turns"], len(PARTS)))
         for turn in range(job["turns"]):
             for part in range(len(PARTS)):
@@ -85,15 +113,18 @@ def measure(job: Job, text: str) -> Result:
                 passed[turn, part] = time.perf_counter() - began
     seconds = np.diff(np.median(passed, axis=0), prepend=0)
     return {
-        "seconds": dict(zip(PARTS, seconds.tolist(), strict=True)), "words": int(n_words), "rows": work[0],
+        "seconds": dict(zip(PARTS, seconds.tolist(), strict=True)),
+        "words": int(n_words),
+        "rows": work[0],
         "bytes": 2 * work[0] * chunks[0][0].tables.inputs.rows.strides[0],
-        "multiply_adds": work[1], "peak": peak(job["turns"]),
-    }  # fmt: skip
+        "multiply_adds": work[1],
+        "peak": peak(job["turns"]),
+    }
 
 
 def peak(turns: int) -> float:
-    """Floating-point operations a second of numpy's product of large matrices, the fastest of some; the environment of this
-    process keeps BLAS on one thread.
+    """Floating-point operations a second of numpy's product of large matrices, the fastest of some;
+    the environment of this process keeps BLAS on one thread.
     """
     a, seconds = np.random.default_rng(1).random((SGEMM, SGEMM), dtype=np.float32), []
     for _ in range(1 + turns):
@@ -104,12 +135,20 @@ def peak(turns: int) -> float:
 
 
 def parts(records: Records) -> str:
-    """A row for each objective: nanoseconds a corpus word by part, and the products' speed as a share of the peak."""
+    """A row for each objective: nanoseconds a corpus word by part, and the products' speed as a
+    share of the peak.
+    """
     rows: list[dict[str, Any]] = []
     for each in records.find(kind="block"):
         found, seconds = each["result"], each["result"]["seconds"]
-        row = {"objective": f"`{each['job']['objective']}`", "rows a word": number(found["rows"] / found["words"], 1)}
-        row |= {f"{part}, ns": number(1e9 * spent / found["words"], 0) for part, spent in seconds.items()}
+        row = {
+            "objective": f"`{each['job']['objective']}`",
+            "rows a word": number(found["rows"] / found["words"], 1),
+        }
+        row |= {
+            f"{part}, ns": number(1e9 * spent / found["words"], 0)
+            for part, spent in seconds.items()
+        }
         row["all, ns"] = number(1e9 * sum(seconds.values()) / found["words"], 0)
         row["rows read and written, GB/s"] = number(found["bytes"] / 1e9 / sum(seconds.values()), 1)
         for part, products in PRODUCTS.items():

@@ -1,9 +1,10 @@
 """How fast are the classifiers of embedx beside label trees, fastText and scikit-learn?
 
-Sections: `eurlex`, thousands of labels, several for each row; `small`, MNIST and Bibtex; `scaling`, time for each example
-against the number of labels, on random data. Every measurement is a fresh process (`classification_process.py`), contenders
-take turns, and tables give medians. A contender that fails is reported in the table and does not end the run.
-PECOS needs a numpy before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python.
+Sections: `eurlex`, thousands of labels, several for each row; `small`, MNIST and Bibtex; `scaling`,
+time for each example against the number of labels, on random data. Every measurement is a fresh
+process (`classification_process.py`), contenders take turns, and tables give medians. A contender
+that fails is reported in the table and does not end the run. PECOS needs a numpy before 2.0, so it
+lives in an environment of its own: --set pecos_python=ITS/bin/python.
 """
 
 import dataclasses
@@ -25,12 +26,18 @@ from eval.page import MEGABYTE, figure, listed, shown_settings, table
 from eval.papers import FILES, QUICK_ROWS, load
 from eval.records import Job, Record, Records, Result, grouped
 
-# ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given is the tool's default
+# ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given
+# is the tool's default
 
 THREADS = 2
 HINGE = {
-    "loss": "squared-hinge", "optimizer": "adagrad", "batch_size": 256, "learning_rate": 0.5, "l2": 3e-5, "bias": "zero",
-}  # fmt: skip
+    "loss": "squared-hinge",
+    "optimizer": "adagrad",
+    "batch_size": 256,
+    "learning_rate": 0.5,
+    "l2": 3e-5,
+    "bias": "zero",
+}
 LOGISTIC = HINGE | {"loss": "logistic", "l2": 2e-6}
 SOFTMAX = {name: value for name, value in LOGISTIC.items() if name != "loss"} | {"labels": "all"}
 HIDDEN = {"hidden": 100, "optimizer": "adagrad", "bias": "zero", "learning_rate": 0.2, "epochs": 10}
@@ -44,7 +51,8 @@ def peer(tool: str, **options: Any) -> Job:
     return {"tool": tool, "options": options}
 
 
-# What every section with several labels for each row compares; `rates` of fastText: the first at which it does not end in NaN.
+# What every section with several labels for each row compares; `rates` of fastText: the first at
+# which it does not end in NaN.
 PEERS: dict[str, Job] = {
     **{
         f"fastText, {loss}": peer("fastText", loss=loss, epoch=15, rates=[0.5, 0.2, 0.1, 0.05])
@@ -56,7 +64,10 @@ PEERS: dict[str, Job] = {
     "LinearSVC, one-vs-rest": peer("LinearSVC"),
 }
 EURLEX: dict[str, Job] = {
-    **{f"embedx ova squared-hinge, {n} epochs": embedx("ova", **HINGE, epochs=n) for n in (3, 6, 12)},
+    **{
+        f"embedx ova squared-hinge, {n} epochs": embedx("ova", **HINGE, epochs=n)
+        for n in (3, 6, 12)
+    },
     "embedx ova logistic": embedx("ova", **LOGISTIC, epochs=6),
     "embedx softmax": embedx("softmax", **SOFTMAX, epochs=5),
     "embedx ns, hidden 100": embedx("ns", **HIDDEN),
@@ -66,20 +77,32 @@ EURLEX: dict[str, Job] = {
     **PEERS,
 }
 BIBTEX: dict[str, Job] = {
-    "embedx ova squared-hinge": embedx("ova", **HINGE | {"l2": 3e-4, "learning_rate": 0.1, "batch_size": 64}, epochs=20),
-    "embedx ova logistic": embedx("ova", **LOGISTIC | {"l2": 3e-5, "learning_rate": 0.3, "batch_size": 32}, epochs=20),
+    "embedx ova squared-hinge": embedx(
+        "ova", **HINGE | {"l2": 3e-4, "learning_rate": 0.1, "batch_size": 64}, epochs=20
+    ),
+    "embedx ova logistic": embedx(
+        "ova", **LOGISTIC | {"l2": 3e-5, "learning_rate": 0.3, "batch_size": 32}, epochs=20
+    ),
     **PEERS,
 }
-SINGLE = {"l2": 1e-4, "max_iterations": 1000, "tolerance": 1e-4}  # of the optimum, embedx's and scikit-learn's alike
+# of the optimum, embedx's and scikit-learn's alike
+SINGLE = {"l2": 1e-4, "max_iterations": 1000, "tolerance": 1e-4}
 ONE_LABEL: dict[str, Job] = {
-    "embedx softmax, lbfgs": embedx("softmax", optimizer="lbfgs", **SINGLE) | {"tool": "embedx single"},
-    "embedx softmax, adagrad": embedx("softmax", optimizer="adagrad", l2=SINGLE["l2"], epochs=10) | {"tool": "embedx single"},
+    "embedx softmax, lbfgs": (
+        embedx("softmax", optimizer="lbfgs", **SINGLE) | {"tool": "embedx single"}
+    ),
+    "embedx softmax, adagrad": (
+        embedx("softmax", optimizer="adagrad", l2=SINGLE["l2"], epochs=10)
+        | {"tool": "embedx single"}
+    ),
     "scikit-learn LogisticRegression": peer("LogisticRegression", **SINGLE),
 }
 TABLES: list[tuple[str, str, dict[str, Job]]] = [
-    ("eurlex", "eurlex", EURLEX), ("small", "mnist", ONE_LABEL), ("small", "bibtex-first", ONE_LABEL),
+    ("eurlex", "eurlex", EURLEX),
+    ("small", "mnist", ONE_LABEL),
+    ("small", "bibtex-first", ONE_LABEL),
     ("small", "bibtex", BIBTEX),
-]  # fmt: skip
+]
 
 # The scaling: random dense features.
 FEATURES, EXAMPLES = 100, 20_000
@@ -91,16 +114,26 @@ EXACT_WORK = 200_000_000  # examples times labels of the exact softmax, so that 
 EXACT_LABELS = 100_000
 
 CONTENDERS = {  # their tools
-    "embedx": ("embedx", "embedx single", "embedx scaling"), "fasttext": ("fastText",), "omikuji": ("omikuji",),
-    "napkinxc": ("napkinXC",), "pecos": ("PECOS",), "linearsvc": ("LinearSVC",), "sklearn": ("LogisticRegression",),
-}  # fmt: skip
+    "embedx": ("embedx", "embedx single", "embedx scaling"),
+    "fasttext": ("fastText",),
+    "omikuji": ("omikuji",),
+    "napkinxc": ("napkinXC",),
+    "pecos": ("PECOS",),
+    "linearsvc": ("LinearSVC",),
+    "sklearn": ("LogisticRegression",),
+}
 SLOW = "linearsvc"  # half an hour on EURLex: measured on request
 PACKAGES = {
-    "fastText": "fasttext", "omikuji": "omikuji", "napkinXC": "napkinxc", "LinearSVC": "scikit-learn",
-    "LogisticRegression": "scikit-learn", "LibMultiLabel": "libmultilabel",
-}  # fmt: skip
+    "fastText": "fasttext",
+    "omikuji": "omikuji",
+    "napkinXC": "napkinxc",
+    "LinearSVC": "scikit-learn",
+    "LogisticRegression": "scikit-learn",
+    "LibMultiLabel": "libmultilabel",
+}
 MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
-DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}  # as `papers` calls it; others by the same name
+# as `papers` calls it; others by the same name
+DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}
 
 
 # ---- which jobs, in which order
@@ -118,7 +151,11 @@ def jobs(run: Run) -> Iterator[Job]:
 def is_there(run: Run, tool: str) -> bool:
     """Whether a tool can be measured. Ends a full run where a peer is missing."""
     if tool == "PECOS":
-        return run.has(tool, run.settings.pecos_python is not None, "--set pecos_python=INTERPRETER of an environment with it")
+        return run.has(
+            tool,
+            run.settings.pecos_python is not None,
+            "--set pecos_python=INTERPRETER of an environment with it",
+        )
     return tool not in PACKAGES or run.need(tool, PACKAGES[tool])
 
 
@@ -127,7 +164,14 @@ def all_jobs(sections: Sequence[str], turns: Sequence[int], quick: bool) -> Iter
         if section in sections:
             for turn in turns:
                 for name, job in contenders.items():
-                    yield {"section": section, "dataset": dataset, "name": name, "threads": THREADS, "turn": turn, **job}
+                    yield {
+                        "section": section,
+                        "dataset": dataset,
+                        "name": name,
+                        "threads": THREADS,
+                        "turn": turn,
+                        **job,
+                    }
     if "scaling" in sections:
         for turn in turns:
             yield from scaling_jobs(turn, quick)
@@ -139,17 +183,31 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
             for optimizer in OPTIMIZERS:
                 common = {"optimizer": optimizer, "learning_rate": 0.1}
                 drawn = common | {"epochs": DRAWN_EPOCHS, "sampler": "uniform"}
-                wanted = [(objective, drawn | {"negatives": n}) for objective in DRAWING for n in DRAWS]
+                wanted = [
+                    (objective, drawn | {"negatives": n}) for objective in DRAWING for n in DRAWS
+                ]
                 wanted.append(("hs", common | {"epochs": DRAWN_EPOCHS}))
                 if n_labels <= EXACT_LABELS:
                     wanted.append(("softmax", common | {"epochs": 1}))
                 for objective, options in wanted:
-                    few = min(EXAMPLES, EXACT_WORK // n_labels) if objective == "softmax" else EXAMPLES
+                    few = (
+                        min(EXAMPLES, EXACT_WORK // n_labels)
+                        if objective == "softmax"
+                        else EXAMPLES
+                    )
                     yield {
-                        "section": "scaling", "dataset": "random", "tool": "embedx scaling", "objective": objective,
-                        "options": options, "labels": n_labels, "features": FEATURES, "threads": threads, "turn": turn,
-                        "examples": min(few, QUICK_ROWS) if quick else few, "name": f"embedx {objective}",
-                    }  # fmt: skip
+                        "section": "scaling",
+                        "dataset": "random",
+                        "tool": "embedx scaling",
+                        "objective": objective,
+                        "options": options,
+                        "labels": n_labels,
+                        "features": FEATURES,
+                        "threads": threads,
+                        "turn": turn,
+                        "examples": min(few, QUICK_ROWS) if quick else few,
+                        "name": f"embedx {objective}",
+                    }
 
 
 # ---- the data, in the forms that the tools read
@@ -183,7 +241,9 @@ def written(run: Run, dataset: str) -> dict[str, str]:
             elif dataset == "bibtex-first":
                 save_npz(target / f"{half}.X.npz", data.features)
                 np.save(target / f"{half}.y.npy", data.labels.ids[data.labels.offsets[:-1]])
-            else:  # sparse matrices, XC text and fastText's lines, all of the same rows; those of Bibtex brought to length 1
+            else:
+                # Sparse matrices, XC text and fastText's lines, all of the same rows; those of
+                # Bibtex brought to length 1.
                 features = scaled(data.features, "l2") if dataset == "bibtex" else data.features
                 save_npz(target / f"{half}.X.npz", features)
                 save_npz(target / f"{half}.Y.npz", indicator(data.labels, data.n_labels))
@@ -193,7 +253,10 @@ def written(run: Run, dataset: str) -> dict[str, str]:
 
 def indicator(labels: Any, n_labels: int) -> Any:
     """float32 csr (n, n_labels) with 1 for each label of a row."""
-    matrix = csr_matrix((np.ones(len(labels.ids), dtype=np.float32), labels.ids, labels.offsets), (len(labels), n_labels))
+    matrix = csr_matrix(
+        (np.ones(len(labels.ids), dtype=np.float32), labels.ids, labels.offsets),
+        (len(labels), n_labels),
+    )
     matrix.sort_indices()
     return matrix
 
@@ -206,19 +269,36 @@ def write_lines(stem: Path, features: Any, labels: Any, n_labels: int) -> None:
             span = slice(features.indptr[row], features.indptr[row + 1])
             columns, ids = features.indices[span].tolist(), labels[row].tolist()
             pairs = zip(columns, features.data[span].tolist(), strict=True)
-            xc.write(",".join(map(str, ids)) + "".join(f" {column}:{value:.6g}" for column, value in pairs) + "\n")
-            names, bag = " ".join(f"__label__{label}" for label in ids), " ".join(f"f{column}" for column in columns)
+            xc.write(
+                ",".join(map(str, ids))
+                + "".join(f" {column}:{value:.6g}" for column, value in pairs)
+                + "\n"
+            )
+            names, bag = (
+                " ".join(f"__label__{label}" for label in ids),
+                " ".join(f"f{column}" for column in columns),
+            )
             words.write(f"{names}\t{bag}\n")
 
 
 def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own; {"error": its last line} if that fails."""
     threads = str(job["threads"])
-    environment = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-    if job["tool"] == "fastText":  # see speed.py: pages fresh from the system are zero, which it relies on
+    environment = dict.fromkeys(
+        ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads
+    )
+    # see speed.py: pages fresh from the system are zero, which it relies on
+    if job["tool"] == "fastText":
         environment["MALLOC_MMAP_THRESHOLD_"] = "65536"
     python = str(run.settings.pecos_python) if job["tool"] == "PECOS" else sys.executable
-    result = in_process("eval.classification_process", "measure", job, written(run, job["dataset"]), python, **environment)
+    result = in_process(
+        "eval.classification_process",
+        "measure",
+        job,
+        written(run, job["dataset"]),
+        python,
+        **environment,
+    )
     result.pop("stderr", None)
     return result
 
@@ -273,14 +353,24 @@ def failed(row: Row) -> dict[str, Any]:
 
 
 def several_labels(dataset: str, records: Records) -> str:
-    return table([
-        failed(row) if row.error is not None else {
-            "contender": row.name, "runs": row.runs, "s reading": f"{row['reading']:.2f}",
-            "s training": f"{row['training']:.2f}", "s predicting": f"{row['prediction']:.2f}",
-            "model, MB": f"{row['size'] / MEGABYTE:,.1f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
-        }
-        for row in rows_of(records, dataset)
-    ])  # fmt: skip
+    return table(
+        [
+            (
+                failed(row)
+                if row.error is not None
+                else {
+                    "contender": row.name,
+                    "runs": row.runs,
+                    "s reading": f"{row['reading']:.2f}",
+                    "s training": f"{row['training']:.2f}",
+                    "s predicting": f"{row['prediction']:.2f}",
+                    "model, MB": f"{row['size'] / MEGABYTE:,.1f}",
+                    **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
+                }
+            )
+            for row in rows_of(records, dataset)
+        ]
+    )
 
 
 def settings_of(dataset: str, records: Records) -> str:
@@ -297,14 +387,26 @@ def equal_quality(dataset: str, records: Records) -> str:
     rows = measured(records, dataset)
     ours, found = [row for row in rows if row.is_ours], []
     for peer in (row for row in rows if not row.is_ours):
-        own = min((row for row in ours if as_accurate(row, peer)), key=lambda row: row["training"], default=None)
+        own = min(
+            (row for row in ours if as_accurate(row, peer)),
+            key=lambda row: row["training"],
+            default=None,
+        )
         row = {"peer": peer.name, "P@1": f"{peer['p@1']:.4f}", "P@5": f"{peer['p@5']:.4f}"}
         if own is None:
             best = max(ours, key=lambda row: row["p@5"], default=None)
-            row["embedx"] = "none as accurate" + (f"; {best.name} has {best['p@1']:.4f}, {best['p@5']:.4f}" if best else "")
+            row["embedx"] = "none as accurate" + (
+                f"; {best.name} has {best['p@1']:.4f}, {best['p@5']:.4f}" if best else ""
+            )
         else:
-            kinds = {"training": "training time", "prediction": "prediction time", "size": "model size"}
-            row |= {"embedx": own.name} | {f"× its {said}": times(own[kind], peer[kind]) for kind, said in kinds.items()}
+            kinds = {
+                "training": "training time",
+                "prediction": "prediction time",
+                "size": "model size",
+            }
+            row |= {"embedx": own.name} | {
+                f"× its {said}": times(own[kind], peer[kind]) for kind, said in kinds.items()
+            }
         found.append(row)
     return table(found)
 
@@ -321,10 +423,17 @@ def one_label(dataset: str, records: Records) -> str:
         if row.error is not None:
             found.append(failed(row))
             continue
-        cells = {"contender": row.name, "runs": row.runs, "s training": f"{row['training']:.2f}",
-                 "s predicting": f"{row['prediction']:.2f}"}  # fmt: skip
+        cells = {
+            "contender": row.name,
+            "runs": row.runs,
+            "s training": f"{row['training']:.2f}",
+            "s predicting": f"{row['prediction']:.2f}",
+        }
         cells["iterations"] = f"{row['iterations']:.0f}" if "iterations" in row.values else ""
-        cells |= {"accuracy": f"{row['accuracy']:.4f}", "log-likelihood": f"{row['log_likelihood']:.4f}"}
+        cells |= {
+            "accuracy": f"{row['accuracy']:.4f}",
+            "log-likelihood": f"{row['log_likelihood']:.4f}",
+        }
         if row.is_ours and theirs is not None:
             cells["× scikit-learn's training time"] = times(row["training"], theirs["training"])
             for name in ("accuracy", "log_likelihood"):
@@ -343,32 +452,55 @@ def curves_of(records: Records) -> dict[Curve, dict[int, Row]]:
 
     def curve_of(job: Job) -> Curve:
         draws = job["options"].get("negatives")
-        return job["objective"] + (f", {draws} draws" if draws else ""), job["options"]["optimizer"], job["threads"]
+        return (
+            job["objective"] + (f", {draws} draws" if draws else ""),
+            job["options"]["optimizer"],
+            job["threads"],
+        )
 
     groups = grouped(records.find(section="scaling"), curve_of)
-    rows = {curve: {k: row_of(str(k), of) for k, of in grouped(runs, lambda job: job["labels"]).items()}
-            for curve, runs in groups.items()}  # fmt: skip
-    return {curve: found for curve, by in rows.items() if (found := {k: row for k, row in by.items() if row.runs})}
+    rows = {
+        curve: {k: row_of(str(k), of) for k, of in grouped(runs, lambda job: job["labels"]).items()}
+        for curve, runs in groups.items()
+    }
+    return {
+        curve: found
+        for curve, by in rows.items()
+        if (found := {k: row for k, row in by.items() if row.runs})
+    }
 
 
 def scaling(records: Records) -> str:
     """Microseconds for each example by the number of labels."""
     curves = curves_of(records)
-    return table([
-        {"objective": name, "optimizer": optimizer, "threads": threads} | {f"{k:,}": f"{by[k]['microseconds']:.2f}" for k in by}
-        for (name, optimizer, threads), by in sorted(curves.items(), key=lambda item: (item[0][2], item[0][1]))
-    ])  # fmt: skip
+    return table(
+        [
+            {"objective": name, "optimizer": optimizer, "threads": threads}
+            | {f"{k:,}": f"{by[k]['microseconds']:.2f}" for k in by}
+            for (name, optimizer, threads), by in sorted(
+                curves.items(), key=lambda item: (item[0][2], item[0][1])
+            )
+        ]
+    )
 
 
 def growth(records: Records) -> str:
-    """How time grows with the labels, and the gain over the exact softmax where both were measured; adagrad, one thread."""
-    curves, rows = {curve[0]: by for curve, by in curves_of(records).items() if curve[1:] == ("adagrad", 1)}, []
+    """How time grows with the labels, and the gain over the exact softmax where both were measured;
+    adagrad, one thread.
+    """
+    curves, rows = (
+        {curve[0]: by for curve, by in curves_of(records).items() if curve[1:] == ("adagrad", 1)},
+        [],
+    )
     for name, by in curves.items():
         few, many = min(by), max(by)
         shared = max((k for k in curves.get("softmax", {}) if k in by), default=None)
         if few != many:
-            row = {"objective": name, "× the labels": f"{many / few:,.0f}",
-                   "× the time": f"{by[many]['microseconds'] / by[few]['microseconds']:.2g}"}  # fmt: skip
+            row = {
+                "objective": name,
+                "× the labels": f"{many / few:,.0f}",
+                "× the time": f"{by[many]['microseconds'] / by[few]['microseconds']:.2g}",
+            }
             if name != "softmax" and shared is not None:
                 gain = curves["softmax"][shared]["microseconds"] / by[shared]["microseconds"]
                 row |= {"at labels": f"{shared:,}", "exact softmax takes ×": f"{gain:,.3g}"}
@@ -385,14 +517,20 @@ def plot_eurlex(records: Records) -> Any:
     picture, (axes,) = figure(9, 5.5, dpi=90)
     scattered(axes, rows, "p@5", [row.name for row in rows])
     axes.grid(visible=True, which="both", alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title="circles: embedx")
+    axes.legend(
+        loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, title="circles: embedx"
+    )
     return picture if rows else None
 
 
 def scattered(axes: Any, rows: Sequence[Row], measure: str, names: Sequence[str]) -> None:
     """A measure against seconds of training; names have colours by their place."""
     for row in rows:
-        style = {"marker": "o" if row.is_ours else "s", "color": f"C{names.index(row.name) % 10}", "label": row.name}
+        style = {
+            "marker": "o" if row.is_ours else "s",
+            "color": f"C{names.index(row.name) % 10}",
+            "label": row.name,
+        }
         axes.scatter(row["training"], row[measure], s=60, edgecolor="black", **style)
     axes.set(xscale="log", xlabel="seconds of training", ylabel=measure.upper())
 
@@ -407,8 +545,13 @@ def plot_scaling(records: Records) -> Any:
     for axes, optimizer in zip(panels, optimizers, strict=True):
         for (name, own, _), by in curves.items():
             if own == optimizer:
-                axes.plot(sorted(by), [by[k]["microseconds"] for k in sorted(by)], marker="o", label=name,
-                          color=f"C{names.index(name)}")  # fmt: skip
+                axes.plot(
+                    sorted(by),
+                    [by[k]["microseconds"] for k in sorted(by)],
+                    marker="o",
+                    label=name,
+                    color=f"C{names.index(name)}",
+                )
         axes.set(xscale="log", yscale="log", title=f"{optimizer}, one thread", xlabel="labels")
         axes.grid(visible=True, alpha=0.3)
     panels[0].set_ylabel("microseconds for each example")
@@ -417,16 +560,22 @@ def plot_scaling(records: Records) -> Any:
 
 
 EXPERIMENT = Experiment(
-    name="speed-classification", title="Classifiers beside label trees, fastText and scikit-learn",
+    name="speed-classification",
+    title="Classifiers beside label trees, fastText and scikit-learn",
     choices={"section": ("eurlex", "small", "scaling"), "contender": tuple(CONTENDERS)},
-    settings={"repetitions": 3, "pecos_python": None}, quick={"repetitions": 1}, packages=("scipy",), prepare=prepare,
-    jobs=jobs, measure=measure,
+    settings={"repetitions": 3, "pecos_python": None},
+    quick={"repetitions": 1},
+    packages=("scipy",),
+    prepare=prepare,
+    jobs=jobs,
+    measure=measure,
     tables={
         **{name: partial(several_labels, name) for name in ("eurlex", "bibtex")},
         **{f"{name}-equal": partial(equal_quality, name) for name in ("eurlex", "bibtex")},
         **{name: partial(one_label, name) for name in ("mnist", "bibtex-first")},
         **{f"{dataset}-settings": partial(settings_of, dataset) for _, dataset, _ in TABLES},
-        "scaling": scaling, "growth": growth,
+        "scaling": scaling,
+        "growth": growth,
     },
     plots={"-eurlex": plot_eurlex, "-scaling": plot_scaling},
-)  # fmt: skip
+)

@@ -1,9 +1,12 @@
-"""Are sparse one-vs-all classifiers as good as label trees with many labels on sparse features, and as fast and small?
+"""Are sparse one-vs-all classifiers as good as label trees with many labels on sparse features, and
+as fast and small?
 
-Every measurement is a fresh process (`classification_process.py`), contenders take turns, and tables give medians; embedx is
-measured at its defaults, as it trains without any option, and with three trees, as omikuji has by default. PECOS needs a numpy
-before 2.0, so it lives in an environment of its own: --set pecos_python=ITS/bin/python. Generated data show how time and memory
-grow; --set max_labels=100000 leaves out the million, which takes minutes and gigabytes at two passes instead of ten.
+Every measurement is a fresh process (`classification_process.py`), contenders take turns, and
+tables give medians; embedx is measured at its defaults, as it trains without any option, and with
+three trees, as omikuji has by default. PECOS needs a numpy before 2.0, so it lives in an
+environment of its own: --set pecos_python=ITS/bin/python. Generated data show how time and memory
+grow; --set max_labels=100000 leaves out the million, which takes minutes and gigabytes at two
+passes instead of ten.
 """
 
 from collections.abc import Iterator
@@ -27,11 +30,18 @@ PEERS: dict[str, Job] = {
 }
 DATASETS: dict[str, dict[str, Job]] = {
     "enwiki-cat": {
-        "embedx": embedx("ova", **SUITED), "embedx, 3 trees": embedx("ova", **SUITED, weights="tree", trees=3), **PEERS
+        "embedx": embedx("ova", **SUITED),
+        "embedx, 3 trees": embedx("ova", **SUITED, weights="tree", trees=3),
+        **PEERS,
     },
-    "eurlex": {"embedx": embedx("ova", **SUITED), "embedx, a tree": embedx("ova", **SUITED, weights="tree"), **PEERS},
-}  # fmt: skip
-GENERATED: dict[int, dict[str, int]] = {10_000: {}, 100_000: {}, 1_000_000: {"epochs": 2}}  # options by labels, and rows
+    "eurlex": {
+        "embedx": embedx("ova", **SUITED),
+        "embedx, a tree": embedx("ova", **SUITED, weights="tree"),
+        **PEERS,
+    },
+}
+# options by labels, and rows
+GENERATED: dict[int, dict[str, int]] = {10_000: {}, 100_000: {}, 1_000_000: {"epochs": 2}}
 TESTED = 20_000  # rows
 OWN_NAMES = {"eurlex": "eurlex-4.3k", "enwiki-cat": "enwiki-cat"}  # as `papers` calls them
 
@@ -42,43 +52,74 @@ def jobs(run: Run) -> Iterator[Job]:
         for dataset in run.chosen("dataset"):
             for name, job in DATASETS.get(dataset, {}).items():
                 if beside.is_there(run, job["tool"]):
-                    yield {"dataset": dataset, "name": name, "threads": THREADS, "turn": turn, **job}
+                    yield {
+                        "dataset": dataset,
+                        "name": name,
+                        "threads": THREADS,
+                        "turn": turn,
+                        **job,
+                    }
     if "generated" in run.chosen("dataset"):
         for n in (each for each in GENERATED if each <= run.settings.max_labels):
             yield {
-                "dataset": "random", "name": "embedx", "threads": 1, "turn": 1, **embedx("ova", **SUITED, **GENERATED[n]),
-                "tool": "embedx growth", "labels": n, "examples": n, "tested": TESTED,
-            }  # fmt: skip
+                "dataset": "random",
+                "name": "embedx",
+                "threads": 1,
+                "turn": 1,
+                **embedx("ova", **SUITED, **GENERATED[n]),
+                "tool": "embedx growth",
+                "labels": n,
+                "examples": n,
+                "tested": TESTED,
+            }
 
 
 def contenders(dataset: str, records: Records) -> str:
-    return table([
-        failed(row) if row.error is not None else {
-            "contender": row.name, "runs": row.runs, "s training": f"{row['training']:.1f}",
-            "rows/s predicting": f"{row['rows'] / row['prediction']:,.0f}", "model, MB": f"{row['size'] / MEGABYTE:,.0f}",
-            "peak, MB": f"{row['peak'] / MEGABYTE:,.0f}", **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
-            **{f"PSP@{k}": f"{row[f'psp@{k}']:.4f}" for k in (1, 3, 5)},
-            "calibration error": f"{row['calibration']:.3f}",
-        }
-        for row in rows_of(records, dataset)
-    ])  # fmt: skip
+    return table(
+        [
+            (
+                failed(row)
+                if row.error is not None
+                else {
+                    "contender": row.name,
+                    "runs": row.runs,
+                    "s training": f"{row['training']:.1f}",
+                    "rows/s predicting": f"{row['rows'] / row['prediction']:,.0f}",
+                    "model, MB": f"{row['size'] / MEGABYTE:,.0f}",
+                    "peak, MB": f"{row['peak'] / MEGABYTE:,.0f}",
+                    **{f"P@{k}": f"{row[f'p@{k}']:.4f}" for k in (1, 3, 5)},
+                    **{f"PSP@{k}": f"{row[f'psp@{k}']:.4f}" for k in (1, 3, 5)},
+                    "calibration error": f"{row['calibration']:.3f}",
+                }
+            )
+            for row in rows_of(records, dataset)
+        ]
+    )
 
 
 def growth(records: Records) -> str:
     """Generated data, a row for each number of labels."""
-    return table([
-        {
-            "labels": f"{job['labels']:,}", "rows": f"{job['examples']:,}", "passes": found["used"]["epochs"],
-            "s training": f"{found['training']:.1f}",
-            "µs an example": f"{1e6 * found['training'] / job['examples']:.0f}", "data, MB": f"{found['data'] / MEGABYTE:,.0f}",
-            "peak, MB": f"{found['trained'] / MEGABYTE:,.0f}", "model, MB": f"{found['size'] / MEGABYTE:,.0f}",
-            "rows/s predicting": f"{found['rows'] / found['prediction']:,.0f}", "P@1": f"{found['p@1']:.4f}",
-            "P@5": f"{found['p@5']:.4f}",
-        }
-        for job, found in sorted(
-            ((each["job"], each["result"]) for each in records.find(tool="embedx growth")), key=lambda pair: pair[0]["labels"]
-        )
-    ])  # fmt: skip
+    return table(
+        [
+            {
+                "labels": f"{job['labels']:,}",
+                "rows": f"{job['examples']:,}",
+                "passes": found["used"]["epochs"],
+                "s training": f"{found['training']:.1f}",
+                "µs an example": f"{1e6 * found['training'] / job['examples']:.0f}",
+                "data, MB": f"{found['data'] / MEGABYTE:,.0f}",
+                "peak, MB": f"{found['trained'] / MEGABYTE:,.0f}",
+                "model, MB": f"{found['size'] / MEGABYTE:,.0f}",
+                "rows/s predicting": f"{found['rows'] / found['prediction']:,.0f}",
+                "P@1": f"{found['p@1']:.4f}",
+                "P@5": f"{found['p@5']:.4f}",
+            }
+            for job, found in sorted(
+                ((each["job"], each["result"]) for each in records.find(tool="embedx growth")),
+                key=lambda pair: pair[0]["labels"],
+            )
+        ]
+    )
 
 
 def plot(records: Records) -> Any:
@@ -91,20 +132,34 @@ def plot(records: Records) -> Any:
     for axes, (dataset, rows) in zip(axes_of, panels.items(), strict=True):
         beside.scattered(axes, rows, "p@1", names)
         axes.set(title=dataset)
-        ticks = [seconds for seconds in (2, 5, 10, 20, 50, 100, 200) if axes.get_xlim()[0] <= seconds <= axes.get_xlim()[1]]
+        ticks = [
+            seconds
+            for seconds in (2, 5, 10, 20, 50, 100, 200)
+            if axes.get_xlim()[0] <= seconds <= axes.get_xlim()[1]
+        ]
         axes.set_xticks(ticks, [str(seconds) for seconds in ticks])
         axes.set_xticks([], minor=True)
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, ncols=2, title="circles: embedx")
+        axes.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.13),
+            frameon=False,
+            ncols=2,
+            title="circles: embedx",
+        )
     return picture
 
 
 EXPERIMENT = Experiment(
-    name="speed-many-labels", title="Many labels on sparse features, beside label trees",
-    choices={"dataset": (*DATASETS, "generated")}, packages=("scipy",),
+    name="speed-many-labels",
+    title="Many labels on sparse features, beside label trees",
+    choices={"dataset": (*DATASETS, "generated")},
+    packages=("scipy",),
     settings={"repetitions": 1, "pecos_python": None, "max_labels": max(GENERATED)},
     quick={"repetitions": 1, "max_labels": min(GENERATED)},
-    prepare=partial(beside.prepare, names=OWN_NAMES), jobs=jobs, measure=beside.measure,
+    prepare=partial(beside.prepare, names=OWN_NAMES),
+    jobs=jobs,
+    measure=beside.measure,
     tables={
         **{name: partial(contenders, name) for name in DATASETS},
         **{f"{name}-equal": partial(beside.equal_quality, name) for name in DATASETS},
@@ -112,4 +167,4 @@ EXPERIMENT = Experiment(
         "growth": growth,
     },
     plots={"": plot},
-)  # fmt: skip
+)

@@ -1,7 +1,7 @@
 """One measurement of speed in a process of its own: a function for each kind of job.
 
-Nothing heavy is imported before the job is known, because start-up is one of the things measured. Times are of the wall clock.
-What a tool spends on importing itself counts in whole commands only.
+Nothing heavy is imported before the job is known, because start-up is one of the things measured.
+Times are of the wall clock. What a tool spends on importing itself counts in whole commands only.
 """
 
 import base64
@@ -28,19 +28,27 @@ Files = dict[str, str]
 
 
 def train(job: Job, files: Files) -> dict[str, Any]:
-    """Seconds before training (reading, counting, first parameters) and of training, and of all cores in training; peak memory;
-    scores if wanted.
+    """Seconds before training (reading, counting, first parameters) and of training, and of all
+    cores in training; peak memory; scores if wanted.
     """
     train = TRAINERS.get(job["tool"], train_program)
     if "megabytes" in job:
         files = files | {form: files[f"{form} {job['megabytes']}"] for form in ("text", "lines")}
     with tempfile.TemporaryDirectory() as scratch:
         vectors, before, training, cpu, peak, about = train(job, files, Path(scratch))
-    result = {"before": before, "training": training, "total": before + training, "cpu": cpu, "peak_rss": peak, **about}
+    result = {
+        "before": before,
+        "training": training,
+        "total": before + training,
+        "cpu": cpu,
+        "peak_rss": peak,
+        **about,
+    }
     return result | scores(vectors, files) if job["score"] else result
 
 
-# Vectors, seconds before training, of training, of all cores in training, peak memory in bytes, what else is recorded
+# Vectors, seconds before training, of training, of all cores in training, peak memory in bytes,
+# what else is recorded
 Trained = tuple[Any, float, float, float, int, dict[str, str]]
 
 
@@ -50,11 +58,23 @@ def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
     feed = gensim_feed(job["feed"], files)
     model.build_vocab(**feed)
     ready, cpu = time.perf_counter(), time.process_time()
-    model.train(**feed, total_examples=model.corpus_count, total_words=model.corpus_total_words, epochs=model.epochs)
+    model.train(
+        **feed,
+        total_examples=model.corpus_count,
+        total_words=model.corpus_total_words,
+        epochs=model.epochs,
+    )
     training, cpu, peak = time.perf_counter() - ready, time.process_time() - cpu, status("VmHWM")
     from embedx import WordVectors
 
-    return WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}), ready - begun, training, cpu, peak, {}
+    return (
+        WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}),
+        ready - begun,
+        training,
+        cpu,
+        peak,
+        {},
+    )
 
 
 def gensim_model(job: Job) -> Any:
@@ -62,9 +82,18 @@ def gensim_model(job: Job) -> Any:
     from gensim.models import Word2Vec
 
     return Word2Vec(
-        sg=1, hs=0, negative=job["negatives"], vector_size=job["dim"], window=job["window"], sample=job["sample"],
-        min_count=job["min_count"], epochs=job["epochs"], alpha=job["alpha"], workers=job["threads"], seed=job["seed"],
-    )  # fmt: skip
+        sg=1,
+        hs=0,
+        negative=job["negatives"],
+        vector_size=job["dim"],
+        window=job["window"],
+        sample=job["sample"],
+        min_count=job["min_count"],
+        epochs=job["epochs"],
+        alpha=job["alpha"],
+        workers=job["threads"],
+        seed=job["seed"],
+    )
 
 
 def gensim_feed(name: str, files: Files) -> dict[str, Any]:
@@ -78,20 +107,34 @@ def gensim_feed(name: str, files: Files) -> dict[str, Any]:
     sentences = word2vec.LineSentence(files["lines"])
     if name == "LineSentence":
         return {"corpus_iterable": sentences}
-    return {"corpus_iterable": [[sys.intern(word) for word in sentence] for sentence in sentences]}  # "lists in memory"
+    # "lists in memory"
+    return {"corpus_iterable": [[sys.intern(word) for word in sentence] for sentence in sentences]}
 
 
 def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
-    """A model of fastText's, and the seconds of the call that read and trained; `ngrams` are lengths in characters."""
+    """A model of fastText's, and the seconds of the call that read and trained; `ngrams` are
+    lengths in characters.
+    """
     import fasttext
 
     shortest, longest = job.get("ngrams") or (0, 0)
     begun = time.perf_counter()
     model = fasttext.train_unsupervised(
-        files["lines"], model="skipgram", loss="ns", dim=job["dim"], ws=job["window"], epoch=epochs, lr=job["alpha"],
-        minCount=job["min_count"], minn=shortest, maxn=longest, neg=job["negatives"], t=job["sample"], thread=job["threads"],
+        files["lines"],
+        model="skipgram",
+        loss="ns",
+        dim=job["dim"],
+        ws=job["window"],
+        epoch=epochs,
+        lr=job["alpha"],
+        minCount=job["min_count"],
+        minn=shortest,
+        maxn=longest,
+        neg=job["negatives"],
+        t=job["sample"],
+        thread=job["threads"],
         verbose=0,
-    )  # fmt: skip
+    )
     return model, time.perf_counter() - begun
 
 
@@ -103,23 +146,41 @@ class Program(NamedTuple):
     fixed: tuple[str, ...]
 
 
-SET = ("text", "output", "dim", "window", "sample", "min_count", "negatives", "threads", "alpha", "epochs")
+SET = (
+    "text",
+    "output",
+    "dim",
+    "window",
+    "sample",
+    "min_count",
+    "negatives",
+    "threads",
+    "alpha",
+    "epochs",
+)
 WORD2VEC = "-train -output -size -window -sample -min-count -negative -threads -alpha -iter"
 FASTTEXT = "-input -output -dim -ws -t -minCount -neg -thread -lr -epoch"
 PROGRAMS = {
     "word2vec": Program("word2vec", WORD2VEC, ("-cbow", "0", "-hs", "0", "-binary", "1")),
-    "fastText": Program("fasttext", FASTTEXT, ("skipgram", "-loss", "ns", "-minn", "0", "-maxn", "0")),
+    "fastText": Program(
+        "fasttext", FASTTEXT, ("skipgram", "-loss", "ns", "-minn", "0", "-maxn", "0")
+    ),
     "pWord2Vec": Program("pWord2Vec", WORD2VEC, ("-binary", "1")),
     "pSGNScc": Program("pSGNScc", WORD2VEC, ("-binary", "1")),
 }
-# With fewer than ten threads fastText leaves part of its table unwritten (facebookresearch/fastText#1061) and now and then
-# fails on NaN, when malloc hands it used memory. Pages fresh from the system are zero.
-PROGRAM_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+# With fewer than ten threads fastText leaves part of its table unwritten
+# (facebookresearch/fastText#1061) and now and then fails on NaN, when malloc hands it used memory.
+# Pages fresh from the system are zero.
+PROGRAM_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+}
 
 
 def train_program(job: Job, files: Files, scratch: Path) -> Trained:
-    """A program reads, trains and saves in one call: an epoch takes the difference of a run of all epochs and one of a single
-    epoch, and what is left of the latter comes before training.
+    """A program reads, trains and saves in one call: an epoch takes the difference of a run of all
+    epochs and one of a single epoch, and what is left of the latter comes before training.
     """
     from embedx import load
 
@@ -127,10 +188,19 @@ def train_program(job: Job, files: Files, scratch: Path) -> Trained:
     program, seconds, cpu = Path(files["peers"], job["tool"], file), [], []
     for n in (1, epochs):
         settings = job | {"text": files["lines"], "output": str(scratch / "vectors"), "epochs": n}
-        if job["tool"] == "word2vec":  # a thread that reaches the end of the text skips its other epochs: one long epoch
+        # a thread that reaches the end of the text skips its other epochs: one long epoch
+        if job["tool"] == "word2vec":
             (scratch / "text").write_bytes(Path(files["lines"]).read_bytes() * n)
-            settings |= {"text": str(scratch / "text"), "epochs": 1, "min_count": n * job["min_count"]}
-        options = [word for option, name in zip(names.split(), SET, strict=True) for word in (option, str(settings[name]))]
+            settings |= {
+                "text": str(scratch / "text"),
+                "epochs": 1,
+                "min_count": n * job["min_count"],
+            }
+        options = [
+            word
+            for option, name in zip(names.split(), SET, strict=True)
+            for word in (option, str(settings[name]))
+        ]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(timed([str(program), *fixed, *options], PROGRAM_ENVIRONMENT, scratch))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -138,7 +208,14 @@ def train_program(job: Job, files: Files, scratch: Path) -> Trained:
     vectors = load(str(scratch / ("vectors.vec" if job["tool"] == "fastText" else "vectors")))
     epoch, cpu_epoch = ((all_epochs - one) / (epochs - 1) for one, all_epochs in (seconds, cpu))
     version = {"version": hashlib.sha256(program.read_bytes()).hexdigest()[:12]}
-    return vectors, seconds[0] - epoch, epochs * epoch, epochs * cpu_epoch, 1024 * after.ru_maxrss, version
+    return (
+        vectors,
+        seconds[0] - epoch,
+        epochs * epoch,
+        epochs * cpu_epoch,
+        1024 * after.ru_maxrss,
+        version,
+    )
 
 
 def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
@@ -189,8 +266,8 @@ class Stopwatch:
 
 
 def scores(vectors: Any, files: Files) -> dict[str, Any]:
-    """Scores on the default tests, and the answers to every item, from which differences are computed later; the similarity
-    pooled over these and the sets of the data.
+    """Scores on the default tests, and the answers to every item, from which differences are
+    computed later; the similarity pooled over these and the sets of the data.
     """
     from embedx.evaluation import word_sets, words
     from eval import word_tests
@@ -198,8 +275,9 @@ def scores(vectors: Any, files: Files) -> dict[str, Any]:
     answers = words.score(vectors, word_tests.tests(files.get("data")))
     own = answers[: len(word_sets.default_tests())]
     return {
-        "scores": {each.test.name: each.score for each in own}, "answers": [packed(each.values) for each in own]
-    } | word_tests.pooled(answers)  # fmt: skip
+        "scores": {each.test.name: each.score for each in own},
+        "answers": [packed(each.values) for each in own],
+    } | word_tests.pooled(answers)
 
 
 def packed(values: Any) -> str:
@@ -254,11 +332,27 @@ def command(job: Job, files: Files) -> dict[str, Any]:
 
 
 def command_embedx(job: Job, files: Files, scratch: Path) -> float:
-    """`embedx train` with an empty token cache, or one that an earlier run has filled; kernels compiled before, or not."""
+    """`embedx train` with an empty token cache, or one that an earlier run has filled; kernels
+    compiled before, or not.
+    """
     settings = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
-    options = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    options = [
+        word
+        for name, value in settings.items()
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     caches = ["--cache-dir", str(scratch / "tokens")]
-    train = [sys.executable, "-m", "embedx", "train", files[job["file"]], *options, *caches, "--overwrite", "--output"]
+    train = [
+        sys.executable,
+        "-m",
+        "embedx",
+        "train",
+        files[job["file"]],
+        *options,
+        *caches,
+        "--overwrite",
+        "--output",
+    ]
     if job["tokens"] == "warm":
         timed([*train, str(scratch / "first")], {})
     cold = {"NUMBA_CACHE_DIR": str(scratch / "kernels")} if job["kernels"] == "cold" else {}
@@ -266,9 +360,22 @@ def command_embedx(job: Job, files: Files, scratch: Path) -> float:
 
 
 def command_gensim(job: Job, files: Files, scratch: Path) -> float:
-    """A script that builds the vocabulary, trains and saves; it is this module, asked for a `script`."""
+    """A script that builds the vocabulary, trains and saves; it is this module, asked for a
+    `script`.
+    """
     where = files | {"output": str(scratch / "vectors.kv")}
-    return timed([sys.executable, "-m", "eval.process", "eval.speed_process", "script", json.dumps(job), json.dumps(where)], {})
+    return timed(
+        [
+            sys.executable,
+            "-m",
+            "eval.process",
+            "eval.speed_process",
+            "script",
+            json.dumps(job),
+            json.dumps(where),
+        ],
+        {},
+    )
 
 
 def script(job: Job, files: Files) -> dict[str, Any]:
@@ -287,8 +394,13 @@ def timed(arguments: list[str], environment: dict[str, str], folder: Path | None
     """Seconds that a command takes; if it fails, so do we, with what it said."""
     begun = time.perf_counter()
     done = subprocess.run(
-        arguments, env=os.environ | environment, cwd=folder, capture_output=True, text=True, errors="replace"
-    )  # fmt: skip
+        arguments,
+        env=os.environ | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
     seconds = time.perf_counter() - begun
     if done.returncode:
         sys.exit(f"{arguments[:4]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
@@ -296,7 +408,9 @@ def timed(arguments: list[str], environment: dict[str, str], folder: Path | None
 
 
 def first_block(job: Job, files: Files) -> dict[str, Any]:
-    """Seconds from the start of this process to the first block trained, on a corpus too small to matter."""
+    """Seconds from the start of this process to the first block trained, on a corpus too small to
+    matter.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         _, watch = run_embedx(job, files[job["file"]], Path(scratch))
     return {"seconds": watch.began_at["training"] - float(files["began"])}
@@ -313,21 +427,29 @@ def block(job: Job, files: Files) -> dict[str, Any]:
 
 
 def memory(job: Job, files: Files) -> dict[str, Any]:
-    """Peak of the memory that is not file-backed while embedx reads, trains and saves, and what the model itself needs."""
+    """Peak of the memory that is not file-backed while embedx reads, trains and saves, and what the
+    model itself needs.
+    """
     with tempfile.TemporaryDirectory() as scratch, watched_memory() as peak:
         vectors, _ = run_embedx(job, files[job["file"]], Path(scratch))
         vectors.save(Path(scratch) / "model")
     matrices = sum(4 * array.shape[0] * array.shape[1] for array in vectors.arrays.values())
     vocabulary = sum(map(sys.getsizeof, vectors.words)) + vectors.counts.nbytes
     return {
-        "anonymous": peak[0], "peak_rss": status("VmHWM"), "matrices": matrices, "vocabulary": vocabulary,
-        "words": len(vectors), "corpus_bytes": os.path.getsize(files[job["file"]]),
-    }  # fmt: skip
+        "anonymous": peak[0],
+        "peak_rss": status("VmHWM"),
+        "matrices": matrices,
+        "vocabulary": vocabulary,
+        "words": len(vectors),
+        "corpus_bytes": os.path.getsize(files[job["file"]]),
+    }
 
 
 @contextlib.contextmanager
 def watched_memory() -> Iterator[list[int]]:
-    """The largest RssAnon seen so far, in bytes, as the one element of a list; looked at a hundred times a second."""
+    """The largest RssAnon seen so far, in bytes, as the one element of a list; looked at a hundred
+    times a second.
+    """
     peak, over = [status("RssAnon")], threading.Event()
 
     def look() -> None:

@@ -1,9 +1,11 @@
-"""Are vectors of character n-grams as good as fastText's, for rare and unseen words too, and how fast are they trained?
+"""Are vectors of character n-grams as good as fastText's, for rare and unseen words too, and how
+fast are they trained?
 
-Sections: `quality`, five epochs on the first megabytes of the text, so that many words are rare and many of the word pairs' are
-not in the vocabulary; `speed`, one epoch of the whole text. Both tools with and without n-grams of 3 to 6 characters, at their
-defaults for the rest but for what SETTINGS makes equal; fastText's learning rate is the better of two. Every measurement is a
-process of its own, and the tools take turns.
+Sections: `quality`, five epochs on the first megabytes of the text, so that many words are rare and
+many of the word pairs' are not in the vocabulary; `speed`, one epoch of the whole text. Both tools
+with and without n-grams of 3 to 6 characters, at their defaults for the rest but for what SETTINGS
+makes equal; fastText's learning rate is the better of two. Every measurement is a process of its
+own, and the tools take turns.
 """
 
 import collections
@@ -25,35 +27,56 @@ from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result
 from eval.speed_process import fasttext_model, run_embedx
 
-SETTINGS: Job = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5, "threads": 2}
+SETTINGS: Job = {
+    "dim": 100,
+    "window": 5,
+    "sample": 1e-4,
+    "min_count": 5,
+    "negatives": 5,
+    "threads": 2,
+}
 NGRAMS = ((3, 6), None)  # characters, fastText's default; none
 RARE = 50  # a word that occurs less often is rare
 RATES = (0.05, 0.1)  # of fastText, whose default for skip-gram is the first
 TOOLS = ("embedx", "fasttext")
 TITLES = {"embedx": "embedx", "fasttext": "fastText"}
 GROUPS = {  # pairs by how often the rarer of their words occurs in the text
-    "seen": "both words in the vocabulary", "rare": f"of these, the rarer one seen less than {RARE} times",
-    "unseen": "a word outside the vocabulary", "all": "all",
-}  # fmt: skip
+    "seen": "both words in the vocabulary",
+    "rare": f"of these, the rarer one seen less than {RARE} times",
+    "unseen": "a word outside the vocabulary",
+    "all": "all",
+}
 
 
 def jobs(run: Run) -> Iterator[Job]:
     own, sections = run.settings, run.chosen("section")
-    tools = [tool for tool in run.chosen("tool") if tool != "fasttext" or run.need("fastText", "fasttext")]
+    tools = [
+        tool
+        for tool in run.chosen("tool")
+        if tool != "fasttext" or run.need("fastText", "fasttext")
+    ]
     if "quality" in sections:
         common = {"kind": "quality", "file": "beginning", "epochs": own.epochs, **SETTINGS}
         for seed in range(1, int(own.seeds) + 1):
             for tool in tools:
                 for ngrams in NGRAMS:
-                    yield from trained(run.records, common | {"tool": tool, "ngrams": ngrams, "seed": seed})
+                    yield from trained(
+                        run.records, common | {"tool": tool, "ngrams": ngrams, "seed": seed}
+                    )
     if "speed" in sections:
         common = {"kind": "speed", "file": "lines", "epochs": 1, "alpha": RATES[0], **SETTINGS}
         for seed in range(1, int(own.repetitions) + 1):
-            yield from (common | {"tool": tool, "ngrams": ngrams, "seed": seed} for tool in tools for ngrams in NGRAMS)
+            yield from (
+                common | {"tool": tool, "ngrams": ngrams, "seed": seed}
+                for tool in tools
+                for ngrams in NGRAMS
+            )
 
 
 def trained(records: Records, job: Job) -> Iterator[Job]:
-    """A run to be scored: of fastText with the first seed at each rate, with the others at the better one."""
+    """A run to be scored: of fastText with the first seed at each rate, with the others at the
+    better one.
+    """
     if job["tool"] == "embedx":
         yield job
     elif job["seed"] == 1:
@@ -103,9 +126,12 @@ def score_pairs(job: Job, files: dict[str, str]) -> Result:
     return {"groups": {name: found["pooled"] for name, found in groups.items() if found}}
 
 
-def grouped(answers: list[Any], counts: collections.Counter[str], min_count: int, with_unseen: bool) -> dict[str, list[Any]]:
-    """What was made of the pairs of each group, the others left out; `counts` are of words in upper case. With n-grams a pair
-    that a model says nothing of counts as unrelated, so that all models are scored on the same pairs.
+def grouped(
+    answers: list[Any], counts: collections.Counter[str], min_count: int, with_unseen: bool
+) -> dict[str, list[Any]]:
+    """What was made of the pairs of each group, the others left out; `counts` are of words in upper
+    case. With n-grams a pair that a model says nothing of counts as unrelated, so that all models
+    are scored on the same pairs.
     """
     found: dict[str, list[Any]] = {}
     for each in answers:
@@ -115,7 +141,9 @@ def grouped(answers: list[Any], counts: collections.Counter[str], min_count: int
             chosen |= {"unseen": rarer < min_count, "all": np.ones(len(rarer), bool)}
         values = np.nan_to_num(each.values) if with_unseen else each.values
         for name, is_in in chosen.items():
-            found.setdefault(name, []).append(dataclasses.replace(each, values=np.where(is_in, values, np.nan)))
+            found.setdefault(name, []).append(
+                dataclasses.replace(each, values=np.where(is_in, values, np.nan))
+            )
     return found
 
 
@@ -132,7 +160,9 @@ def with_options(job: Job) -> Job:
 
 
 def take_time(job: Job, files: dict[str, str]) -> Result:
-    """Seconds of reading and training together, and of training alone; of fastText by a second call without an epoch."""
+    """Seconds of reading and training together, and of training alone; of fastText by a second call
+    without an epoch.
+    """
     if job["tool"] == "fasttext":
         total, before = (fasttext_model(job, files, epochs)[1] for epochs in (job["epochs"], 0))
         return {"total": total, "training": total - before}
@@ -151,7 +181,11 @@ def results(records: Records, **job: Any) -> list[Result]:
     """Of jobs that have all of these settings; n-grams come back from the records as a list."""
     ngrams = job.pop("ngrams")
     wanted = list(ngrams) if ngrams else None
-    return [each["result"] for each in records.succeeded(**job) if (list(each["job"]["ngrams"] or ()) or None) == wanted]
+    return [
+        each["result"]
+        for each in records.succeeded(**job)
+        if (list(each["job"]["ngrams"] or ()) or None) == wanted
+    ]
 
 
 def contenders(records: Records) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -162,7 +196,9 @@ def contenders(records: Records) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def titled(tool: str, ngrams: tuple[int, int] | None) -> str:
-    return f"{TITLES[tool]}, {f'n-grams of {ngrams[0]} to {ngrams[1]}' if ngrams else 'words alone'}"
+    return (
+        f"{TITLES[tool]}, {f'n-grams of {ngrams[0]} to {ngrams[1]}' if ngrams else 'words alone'}"
+    )
 
 
 def quality(records: Records) -> str:
@@ -171,16 +207,25 @@ def quality(records: Records) -> str:
     for group, about in GROUPS.items():
         runs = {}
         for name, job in contenders(records):
-            scored = [each["groups"][group] for each in results(records, **job) if group in each["groups"]]
+            scored = [
+                each["groups"][group] for each in results(records, **job) if group in each["groups"]
+            ]
             if scored:
                 runs[name] = [word_tests.score_of(each) for each in scored]
         for name, standing in statistics.standings(runs, reference).items():
             behind = standing.behind
-            rows.append({
-                "pairs": about, "number": f"{standing.items:,}", "vectors": name, "runs": str(len(runs[name])),
-                "similarity": f"{standing.score.value:.3f} ± {standing.score.error:.3f}",
-                "minus fastText's, n-grams": f"{behind.value:+.3f} ± {behind.error:.3f}" if behind else DASH,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "pairs": about,
+                    "number": f"{standing.items:,}",
+                    "vectors": name,
+                    "runs": str(len(runs[name])),
+                    "similarity": f"{standing.score.value:.3f} ± {standing.score.error:.3f}",
+                    "minus fastText's, n-grams": (
+                        f"{behind.value:+.3f} ± {behind.error:.3f}" if behind else DASH
+                    ),
+                }
+            )
     return table(rows)
 
 
@@ -189,15 +234,27 @@ def speed(records: Records) -> str:
     rows, n_words = [], records.environment.get("corpus", {}).get("words", 0)
     for ngrams in NGRAMS:
         of = {tool: results(records, kind="speed", tool=tool, ngrams=ngrams) for tool in TOOLS}
-        total = {tool: median_of.median(each["total"] for each in found) for tool, found in of.items() if found}
+        total = {
+            tool: median_of.median(each["total"] for each in found)
+            for tool, found in of.items()
+            if found
+        }
         for tool, seconds in total.items():
             training = median_of.median(each["training"] for each in of[tool])
-            lead = total["fasttext"] / seconds if tool != "fasttext" and "fasttext" in total else None
-            rows.append({
-                "vectors": titled(tool, ngrams), "runs": str(len(of[tool])), "reading and training, s": number(seconds, 1),
-                "training, s": number(training, 1), "words/s": thousands(n_words / seconds),
-                "words/s in training": thousands(n_words / training), "times fastText's": number(lead, 1),
-            })  # fmt: skip
+            lead = (
+                total["fasttext"] / seconds if tool != "fasttext" and "fasttext" in total else None
+            )
+            rows.append(
+                {
+                    "vectors": titled(tool, ngrams),
+                    "runs": str(len(of[tool])),
+                    "reading and training, s": number(seconds, 1),
+                    "training, s": number(training, 1),
+                    "words/s": thousands(n_words / seconds),
+                    "words/s in training": thousands(n_words / training),
+                    "times fastText's": number(lead, 1),
+                }
+            )
     return table(rows)
 
 
@@ -206,18 +263,30 @@ def rates(records: Records) -> str:
     rows = []
     for ngrams in NGRAMS:
         for rate in RATES:
-            for found in results(records, kind="quality", tool="fasttext", ngrams=ngrams, alpha=rate, seed=1):
+            for found in results(
+                records, kind="quality", tool="fasttext", ngrams=ngrams, alpha=rate, seed=1
+            ):
                 groups = found["groups"]
-                rows.append({"vectors": titled("fasttext", ngrams), "rate": f"{rate:g}"} | {
-                    about: number(groups[group]["score"] if group in groups else None) for group, about in GROUPS.items()
-                })  # fmt: skip
+                rows.append(
+                    {"vectors": titled("fasttext", ngrams), "rate": f"{rate:g}"}
+                    | {
+                        about: number(groups[group]["score"] if group in groups else None)
+                        for group, about in GROUPS.items()
+                    }
+                )
     return table(rows)
 
 
 EXPERIMENT = Experiment(
-    name="subwords", title="Vectors of character n-grams beside fastText's",
-    choices={"section": ("quality", "speed"), "tool": TOOLS}, jobs=jobs, measure=measure, prepare=prepare,
-    tables={"quality": quality, "rates": rates, "speed": speed}, plots={},
+    name="subwords",
+    title="Vectors of character n-grams beside fastText's",
+    choices={"section": ("quality", "speed"), "tool": TOOLS},
+    jobs=jobs,
+    measure=measure,
+    prepare=prepare,
+    tables={"quality": quality, "rates": rates, "speed": speed},
+    plots={},
     settings={"corpus": None, "megabytes": 10.0, "epochs": 5, "seeds": 3, "repetitions": 3},
-    quick={"megabytes": 1.0, "epochs": 1, "seeds": 1, "repetitions": 1}, packages=("fasttext",),
-)  # fmt: skip
+    quick={"megabytes": 1.0, "epochs": 1, "seeds": 1, "repetitions": 1},
+    packages=("fasttext",),
+)

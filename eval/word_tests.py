@@ -10,9 +10,12 @@ import numpy as np
 from embedx.evaluation import statistics, word_sets, words
 from eval.records import Record, Result
 
-TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}  # in the folder wordsim of the data
-POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}  # with WordSim-353 and SimLex-999; MC-30 is all in RG-65
-RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
+# in the folder wordsim of the data
+TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}
+# with WordSim-353 and SimLex-999; MC-30 is all in RG-65
+POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}
+# of the word pairs, on record: the standard error of a difference is then within 5 %
+RESAMPLES = 200
 
 
 def pair_files(data: Path | str | None) -> dict[str, Path]:
@@ -23,18 +26,33 @@ def pair_files(data: Path | str | None) -> dict[str, Path]:
 
 def tests(data: Path | str | None) -> list[Any]:
     """What is reported on, then what was tuned on and what is pooled besides."""
-    return word_sets.default_tests() + [word_sets.read_pairs(file, name) for name, file in pair_files(data).items()]
+    return word_sets.default_tests() + [
+        word_sets.read_pairs(file, name) for name, file in pair_files(data).items()
+    ]
 
 
 def pooled(answers: list[Any]) -> Result:
-    """The pooled similarity, as it is and on resamples of the pairs that are the same for every model of these words; nothing
-    where the words are not known.
+    """The pooled similarity, as it is and on resamples of the pairs that are the same for every
+    model of these words; nothing where the words are not known.
     """
     found = words.pooled(answers)
     if found is None or math.isnan(found.score):
         return {}
-    about = {"score": round(found.score, 5), "pairs": int(found.used.sum()), "sets": found.details["sets"]}
-    return {"pooled": about | {"resampled": [round(value, 5) for value in found.scored(resamples=RESAMPLES).parts.tolist()]}}
+    about = {
+        "score": round(found.score, 5),
+        "pairs": int(found.used.sum()),
+        "sets": found.details["sets"],
+    }
+    return {
+        "pooled": (
+            about
+            | {
+                "resampled": [
+                    round(value, 5) for value in found.scored(resamples=RESAMPLES).parts.tolist()
+                ]
+            }
+        )
+    }
 
 
 def scores(runs: Sequence[Record]) -> list[Any]:
@@ -48,8 +66,8 @@ def score_of(found: Result) -> Any:
 
 
 def similarity(a: Sequence[Record], b: Sequence[Record]) -> Any:
-    """The difference of the mean pooled similarities of some runs and others. None where a run has none, or they know different
-    pairs.
+    """The difference of the mean pooled similarities of some runs and others. None where a run has
+    none, or they know different pairs.
     """
     ours, theirs = scores(a), scores(b)
     if len(ours) < len(a) or len(theirs) < len(b):

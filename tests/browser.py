@@ -1,6 +1,8 @@
-"""A real browser without a screen, for pages that embedx writes: in tests, and for pictures of them.
+"""A real browser without a screen, for pages that embedx writes: in tests, and for pictures of
+them.
 
-    python -m tests.browser PAGE PICTURE [--width 1280] [--height 800] [--dark] [--of ID] [--choose WORD]
+    python -m tests.browser PAGE PICTURE [--width 1280] [--height 800] [--dark] [--of ID] [--choose
+    WORD]
 
 takes a picture of a whole page, or of the element of that ID, after WORD was chosen on its map.
 """
@@ -18,14 +20,24 @@ from tests.needs import BROWSER, DRIVER
 
 PATIENCE = 60.0  # seconds, on a machine that has other things to do
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
 
 
 @contextlib.contextmanager
 def browser():
-    """Selenium's driver of chromium, which keeps its files to itself and notes what pages log and ask for."""
+    """Selenium's driver of chromium, which keeps its files to itself and notes what pages log and
+    ask for.
+    """
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -63,29 +75,46 @@ def logged(driver):
 def requested(driver):
     """What was asked for since the page was opened: its own address, once, if all is well."""
     events = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
-    return [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+    return [
+        each["params"]["request"]["url"]
+        for each in events
+        if each["method"] == "Network.requestWillBeSent"
+    ]
 
 
 def take_picture(driver, file, of=None):
     """Save what the whole page looks like, or an element of it."""
     if of is None:
-        script = "const {width, height} = document.documentElement.getBoundingClientRect(); return [0, 0, width, height]"
+        script = (
+            "const {width, height} = document.documentElement.getBoundingClientRect(); return [0,"
+            " 0, width, height]"
+        )
     else:
-        script = f"const {{x, y, width, height}} = document.getElementById({json.dumps(of)}).getBoundingClientRect();"
+        script = (
+            "const {x, y, width, height} ="
+            f" document.getElementById({json.dumps(of)}).getBoundingClientRect();"
+        )
         script += "return [x + scrollX, y + scrollY, width, height]"
     x, y, width, height = driver.execute_script(script)
     clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
-    taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    taken = driver.execute_cdp_cmd(
+        "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
+    )
     Path(file).write_bytes(base64.b64decode(taken["data"]))
 
 
 def texts(driver, selector):
     """What the elements say, whatever characters are in it."""
-    return driver.execute_script("return [...document.querySelectorAll(arguments[0])].map(each => each.textContent)", selector)
+    return driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(each => each.textContent)",
+        selector,
+    )
 
 
 def choose(driver, word, typed=None):
-    """Choose a word on the map of a page of `embedx report` by its search, and wait until it is shown."""
+    """Choose a word on the map of a page of `embedx report` by its search, and wait until it is
+    shown.
+    """
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.ui import WebDriverWait
@@ -93,13 +122,20 @@ def choose(driver, word, typed=None):
     search = driver.find_element(By.ID, "search")
     search.clear()
     search.send_keys(typed or word, Keys.ENTER)
-    WebDriverWait(driver, PATIENCE).until(lambda driver: texts(driver, "#plane text.chosen") == [word])
+    WebDriverWait(driver, PATIENCE).until(
+        lambda driver: texts(driver, "#plane text.chosen") == [word]
+    )
 
 
 def main(
-    page: Path, picture: Path, width: int = 1280, height: int = 800, dark: bool = False, of: str | None = None,
+    page: Path,
+    picture: Path,
+    width: int = 1280,
+    height: int = 800,
+    dark: bool = False,
+    of: str | None = None,
     word: Annotated[str | None, typer.Option("--choose")] = None,
-):  # fmt: skip
+):
     with browser() as driver:
         open_page(driver, page, width, height, dark)
         if word:

@@ -1,4 +1,6 @@
-"""Shared by all tests: one kernel cache for the whole run, a token cache of their own, small corpora."""
+"""Shared by all tests: one kernel cache for the whole run, a token cache of their own, small
+corpora.
+"""
 
 import os
 import random
@@ -9,32 +11,44 @@ from pathlib import Path
 
 import pytest
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a worker: other threads of BLAS and OpenMP would wait, at full speed
+# each core has a worker: other threads of BLAS and OpenMP would wait, at full speed
+if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import numba
 
-# Workers and the processes that tests start share modules of Python that are compiled once: half a second for each process
+# Workers and the processes that tests start share modules of Python that are compiled once: half a
+# second for each process
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Tests of parts of kernels run as plain Python, in test_parts.py: to compile each part by itself would take a minute.
+# Tests of parts of kernels run as plain Python, in test_parts.py: to compile each part by itself
+# would take a minute.
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 
 
 def pytest_collection_modifyitems(items):
-    """Compile the largest kernels first: those of labels on the first worker of pytest-xdist, those of words on the middle one.
+    """Compile the largest kernels first: those of labels on the first worker of pytest-xdist, those
+    of words on the middle one.
 
-    Each worker begins with its part of the tests. Two that come to a kernel at the same time would both compile it.
+    Each worker begins with its part of the tests. Two that come to a kernel at the same time would
+    both compile it.
     """
     marks = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("compiles"))}
-    labels, words = ([item for item in items if marks.get(item) == task] for task in ("labels", "words"))
-    others, middle = [item for item in items if item not in marks], max(len(items) // 2 - len(labels), 0)
+    labels, words = (
+        [item for item in items if marks.get(item) == task] for task in ("labels", "words")
+    )
+    others, middle = (
+        [item for item in items if item not in marks],
+        max(len(items) // 2 - len(labels), 0),
+    )
     items[:] = labels + others[:middle] + words + others[middle:]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_token_cache(tmp_path_factory):
-    """Tests never read or clear the user's encoded corpora; kernels stay where they are, so that they compile once."""
+    """Tests never read or clear the user's encoded corpora; kernels stay where they are, so that
+    they compile once.
+    """
     from embedx.text import cache
 
     folder = tmp_path_factory.mktemp("tokens")
@@ -64,7 +78,9 @@ def write(tmp_path):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder to work in, with a cache of its own for tokens; kernels are shared with the other tests."""
+    """A folder to work in, with a cache of its own for tokens; kernels are shared with the other
+    tests.
+    """
     return tmp_path_factory.mktemp("home")
 
 
@@ -79,15 +95,22 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session")
 def two_topics(tmp_path_factory) -> Path:
-    """A corpus of 4,000 sentences, each about cats or about cars, so that what ought to be near is known."""
+    """A corpus of 4,000 sentences, each about cats or about cars, so that what ought to be near is
+    known.
+    """
     rng = random.Random(0)
-    topics = (["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"])
+    topics = (
+        ["cat", "dog", "purr", "fur", "paw", "tail"],
+        ["car", "truck", "engine", "wheel", "road", "fuel"],
+    )
     common = ["the", "a", "and", "is"]
     path = tmp_path_factory.mktemp("corpus") / "two-topics.txt"
     with open(path, "w") as out:
         for _ in range(4000):
             topic = rng.choice(topics)
-            out.write(" ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))) + "\n")
+            out.write(
+                " ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))) + "\n"
+            )
     return path
 
 
@@ -110,7 +133,8 @@ def stop_after(monkeypatch):
         return take
 
     def stop(n):
-        monkeypatch.setattr(Silent, "interval", 0.05)  # seconds until a signal that another thread caught is noticed
+        # seconds until a signal that another thread caught is noticed
+        monkeypatch.setattr(Silent, "interval", 0.05)
         monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
 
     return stop

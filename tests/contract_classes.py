@@ -7,7 +7,15 @@ from embedx.samplers import SAMPLERS
 def contract_class(objective):
     """What of an objective's contract decides how it is trained."""
     made = objective(objective.Settings())
-    return made.positives, made.kind, SAMPLERS[made.samplers()[0]].candidates, made.separable, made.state_width > 0
+    return (
+        made.positives,
+        made.kind,
+        SAMPLERS[made.samplers()[0]].candidates,
+        made.separable,
+        made.state_width > 0,
+    )
 
 
-REPRESENTATIVES = list({contract_class(objective): name for name, objective in reversed(OBJECTIVES.items())}.values())
+REPRESENTATIVES = list(
+    {contract_class(objective): name for name, objective in reversed(OBJECTIVES.items())}.values()
+)

@@ -1,4 +1,6 @@
-"""What the tests of eval share: the package, which is not installed, and records that are made up."""
+"""What the tests of eval share: the package, which is not installed, and records that
+are made up.
+"""
 
 import json
 import sys
@@ -12,14 +14,36 @@ from eval.__main__ import EXPERIMENTS, found  # noqa: E402
 from eval.experiment import RESULTS, Run  # noqa: E402
 from eval.records import Records  # noqa: E402
 
-__all__ = ["EXPERIMENTS", "RESULTS", "ROOT", "Records", "Run", "environment", "found", "made_up", "rows_of"]
+__all__ = [
+    "EXPERIMENTS",
+    "RESULTS",
+    "ROOT",
+    "Records",
+    "Run",
+    "environment",
+    "found",
+    "made_up",
+    "rows_of",
+]
 
 MACHINE = {"cpu": "a machine", "cores": 2, "system": "Linux"}
 
 
 def environment(quick=False, **corpus):
-    about = {"name": "text8.gz", "words": 1000, "bytes": 100, "one line": True, "quick": quick} | corpus
-    return {"id": "e", "command": "the command", "corpus": about, "machine": MACHINE, "versions": {"Python": "3"}}
+    about = {
+        "name": "text8.gz",
+        "words": 1000,
+        "bytes": 100,
+        "one line": True,
+        "quick": quick,
+    } | corpus
+    return {
+        "id": "e",
+        "command": "the command",
+        "corpus": about,
+        "machine": MACHINE,
+        "versions": {"Python": "3"},
+    }
 
 
 def made_up(path, runs, mixed=False, **about):
@@ -27,12 +51,18 @@ def made_up(path, runs, mixed=False, **about):
     lines = [{"environment": environment(**about)}]
     for job, result in runs:
         ended = "2026-01-02T03:04:05+00:00"
-        lines.append({"environment": "e", "job": job, "ended": ended, "sources": "s", "result": result})
+        lines.append(
+            {"environment": "e", "job": job, "ended": ended, "sources": "s", "result": result}
+        )
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return Records(path, mixed=mixed)
 
 
 def rows_of(table):
     """The rows of a Markdown table by the first cell, each by column."""
-    lines = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines() if line.startswith("|")]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in table.splitlines()
+        if line.startswith("|")
+    ]
     return {line[0].strip("`"): dict(zip(lines[0], line, strict=True)) for line in lines[2:]}

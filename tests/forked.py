@@ -1,4 +1,5 @@
-"""Commands in processes of their own, each forked from one that has imported what they need: a second less for each.
+"""Commands in processes of their own, each forked from one that has imported what they need: a
+second less for each.
 
 What a process imports, and how it starts, is for tests that start one from nothing.
 """
@@ -24,29 +25,51 @@ EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python 
 MISTAKE = ["train", "text", "--dim", "-1"]
 PATIENCE = 300  # seconds
 IMPORTS = {
-    "embedx": ["smart_open", "embedx.classification.task", "embedx.cli.app", "embedx.cli.labels", "embedx.cli.words",
-     "embedx.skipgram.collapsed", "embedx.skipgram.task", "embedx.text.sources", "embedx.vectors.formats"],
+    "embedx": [
+        "smart_open",
+        "embedx.classification.task",
+        "embedx.cli.app",
+        "embedx.cli.labels",
+        "embedx.cli.words",
+        "embedx.skipgram.collapsed",
+        "embedx.skipgram.task",
+        "embedx.text.sources",
+        "embedx.vectors.formats",
+    ],
     "numba": [],  # for what embedx does where it is imported
-}  # fmt: skip
+}
 CAN_FORK = sys.platform == "linux"  # elsewhere a child may not use all of the system's libraries
 
 
 def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embedx"):
-    """Run `embedx` with these arguments, or other Python `code` with them in sys.argv; its completed process.
+    """Run `embedx` with these arguments, or other Python `code` with them in sys.argv; its
+    completed process.
 
-    `env` is an `environment`, or more than that. Standard output and error are files. What forks has imported the modules that
-    IMPORTS has under the name `imported`.
+    `env` is an `environment`, or more than that. Standard output and error are files. What forks
+    has imported the modules that IMPORTS has under the name `imported`.
     """
     words = [str(argument) for argument in arguments]
     if not CAN_FORK:
-        how = {"input": input, "capture_output": True, "text": True, "timeout": PATIENCE, "check": False}
+        how = {
+            "input": input,
+            "capture_output": True,
+            "text": True,
+            "timeout": PATIENCE,
+            "check": False,
+        }
         done = subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, env=env, **how)
     else:
         with tempfile.TemporaryDirectory() as folder:
             streams = [str(Path(folder, name)) for name in ("in", "out", "err")]
             Path(streams[0]).write_text(input)
             server = _server(imported, env.get("NUMBA_CACHE_DIR"))
-            request = {"code": code, "words": words, "cwd": str(cwd), "environment": dict(env), "streams": streams}
+            request = {
+                "code": code,
+                "words": words,
+                "cwd": str(cwd),
+                "environment": dict(env),
+                "streams": streams,
+            }
             print(json.dumps(request), file=server.stdin, flush=True)
             returned = int(server.stdout.readline())
             out, err = (Path(name).read_text("utf-8") for name in streams[1:])
@@ -56,10 +79,15 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embe
 
 
 def environment(home):
-    """That of commands which keep all but kernels in `home`; kernels are shared with the other tests."""
+    """That of commands which keep all but kernels in `home`; kernels are shared with the other
+    tests.
+    """
     from embedx.kernels.compiled import KERNEL_FOLDER
 
-    return os.environ | {"EMBEDX_CACHE_DIR": str(Path(home, "cache")), "NUMBA_CACHE_DIR": str(Path(KERNEL_FOLDER).parent)}
+    return os.environ | {
+        "EMBEDX_CACHE_DIR": str(Path(home, "cache")),
+        "NUMBA_CACHE_DIR": str(Path(KERNEL_FOLDER).parent),
+    }
 
 
 def embedx_run(home, *arguments, **how):
@@ -68,18 +96,24 @@ def embedx_run(home, *arguments, **how):
 
 
 def watched(command, folder):
-    """`embedx.comparison.runs.watched` by a fork: what a run of a comparison printed, without its memory."""
+    """`embedx.comparison.runs.watched` by a fork: what a run of a comparison printed, without its
+    memory.
+    """
     from embedx.comparison.runs import Ended
 
     assert command[:3] == [sys.executable, "-m", "embedx"]
     kernels = environment(folder)["NUMBA_CACHE_DIR"]
-    done = run(*command[3:], cwd=Path.cwd(), env=os.environ | {"NUMBA_CACHE_DIR": kernels}, check=False)
+    done = run(
+        *command[3:], cwd=Path.cwd(), env=os.environ | {"NUMBA_CACHE_DIR": kernels}, check=False
+    )
     return Ended(done.returncode, done.stdout, done.stderr, None)
 
 
 @functools.cache
 def _server(imported, kernels):
-    """The process that forks, one for each place where kernels are kept, or None where numba is told of none."""
+    """The process that forks, one for each place where kernels are kept, or None where numba is
+    told of none.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     if kernels:
         environment["NUMBA_CACHE_DIR"] = kernels
@@ -102,7 +136,8 @@ def serve():
         if name == "embedx.cli.app":  # a first command has typer import what it parses options with
             with contextlib.suppress(Exception):
                 sys.modules[name].application(MISTAKE)(MISTAKE, standalone_mode=False)
-    numba.njit(lambda: None)()  # a first compilation, or kernel from the disk, takes a fifth of a second to get ready for
+    # a first compilation, or kernel from the disk, takes a fifth of a second to get ready for
+    numba.njit(lambda: None)()
     gc.freeze()  # what children share with this process stays shared
     for line in sys.stdin:
         request = json.loads(line)
@@ -130,7 +165,9 @@ def become(request):
 
 
 def end(code):
-    """Run Python code and end with its status, without the tidying of memory that takes longer than most commands."""
+    """Run Python code and end with its status, without the tidying of memory that takes longer than
+    most commands.
+    """
     status = 0
     try:
         exec(compile(code, "<command>", "exec"), {"__name__": "__main__"})

@@ -1,11 +1,13 @@
-"""Kills runs at random moments and resumes them: `python -m tests.kills --runs 200 --seed 1`, an hour on two cores.
+"""Kills runs at random moments and resumes them: `python -m tests.kills --runs 200 --seed 1`, an
+hour on two cores.
 
-A run of a random objective and task, with one thread or `--deterministic` with several, is ended by SIGKILL, SIGTERM or SIGINT:
-at a random moment between its start and some time after its end would be due, or when it changes a file of the encoded text, of
-its checkpoints or of its model, which may replace an older one, or a few milliseconds after that. After two to five of these
-it is resumed and left alone. It must end with the arrays of a run that nobody disturbed, or say in one line that this model is
-there already; and after each kill the model in its place must be a whole one. Prints each run that does not, and how many were
-killed where.
+A run of a random objective and task, with one thread or `--deterministic` with several, is ended by
+SIGKILL, SIGTERM or SIGINT: at a random moment between its start and some time after its end would
+be due, or when it changes a file of the encoded text, of its checkpoints or of its model, which may
+replace an older one, or a few milliseconds after that. After two to five of these it is resumed and
+left alone. It must end with the arrays of a run that nobody disturbed, or say in one line that this
+model is there already; and after each kill the model in its place must be a whole one. Prints each
+run that does not, and how many were killed where.
 """
 
 import collections
@@ -34,7 +36,8 @@ LATER = 1.2  # times as long as an undisturbed run: the last moment to be killed
 PLACES = {"text": r"building-", "checkpoint": r"\.checkpoint", "model": r"\.(partial|replaced)-"}
 DELAY = 0.01  # seconds after a file was changed, at most
 
-# A command that counts how often it changes files, by place, and ends itself at one of these changes or at a time.
+# A command that counts how often it changes files, by place, and ends itself at one of these
+# changes or at a time.
 CODE = """
 import json, os, re, sys, threading, time
 from embedx.cli.app import main
@@ -70,7 +73,9 @@ def corpus(folder: Path) -> Path:
     """A text of two topics."""
     rng, path = random.Random(0), folder / "corpus.txt"
     words = [f"w{k}" for k in range(60)]
-    path.write_text("\n".join(" ".join(rng.choices(words, range(60, 0, -1), k=20)) for _ in range(2000)) + "\n")
+    path.write_text(
+        "\n".join(" ".join(rng.choices(words, range(60, 0, -1), k=20)) for _ in range(2000)) + "\n"
+    )
     return path
 
 
@@ -78,10 +83,29 @@ def commands(text: Path) -> dict[str, list[str]]:
     """The runs that are killed, by name, without their output and threads."""
     found = {}
     for name in OBJECTIVES:
-        found[f"train-{name}"] = ["train", str(text), "--objective", name, "--dim", "16", "--epochs", "30"]
+        found[f"train-{name}"] = [
+            "train",
+            str(text),
+            "--objective",
+            name,
+            "--dim",
+            "16",
+            "--epochs",
+            "30",
+        ]
         found[f"classify-{name}"] = ["classify", "digits", "--objective", name, "--epochs", "30"]
-    found["collapsed"] = ["train", str(text), "--objective", "softmax", "--collapsed", "--epochs", "100"]
-    return found | {f"{name}-deterministic": [*each, "--deterministic"] for name, each in found.items()}
+    found["collapsed"] = [
+        "train",
+        str(text),
+        "--objective",
+        "softmax",
+        "--collapsed",
+        "--epochs",
+        "100",
+    ]
+    return found | {
+        f"{name}-deterministic": [*each, "--deterministic"] for name, each in found.items()
+    }
 
 
 class Killer:
@@ -94,10 +118,25 @@ class Killer:
         self.commands = commands(text)
         self.wholes: dict[str, tuple[dict[str, bytes], float, dict[str, int]]] = {}
         self.old = folder / "old"
-        self.run(["train", str(text), "--dim", "8", "--epochs", "1", "--threads", "1", "--output", str(self.old)])
+        self.run(
+            [
+                "train",
+                str(text),
+                "--dim",
+                "8",
+                "--epochs",
+                "1",
+                "--threads",
+                "1",
+                "--output",
+                str(self.old),
+            ]
+        )
 
     def whole(self, name: str) -> tuple[dict[str, bytes], float, dict[str, int]]:
-        """The arrays of a run that nobody disturbs, its seconds, and how often it changes files, by place."""
+        """The arrays of a run that nobody disturbs, its seconds, and how often it changes files, by
+        place.
+        """
         while name not in self.wholes:
             output, cache, began = self.folder / name, self.folder / "cache", time.monotonic()
             code, printed = self.run(self.command(name, output, cache, 2))
@@ -115,11 +154,20 @@ class Killer:
         own = self.commands[name]
         threads = threads if "--deterministic" in own else 1
         places = ["--cache-dir", str(cache)] if own[0] == "train" else []
-        return [*own, "--output", str(output), *places, "--threads", str(threads), "--checkpoint-every", EVERY]
+        return [
+            *own,
+            "--output",
+            str(output),
+            *places,
+            "--threads",
+            str(threads),
+            "--checkpoint-every",
+            EVERY,
+        ]
 
     def run(self, arguments: list[str], **killed: Any) -> tuple[int, str]:
-        """The exit code of a command and what it printed; ended by the signal `sent`, `delay` seconds after it has changed the
-        `number`-th file at a `place`, or has started.
+        """The exit code of a command and what it printed; ended by the signal `sent`, `delay`
+        seconds after it has changed the `number`-th file at a `place`, or has started.
         """
         to_kill = {"places": PLACES, "place": "", "number": 0, "delay": 0.0, "sent": 0} | killed
         environment = forked.environment(self.folder) | {"TO_KILL": json.dumps(to_kill)}
@@ -130,9 +178,15 @@ class Killer:
         """The same, ended somewhere."""
         rng, (_, seconds, changes) = self.rng, self.whole(name)
         place = rng.choice(["anywhere", *(place for place in PLACES if changes[place])])
-        delay = rng.uniform(0, LATER * seconds) if place == "anywhere" else rng.choice([0.0, rng.uniform(0, DELAY)])
+        delay = (
+            rng.uniform(0, LATER * seconds)
+            if place == "anywhere"
+            else rng.choice([0.0, rng.uniform(0, DELAY)])
+        )
         number = rng.randint(1, changes.get(place, 1))
-        code, printed = self.run(arguments, place=place, number=number, delay=delay, sent=int(rng.choice(SIGNALS)))
+        code, printed = self.run(
+            arguments, place=place, number=number, delay=delay, sent=int(rng.choice(SIGNALS))
+        )
         self.killed[place] += code in ENDED
         return code, printed
 
@@ -140,7 +194,8 @@ class Killer:
         """What went wrong with a run that was killed now and then; "" if it ended as it should."""
         rng, (whole, _, _) = self.rng, self.whole(name)
         output, cache = self.folder / f"{name}-killed", self.folder / "cache"
-        more, known = ["--resume"], [whole, None]  # the latter: what may be in the place of the model
+        # the latter: what may be in the place of the model
+        more, known = ["--resume"], [whole, None]
         if rng.random() < 0.5:
             shutil.copytree(self.old, output)
             more.append("--overwrite")
@@ -159,8 +214,16 @@ class Killer:
                 if (arrays_of(there) if there.exists() else None) not in known:
                     return f"after {code} the model in its place is neither the old nor a new one"
             same = arrays_of(output) == whole
-            left = [*self.folder.glob(f"{output.name}.*"), *cache.glob("building-*")] if code == 0 else []
-            return "" if same and not left else f"other arrays than undisturbed: {not same}, left behind: {left}"
+            left = (
+                [*self.folder.glob(f"{output.name}.*"), *cache.glob("building-*")]
+                if code == 0
+                else []
+            )
+            return (
+                ""
+                if same and not left
+                else f"other arrays than undisturbed: {not same}, left behind: {left}"
+            )
         finally:
             for each in (cache, *self.folder.glob(f"{output.name}*")):
                 shutil.rmtree(each, ignore_errors=True)
@@ -193,7 +256,9 @@ def main(runs: int = 200, seed: int = 1, seconds: float = float("inf"), only: st
             if problem:
                 print(f"{run_name}: {problem}", flush=True)
     where = ", ".join(f"{n} {place}" for place, n in sorted(killer.killed.items()))
-    print(f"{ended} runs, killed {sum(killer.killed.values())} times ({where}); {wrong} of them wrong")
+    print(
+        f"{ended} runs, killed {sum(killer.killed.values())} times ({where}); {wrong} of them wrong"
+    )
     sys.exit(bool(wrong))
 
 

@@ -10,10 +10,15 @@ from embedx.labeled.data import Labeled, Labels
 
 
 def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):
-    """Rows of sparse features whose labels can be told: each label has three features of its own, and there is noise."""
+    """Rows of sparse features whose labels can be told: each label has three features of its own,
+    and there is noise.
+    """
     rng = np.random.default_rng(seed)
     own = rng.integers(0, n_features, (n_labels, 3))
-    lists = [np.sort(rng.choice(n_labels, rng.integers(1, 4) if several else 1, replace=False)) for _ in range(n)]
+    lists = [
+        np.sort(rng.choice(n_labels, rng.integers(1, 4) if several else 1, replace=False))
+        for _ in range(n)
+    ]
     x = np.zeros((n, n_features), dtype=np.float32)
     for i, labels in enumerate(lists):
         x[i, own[labels].ravel()] = 1
@@ -26,7 +31,9 @@ def write_xc(path, rows, labels, n_labels=120):
     """Write rows, CSR, with their lists of labels as an XC file."""
     lines = [f"{rows.shape[0]} {rows.shape[1]} {n_labels}"]
     for row, of_row in zip(rows, labels, strict=True):
-        pairs = " ".join(f"{feature}:{value:.4f}" for feature, value in zip(row.indices, row.data, strict=True))
+        pairs = " ".join(
+            f"{feature}:{value:.4f}" for feature, value in zip(row.indices, row.data, strict=True)
+        )
         lines.append(",".join(map(str, of_row)) + " " + pairs)
     path.write_text("\n".join(lines) + "\n")
 

@@ -1,16 +1,22 @@
-"""Is work linear in the length of the input? By what is copied, counted; by processor time, limited far above linear work."""
+"""Is work linear in the length of the input? By what is copied, counted; by processor time, limited
+far above linear work.
+"""
 
 import contextlib
 import signal
 import sys
 
 MANY = 30_000  # repeats: work that is quadratic takes billions of steps
-LIMIT = 1.0  # seconds of the processor, so that a machine under load changes little; linear work takes milliseconds
+# seconds of the processor, so that a machine under load changes little; linear work takes
+# milliseconds
+LIMIT = 1.0
 
 
 @contextlib.contextmanager
 def time_limit(seconds=LIMIT):
-    """Raise AssertionError where the block takes longer; within a regular expression too, where Python looks for signals."""
+    """Raise AssertionError where the block takes longer; within a regular expression too, where
+    Python looks for signals.
+    """
 
     def stop(*_):
         raise AssertionError(f"more than {seconds} s")
@@ -31,7 +37,8 @@ def check_linear(work, n):
 
 
 def bound(function, *names):
-    """What a call returns, and the sum of the lengths of the texts and lists that functions of these names bind meanwhile.
+    """What a call returns, and the sum of the lengths of the texts and lists that functions of
+    these names bind meanwhile.
 
     Each line that runs counts for one more.
     """

@@ -1,4 +1,6 @@
-"""Workers of a cluster within this process: what they are sent travels as it does by Ray, and they can be lost."""
+"""Workers of a cluster within this process: what they are sent travels as it does by Ray, and they
+can be lost.
+"""
 
 import pickle
 import threading
@@ -27,7 +29,9 @@ def lost_at(method, *times):
 
 
 class LocalWorkers:
-    """In place of `Workers`, for `Distributed`; `fails` tells by the worker's number and the method when one is lost."""
+    """In place of `Workers`, for `Distributed`; `fails` tells by the worker's number and the method
+    when one is lost.
+    """
 
     def __init__(self, plan, size, progress, fails=lambda number, method: False):
         self.plan, self.size, self.fails = plan, size, fails

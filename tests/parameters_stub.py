@@ -1,4 +1,5 @@
-"""The types of the Python interface's parameters, for type checkers and editors, from the declarations of the settings.
+"""The types of the Python interface's parameters, for type checkers and editors, from the
+declarations of the settings.
 
 `python -m tests.parameters_stub` writes them anew; test_typed.py fails where that was forgotten.
 """
@@ -14,37 +15,72 @@ from embedx.settings import kind_of
 from embedx.skipgram import estimator as skipgram
 
 ROOT = Path(parameters.__file__).parent
-ABOUT = '"""Types of parameters, from the declarations of settings; `python -m tests.parameters_stub` writes this file."""'
-HEAD = f"{ABOUT}\n\n# fmt: off\n# ruff: noqa\nfrom os import PathLike\nfrom typing import Literal, TypedDict\n"
-ALSO = {**dict.fromkeys(("start", "vocab", "pretrained"), "PathLike[str]"), "validation": "float", "neighbours": "int"}
+HEAD = '''"""Types of parameters, from the declarations of settings.
+
+`python -m tests.parameters_stub` writes this file.
+"""
+
+from os import PathLike
+from typing import Literal, TypedDict
+'''
+ALSO = {
+    **dict.fromkeys(("start", "vocab", "pretrained"), "PathLike[str]"),
+    "validation": "float",
+    "neighbours": "int",
+}
 
 
 def type_of(name, field):
-    """`Literal["a", "b"] | None`, say; None is the default of all. Objectives may have different choices for one name."""
-    own = [each for objective in objectives.OBJECTIVES.values() for each in dataclasses.fields(objective.Settings)]
-    choices = [choice for each in [field, *own] if each.name == name for choice in each.metadata["choices"] or ()]
+    """`Literal["a", "b"] | None`, say; None is the default of all. Objectives may have different
+    choices for one name.
+    """
+    own = [
+        each
+        for objective in objectives.OBJECTIVES.values()
+        for each in dataclasses.fields(objective.Settings)
+    ]
+    choices = [
+        choice
+        for each in [field, *own]
+        if each.name == name
+        for choice in each.metadata["choices"] or ()
+    ]
     if choices:
         return f"Literal[{', '.join(map(json.dumps, dict.fromkeys(choices)))}] | None"
-    kinds = filter(None, [kind_of(field).__name__, "str" * bool(field.metadata["parse"]), ALSO.get(name)])
+    kinds = filter(
+        None, [kind_of(field).__name__, "str" * bool(field.metadata["parse"]), ALSO.get(name)]
+    )
     return " | ".join([*dict.fromkeys(kinds), "None"])
 
 
 def block(name, types):
     """The source of a TypedDict."""
-    return "\n".join([f"\n\nclass {name}(TypedDict, total=False):", *(f"    {each}: {kind}" for each, kind in types.items())])
+    return "\n".join(
+        [
+            f"\n\nclass {name}(TypedDict, total=False):",
+            *(f"    {each}: {kind}" for each, kind in types.items()),
+        ]
+    )
 
 
 def stubs():
     """The source of each file."""
     ours = {name: type_of(name, field) for name, field in skipgram.FIELDS.items()}
     ours |= {name: ours[dim] for name, dim in parameters.GENSIM.items()}
-    ours |= {name: f"Literal[{', '.join(map(str, values))}]" for name, values in parameters.SWITCHES.items()}
+    ours |= {
+        name: f"Literal[{', '.join(map(str, values))}]"
+        for name, values in parameters.SWITCHES.items()
+    }
     fields = {name: type_of(name, field) for name, field in CLASSIFY.items()}
     own = {"n_jobs": "int | None", "random_state": "object", "verbose": "bool"}
-    labels = block("ClassifierParameters", {name: own.get(name) or fields[name] for name in PARAMETERS})
+    labels = block(
+        "ClassifierParameters", {name: own.get(name) or fields[name] for name in PARAMETERS}
+    )
     return {
         ROOT / "skipgram" / "parameters.pyi": f"{HEAD}{block('SkipGramParameters', ours)}\n",
-        ROOT / "classification" / "parameters.pyi": f"{HEAD}{labels}{block('ClassifyParameters', fields)}\n",
+        ROOT / "classification" / "parameters.pyi": (
+            f"{HEAD}{labels}{block('ClassifyParameters', fields)}\n"
+        ),
     }
 
 

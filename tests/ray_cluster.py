@@ -26,7 +26,9 @@ def cluster_of(n_nodes=2):
 
 
 class Watching:
-    """Progress that notes what is told, and does something once when so much of the training is over."""
+    """Progress that notes what is told, and does something once when so much of the training is
+    over.
+    """
 
     interval = 0.05
 
@@ -50,7 +52,11 @@ class Watching:
 
     def workers(self):
         """The process of each worker that has started, in the order in which they did."""
-        return [int(found[1]) for note in self.notes if (found := re.match(r"worker \d+ on .*\(process (\d+)\)", note))]
+        return [
+            int(found[1])
+            for note in self.notes
+            if (found := re.match(r"worker \d+ on .*\(process (\d+)\)", note))
+        ]
 
     def says(self, words):
         return [note for note in self.notes if words in note]

@@ -1,4 +1,6 @@
-"""The naive truth, straight from the papers: slow, obvious, float64. Kernels are compared with these."""
+"""The naive truth, straight from the papers: slow, obvious, float64. Kernels are compared with
+these.
+"""
 
 import heapq
 import itertools
@@ -15,13 +17,19 @@ from embedx.kernels.random import bits
 
 
 def coefficients_of(objective, dtype=np.float64):
-    """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by itself apart from that."""
-    compile_function(objective.coefficients, COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS)
+    """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by
+    itself apart from that.
+    """
+    compile_function(
+        objective.coefficients, COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS
+    )
     return objective.coefficients
 
 
 def pointer_to_coefficients(objective):
-    """The same as kernels take it in training: one type for all objectives, so that a kernel is compiled once."""
+    """The same as kernels take it in training: one type for all objectives, so that a kernel is
+    compiled once.
+    """
     coefficients = coefficients_of(objective, np.float32)
     if not hasattr(coefficients, "get_compile_result"):  # plain Python under NUMBA_DISABLE_JIT
         return coefficients
@@ -37,7 +45,9 @@ def softplus(x):
 
 
 def ns_loss(z, label, sample_count, negatives, n_draws):
-    """Mikolov et al. 2013, eq. 4, negated; the expectation over the noise is the mean over the draws."""
+    """Mikolov et al. 2013, eq. 4, negated; the expectation over the noise is the mean over the
+    draws.
+    """
     positives = np.sum(label * softplus(-z))
     noise = negatives * np.sum(sample_count * softplus(z)) / n_draws
     return positives + noise
@@ -67,40 +77,64 @@ def ove_loss(z, y, weight):
 
 def bouchard_loss(z, y, weight, alpha):
     """Titsias 2016, eq. 12, negated, each other class with its weight."""
-    product = np.prod([(1 + np.exp(z[k] - alpha)) ** (1 if k == y else weight[k]) for k in range(len(z))])
+    product = np.prod(
+        [(1 + np.exp(z[k] - alpha)) ** (1 if k == y else weight[k]) for k in range(len(z))]
+    )
     return -np.log(np.exp(z[y] - alpha) / product)
 
 
 def ova_loss(z, label, weight):
     """A logistic regression for each class: label of them positive, weight of them not."""
-    return sum(-label[k] * np.log(sigmoid(z[k])) - weight[k] * np.log(1 - sigmoid(z[k])) for k in range(len(z)))
+    return sum(
+        -label[k] * np.log(sigmoid(z[k])) - weight[k] * np.log(1 - sigmoid(z[k]))
+        for k in range(len(z))
+    )
 
 
 def sampled_softmax_loss(z, y, sample_count, log_expected_count, complementary):
-    """Jean et al. 2015, eq. 8-10: the softmax over y and the draws, one by one, with corrected scores."""
+    """Jean et al. 2015, eq. 8-10: the softmax over y and the draws, one by one, with corrected
+    scores.
+    """
     own = np.exp(z[y] if complementary else z[y] - log_expected_count[y])
-    draws = [np.exp(z[k] - log_expected_count[k]) for k in range(len(z)) for _ in range(int(sample_count[k]))]
+    draws = [
+        np.exp(z[k] - log_expected_count[k])
+        for k in range(len(z))
+        for _ in range(int(sample_count[k]))
+    ]
     return -np.log(own / (own + sum(draws)))
 
 
 def smoothed_margin(z, positives, negatives, mu):
-    """Yen et al. 2018, eq. 10, as the quadratic programme over the bi-simplex that it is: the loss and the best α, by SLSQP."""
+    """Yen et al. 2018, eq. 10, as the quadratic programme over the bi-simplex that it is: the loss
+    and the best α, by SLSQP.
+    """
     sign = np.array([1.0] * len(negatives) + [-1.0] * len(positives))
     wins = np.concatenate([z[negatives] + 1, z[positives]])
     found = optimize.minimize(
-        lambda alpha: mu / 2 * alpha @ alpha - wins @ alpha, 0 * sign, jac=lambda alpha: mu * alpha - wins, method="SLSQP",
-        bounds=[(0, 1) if s > 0 else (-1, 0) for s in sign], options={"ftol": 1e-15, "maxiter": 1000},
-        constraints=[{"type": "eq", "fun": np.sum, "jac": np.ones_like},
-         {"type": "ineq", "fun": lambda alpha: 1 - alpha[sign > 0].sum(), "jac": lambda alpha: -1.0 * (sign > 0)}],
-    )  # fmt: skip
+        lambda alpha: mu / 2 * alpha @ alpha - wins @ alpha,
+        0 * sign,
+        jac=lambda alpha: mu * alpha - wins,
+        method="SLSQP",
+        bounds=[(0, 1) if s > 0 else (-1, 0) for s in sign],
+        options={"ftol": 1e-15, "maxiter": 1000},
+        constraints=[
+            {"type": "eq", "fun": np.sum, "jac": np.ones_like},
+            {
+                "type": "ineq",
+                "fun": lambda alpha: 1 - alpha[sign > 0].sum(),
+                "jac": lambda alpha: -1.0 * (sign > 0),
+            },
+        ],
+    )
     alpha = np.zeros(len(z))
     alpha[negatives], alpha[positives] = found.x[sign > 0], found.x[sign < 0]
     return -found.fun, alpha
 
 
 def distance_from_projection(z, alpha, positives, negatives, mu):
-    """0 where α is the projection of Yen et al. 2018, eq. 11: in the bi-simplex, and nothing there is further from it along
-    what was to be projected. The corners of the bi-simplex are 0 and all that are 1 at one negative and -1 at one positive.
+    """0 where α is the projection of Yen et al. 2018, eq. 11: in the bi-simplex, and nothing there
+    is further from it along what was to be projected. The corners of the bi-simplex are 0 and all
+    that are 1 at one negative and -1 at one positive.
     """
     in_n, in_p = alpha[negatives], alpha[positives]
     outside = [-in_n.min(), in_p.max(), in_n.sum() - 1, abs(in_n.sum() + in_p.sum())]
@@ -114,16 +148,24 @@ def distance_from_projection(z, alpha, positives, negatives, mu):
 
 
 def character_ngrams(word, shortest, longest):
-    """Bojanowski et al. 2017, section 3.2: the sequences of so many characters of <word>, but for < and > alone. By where they
-    begin, then by their length, as fastText lists them, which has none of </s>.
+    """Bojanowski et al. 2017, section 3.2: the sequences of so many characters of <word>, but for <
+    and > alone. By where they begin, then by their length, as fastText lists them, which has none
+    of </s>.
     """
     text = f"<{word}>" if word != "</s>" else ""
-    spans = [(i, j) for i in range(len(text)) for j in range(i + 1, len(text) + 1) if shortest <= j - i <= longest]
+    spans = [
+        (i, j)
+        for i in range(len(text))
+        for j in range(i + 1, len(text) + 1)
+        if shortest <= j - i <= longest
+    ]
     return [text[i:j] for i, j in spans if (i, j) not in ((0, 1), (len(text) - 1, len(text)))]
 
 
 def fasttext_bucket(ngram, n_buckets):
-    """`Dictionary::hash` of fastText, in its own types: h = (h ^ uint32_t(int8_t(byte))) * 16777619."""
+    """`Dictionary::hash` of fastText, in its own types: h = (h ^ uint32_t(int8_t(byte))) *
+    16777619.
+    """
     h = np.array([2166136261], np.uint32)
     for byte in np.frombuffer(ngram.encode(), np.int8):
         h = (h ^ np.array([byte]).astype(np.uint32)) * np.uint32(16777619)
@@ -146,16 +188,25 @@ def huffman_depths(counts):
 
 
 def tree_log_probability(z, offsets, nodes, bits):
-    """Morin & Bengio 2005: the log of the product of the decisions on the way to each class, one class after the other."""
+    """Morin & Bengio 2005: the log of the product of the decisions on the way to each class, one
+    class after the other.
+    """
     ways = [range(start, end) for start, end in itertools.pairwise(offsets)]
-    return np.array([sum(np.log(sigmoid(z[nodes[i]] if bits[i] else -z[nodes[i]])) for i in way) for way in ways])
+    return np.array(
+        [
+            sum(np.log(sigmoid(z[nodes[i]] if bits[i] else -z[nodes[i]])) for i in way)
+            for way in ways
+        ]
+    )
 
 
 # ---- optimisers
 
 
 class NaiveOptimizer(NamedTuple):
-    """How a row moves: s becomes see(s, g), then w loses lr · g / divisor(s). `s` and `g` are as long as the row."""
+    """How a row moves: s becomes see(s, g), then w loses lr · g / divisor(s). `s` and `g` are as
+    long as the row.
+    """
 
     see: Callable
     divisor: Callable
@@ -169,17 +220,22 @@ NAIVE_OPTIMIZERS = {
     # Duchi, Hazan & Singer 2011, figure 1, with a diagonal matrix and δ = 0
     "adagrad": NaiveOptimizer(lambda s, g: s + g**2, np.sqrt, decays_at_zero=False),
     # the same, with one sum for each row
-    "rowwise-adagrad": NaiveOptimizer(lambda s, g: s + np.sum(g**2), np.sqrt, by_row=True, decays_at_zero=False),
+    "rowwise-adagrad": NaiveOptimizer(
+        lambda s, g: s + np.sum(g**2), np.sqrt, by_row=True, decays_at_zero=False
+    ),
     # the same until the sum has come to a limit
-    "bounded-adagrad": NaiveOptimizer(lambda s, g: np.minimum(s + np.sum(g**2), 5000), np.sqrt, by_row=True,
-     decays_at_zero=False),
+    "bounded-adagrad": NaiveOptimizer(
+        lambda s, g: np.minimum(s + np.sum(g**2), 5000), np.sqrt, by_row=True, decays_at_zero=False
+    ),
     # Ruiz et al. 2018, appendix
     "mixture": NaiveOptimizer(lambda s, g: 0.1 * g**2 + 0.9 * s, lambda s: 1 + np.sqrt(s)),
-}  # fmt: skip
+}
 
 
 def descend(name, w, s, g, lr, most=np.inf):
-    """One step of a row by an optimiser of NAIVE_OPTIMIZERS, at a rate of at most `most`; a number whose g is 0 stays."""
+    """One step of a row by an optimiser of NAIVE_OPTIMIZERS, at a rate of at most `most`; a number
+    whose g is 0 stays.
+    """
     optimizer = NAIVE_OPTIMIZERS[name]
     s[:] = optimizer.see(s, g)
     moves = g != 0
@@ -190,7 +246,9 @@ def descend(name, w, s, g, lr, most=np.inf):
 
 
 def kept_words(tokens, word, keep, window, key, held_out):
-    """(position, word, sentence, reach) of the tokens that are in the vocabulary, survive subsampling and are not held out."""
+    """(position, word, sentence, reach) of the tokens that are in the vocabulary, survive
+    subsampling and are not held out.
+    """
     kept = []
     sentence = 0
     for position, token in enumerate(tokens):
@@ -205,7 +263,9 @@ def kept_words(tokens, word, keep, window, key, held_out):
 
 
 def pairs_of(kept, start, stop):
-    """(input word, centre word, number of the centre, of the input) for every centre at a position in start..stop."""
+    """(input word, centre word, number of the centre, of the input) for every centre at a position
+    in start..stop.
+    """
     pairs = []
     for i, (position, centre, sentence, reach) in enumerate(kept):
         if start <= position < stop:
@@ -214,8 +274,20 @@ def pairs_of(kept, start, stop):
     return pairs
 
 
-def merged_row(base, base_state, trained, trained_state, server, server_state, damping, divisor, limit, is_ema=False):
-    """A worker's local delta of a row, by the rule of `embedx.engine.merging`: (of the row, of its state).
+def merged_row(
+    base,
+    base_state,
+    trained,
+    trained_state,
+    server,
+    server_state,
+    damping,
+    divisor,
+    limit,
+    is_ema=False,
+):
+    """A worker's local delta of a row, by the rule of `embedx.engine.merging`: (of the row, of its
+    state).
 
     `damping` is a number, or a matrix.
     """
@@ -229,8 +301,12 @@ def merged_row(base, base_state, trained, trained_state, server, server_state, d
 
 
 def damping_of(rows, weights, strength, n_axes):
-    """I - e^-xC, where C is the mean of h·hᵀ over rows h, all but its largest eigenvalues replaced by their mean."""
-    covariance = sum(weight * np.outer(h, h) for h, weight in zip(rows, weights, strict=True)) / np.sum(weights)
+    """I - e^-xC, where C is the mean of h·hᵀ over rows h, all but its largest eigenvalues replaced
+    by their mean.
+    """
+    covariance = sum(
+        weight * np.outer(h, h) for h, weight in zip(rows, weights, strict=True)
+    ) / np.sum(weights)
     square, axis = np.linalg.eigh(covariance)
     square[:-n_axes] = square[:-n_axes].mean() if len(square) > n_axes else 0
     return np.eye(len(square)) - axis @ np.diag(np.exp(-strength * square)) @ axis.T

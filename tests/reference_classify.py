@@ -1,6 +1,8 @@
-"""The naive truth about a step of classification, in float64 with loops; and the small problems it is compared on.
+"""The naive truth about a step of classification, in float64 with loops; and the small problems it
+is compared on.
 
-The objective is a made-up one, `Probe`, whose coefficients show everything that the engine hands to an objective.
+The objective is a made-up one, `Probe`, whose coefficients show everything that the engine hands to
+an objective.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +25,9 @@ from embedx.samplers.contract import new_data
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Coefficients that grow with the score, and with everything else that there is; constants[0] weighs the draws."""
+    """Coefficients that grow with the score, and with everything else that there is; constants[0]
+    weighs the draws.
+    """
     z, label, uniforms = batch.z, batch.label, batch.uniforms
     total = np.float64(0)
     for e in range(n_examples):
@@ -34,7 +38,11 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             state[batch.key[e], d] += 1 + 100 * batch.n_updates[e]
         for k in range(n):
             draws = constants[0] * batch.sample_count[e, k]
-            slope = np.float32(0.1) * z[e, k] + np.float32(0.01) * batch.log_expected_count[e, k] + extra
+            slope = (
+                np.float32(0.1) * z[e, k]
+                + np.float32(0.01) * batch.log_expected_count[e, k]
+                + extra
+            )
             slope += np.float32(0.05) * batch.score_gain[e, k]
             total += (label[e, k] + draws) * slope
             z[e, k] = (label[e, k] + draws) * slope - label[e, k]
@@ -101,16 +109,31 @@ class Parameters:
 
 @dataclass
 class Line:
-    """An example's place in the minibatch, and its candidates: row, label, sample_count, log_expected_count."""
+    """An example's place in the minibatch, and its candidates: row, label, sample_count,
+    log_expected_count.
+    """
 
     example: int
     candidates: list[tuple[int, float, float, float]]
 
 
 def step(
-    outputs, hidden, x, lines, objective, max_norm, lr, scale, *, has_bias, is_sparse, uses_score_gain=False, in_turn=False
-):  # fmt: skip
-    """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the summed loss.
+    outputs,
+    hidden,
+    x,
+    lines,
+    objective,
+    max_norm,
+    lr,
+    scale,
+    *,
+    has_bias,
+    is_sparse,
+    uses_score_gain=False,
+    in_turn=False,
+):
+    """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the
+    summed loss.
 
     Output rows move once for all lines, or after each if they are taken `in_turn`.
     """
@@ -135,7 +158,9 @@ def step(
             outputs.step(gradient, touched, lr)
             gradient[:], touched[:] = 0, False
     if hidden is not None:
-        hidden.step(x.T @ h_gradient, (x != 0).any(axis=0)[:, None] & np.ones(n_free, dtype=bool), lr)
+        hidden.step(
+            x.T @ h_gradient, (x != 0).any(axis=0)[:, None] & np.ones(n_free, dtype=bool), lr
+        )
         hidden.decay(lr)
     outputs.step(gradient, touched, lr)
     if max_norm:
@@ -156,10 +181,22 @@ FEATURES, HIDDEN = 21, 18  # both longer than a vector register and no multiple 
 
 
 class Problem:
-    """Random examples and parameters: dense features, sparse ones, or sparse ones with a hidden layer."""
+    """Random examples and parameters: dense features, sparse ones, or sparse ones with a hidden
+    layer.
+    """
 
     def __init__(
-        self, kind, optimizer="sgd", *, n=12, n_classes=9, bias=True, labels=None, all_labelled=False, l2=0.0, max_norm=0.0
+        self,
+        kind,
+        optimizer="sgd",
+        *,
+        n=12,
+        n_classes=9,
+        bias=True,
+        labels=None,
+        all_labelled=False,
+        l2=0.0,
+        max_norm=0.0,
     ):
         rng = np.random.default_rng(0)
         self.kind, self.n, self.n_rows, self.has_bias = kind, n, n_classes, bias
@@ -187,30 +224,74 @@ class Problem:
         decays = np.arange(self.dim) < self.n_inputs
         self.true_outputs = Parameters(w.astype(np.float64), decays, optimizer, l2)
         everything = np.ones(HIDDEN, dtype=bool)
-        self.true_hidden = Parameters(u.astype(np.float64), everything, optimizer, l2) if self.has_hidden else None
+        self.true_hidden = (
+            Parameters(u.astype(np.float64), everything, optimizer, l2) if self.has_hidden else None
+        )
 
     def shared(
-        self, outputs, *, positives="single", batch=3, state_width=0, uses_log_expected_count=True,
-        keeps_accidental_hits=False, uses_score_gain=False, uniforms_width=0, one_label=False, in_turn=False, sum_over=1.0,
-        objective=None, draws=None, **drawing,
-    ):  # fmt: skip
+        self,
+        outputs,
+        *,
+        positives="single",
+        batch=3,
+        state_width=0,
+        uses_log_expected_count=True,
+        keeps_accidental_hits=False,
+        uses_score_gain=False,
+        uniforms_width=0,
+        one_label=False,
+        in_turn=False,
+        sum_over=1.0,
+        objective=None,
+        draws=None,
+        **drawing,
+    ):
         """What the engine trains by, with the table of the output rows."""
         plan = Plan(
-            n_rows=self.n_rows, n_features=FEATURES, dim=self.dim, has_bias=self.has_bias, has_hidden=self.has_hidden,
-            has_h=self.has_hidden or not self.is_sparse, positives=POSITIVES[positives],
-            keeps_accidental_hits=keeps_accidental_hits, uses_log_expected_count=uses_log_expected_count,
-            uses_score_gain=uses_score_gain, uniforms_width=uniforms_width, one_label=one_label, in_turn=in_turn,
-            batch_size=min(batch, self.n), sum_over=sum_over, **drawing,
-        )  # fmt: skip
+            n_rows=self.n_rows,
+            n_features=FEATURES,
+            dim=self.dim,
+            has_bias=self.has_bias,
+            has_hidden=self.has_hidden,
+            has_h=self.has_hidden or not self.is_sparse,
+            positives=POSITIVES[positives],
+            keeps_accidental_hits=keeps_accidental_hits,
+            uses_log_expected_count=uses_log_expected_count,
+            uses_score_gain=uses_score_gain,
+            uniforms_width=uniforms_width,
+            one_label=one_label,
+            in_turn=in_turn,
+            batch_size=min(batch, self.n),
+            sum_over=sum_over,
+            **drawing,
+        )
         return Shared(
-            self.hidden, outputs, flat(outputs), np.zeros((self.n, state_width), dtype=np.float32),
-            np.zeros(self.n, dtype=np.int64), Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)), self.examples,
-            draws or new_data(), (objective or Probe()).constants(self.n_rows, self.n_rows), self.optimizer, plan,
-        )  # fmt: skip
+            self.hidden,
+            outputs,
+            flat(outputs),
+            np.zeros((self.n, state_width), dtype=np.float32),
+            np.zeros(self.n, dtype=np.int64),
+            Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)),
+            self.examples,
+            draws or new_data(),
+            (objective or Probe()).constants(self.n_rows, self.n_rows),
+            self.optimizer,
+            plan,
+        )
 
     def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False, in_turn=False):
         x = self.x[chosen].astype(np.float64)
         return step(
-            self.true_outputs, self.true_hidden, x, lines, objective, self.optimizer.max_norm, lr, scale,
-            has_bias=self.has_bias, is_sparse=self.is_sparse, uses_score_gain=uses_score_gain, in_turn=in_turn,
-        )  # fmt: skip
+            self.true_outputs,
+            self.true_hidden,
+            x,
+            lines,
+            objective,
+            self.optimizer.max_norm,
+            lr,
+            scale,
+            has_bias=self.has_bias,
+            is_sparse=self.is_sparse,
+            uses_score_gain=uses_score_gain,
+            in_turn=in_turn,
+        )

@@ -1,10 +1,13 @@
-"""The collapsed objective of skip-gram, straight from Yen et al. 2018, eq. 9, on a dense table of counts in float64."""
+"""The collapsed objective of skip-gram, straight from Yen et al. 2018, eq. 9, on a dense table of
+counts in float64.
+"""
 
 import numpy as np
 
 
 def objective(inputs, outputs, counts, competes=None):
-    """Σ_x q_x Σ_y q(y|x) [log Σ_k exp(u_x·w_k) - u_x·w_y], k over the rows that compete with x (all, if not told).
+    """Σ_x q_x Σ_y q(y|x) [log Σ_k exp(u_x·w_k) - u_x·w_y], k over the rows that compete with x
+    (all, if not told).
 
     `competes` may be how many rows each stands for, instead of 0 or 1.
     """
@@ -19,10 +22,14 @@ def objective(inputs, outputs, counts, competes=None):
 
 
 def gradients(inputs, outputs, counts, competes=None):
-    """Of the inputs and of the outputs, written out: Σ_k (q_x p(k|x) - q_xk) w_k, and Σ_x (q_x p(k|x) - q_xk) u_x."""
+    """Of the inputs and of the outputs, written out: Σ_k (q_x p(k|x) - q_xk) w_k, and Σ_x (q_x
+    p(k|x) - q_xk) u_x.
+    """
     e = np.exp(inputs @ outputs.T) * (1 if competes is None else competes)
     q = counts / counts.sum()
-    coefficients = q.sum(axis=1, keepdims=True) * e / np.maximum(e.sum(axis=1, keepdims=True), 1e-300) - q
+    coefficients = (
+        q.sum(axis=1, keepdims=True) * e / np.maximum(e.sum(axis=1, keepdims=True), 1e-300) - q
+    )
     return coefficients @ outputs, coefficients.T @ inputs
 
 

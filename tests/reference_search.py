@@ -1,4 +1,6 @@
-"""Search and message passing by brute force, straight from Yen et al. 2018; and the candidates of a query."""
+"""Search and message passing by brute force, straight from Yen et al. 2018; and the candidates of a
+query.
+"""
 
 import itertools
 
@@ -30,7 +32,8 @@ def decomposed(loss, z, messages):
 
 
 def message_passing(loss, z, tau, rounds, always):
-    """Algorithm 2 where every row was found: G after each round, and the answer, the mean of the gradients at the end.
+    """Algorithm 2 where every row was found: G after each round, and the answer, the mean of the
+    gradients at the end.
 
     loss     z -> value, gradient
     always   the positives, which always take part
@@ -58,7 +61,9 @@ def softmax(positives, z):
 
 
 def margin(positives, mu, z):
-    """The loss of eq. 10 and its gradient, the projection of eq. 11, whose thresholds are found by bisection."""
+    """The loss of eq. 10 and its gradient, the projection of eq. 11, whose thresholds are found by
+    bisection.
+    """
     is_positive = np.isin(np.arange(len(z)), positives)
     wins = z + ~is_positive
     down, up = wins[~is_positive] / mu, -wins[is_positive] / mu

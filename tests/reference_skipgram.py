@@ -1,6 +1,8 @@
-"""Blocks one by one, straight from the definitions in `embedx.engine.blocks` and `embedx.engine.skipgram`, in float64.
+"""Blocks one by one, straight from the definitions in `embedx.engine.blocks` and
+`embedx.engine.skipgram`, in float64.
 
-An objective is handed one line at a time. That a line of several positives stands for its pairs is tested with the objectives.
+An objective is handed one line at a time. That a line of several positives stands for its pairs is
+tested with the objectives.
 """
 
 from collections import Counter
@@ -17,7 +19,9 @@ from embedx.samplers.alias import draw
 
 
 class Line(NamedTuple):
-    """An example: the places of its candidates in the block, and what the objective is told of each."""
+    """An example: the places of its candidates in the block, and what the objective is told of
+    each.
+    """
 
     places: list
     label: list
@@ -26,7 +30,9 @@ class Line(NamedTuple):
 
 
 class Example(NamedTuple):
-    """The word by which its state is kept, the places of the inputs whose mean it is, and what the objective is told."""
+    """The word by which its state is kept, the places of the inputs whose mean it is, and what the
+    objective is told.
+    """
 
     key: int
     contexts: list
@@ -34,7 +40,9 @@ class Example(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The output rows that are candidates, the words of the inputs in text order, and the examples."""
+    """The output rows that are candidates, the words of the inputs in text order, and
+    the examples.
+    """
 
     rows: list
     inputs: list
@@ -42,37 +50,63 @@ class Block(NamedTuple):
 
 
 def examples_of(pairs, kept, encoder):
-    """The key, the places of the inputs, and how often each centre word is the positive, of each example of some pairs; and
-    the words of the inputs.
+    """The key, the places of the inputs, and how often each centre word is the positive, of each
+    example of some pairs; and the words of the inputs.
     """
     inputs = sorted({pair[3] for pair in pairs})
     place = {x: j for j, x in enumerate(inputs)}
     words = [kept[x][1] for x in inputs]
     if encoder == SKIPGRAM:
-        return [(kept[x][1], [place[x]], Counter(pair[1] for pair in pairs if pair[3] == x)) for x in inputs], words
+        return [
+            (kept[x][1], [place[x]], Counter(pair[1] for pair in pairs if pair[3] == x))
+            for x in inputs
+        ], words
     centres = sorted({pair[2] for pair in pairs})
     contexts = {y: [place[pair[3]] for pair in pairs if pair[2] == y] for y in centres}
     return [(kept[y][1], contexts[y], Counter([kept[y][1]])) for y in centres], words
 
 
 def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` is how often each word was drawn; JOINT ones draw no centre."""
+    """An input that met each centre `met` times; `noise` is how often each word was drawn; JOINT
+    ones draw no centre.
+    """
     words = [*centres, *noise]
     everything, drawn = list(range(len(words))), [noise[word] for word in noise]
-    label, log_counts = [met[y] for y in centres] + [0] * len(noise), [log_expected[word] for word in words]
+    label, log_counts = (
+        [met[y] for y in centres] + [0] * len(noise),
+        [log_expected[word] for word in words],
+    )
     if form == SUMMED:
         n_pairs = sum(met.values())
-        return [Line(everything, label, [0] * len(centres) + [n_pairs * count for count in drawn], log_counts)]
+        return [
+            Line(
+                everything,
+                label,
+                [0] * len(centres) + [n_pairs * count for count in drawn],
+                log_counts,
+            )
+        ]
     if form == JOINT:
         certain = [0 if met[y] else 1 for y in centres]
-        return [Line(everything, label, certain + drawn, [0] * len(centres) + log_counts[len(centres) :])]
+        return [
+            Line(
+                everything, label, certain + drawn, [0] * len(centres) + log_counts[len(centres) :]
+            )
+        ]
     lines = []
     for i, y in enumerate(centres):
         if met[y]:
             others = [0 if word == y else noise[word] for word in noise]
             places = [i, *everything[len(centres) :]]
             own = noise.get(y, 0) if keeps_accidental_hits else 0
-            lines.append(Line(places, [met[y]] + [0] * len(noise), [own, *others], [log_counts[place] for place in places]))
+            lines.append(
+                Line(
+                    places,
+                    [met[y]] + [0] * len(noise),
+                    [own, *others],
+                    [log_counts[place] for place in places],
+                )
+            )
     return lines
 
 
@@ -85,7 +119,10 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
         Line(
             list(range(n_rows)),
             [positives.get(k, 0) for k in range(n_rows)],
-            [noise_count if keeps_accidental_hits or k not in positives else 0 for k in range(n_rows)],
+            [
+                noise_count if keeps_accidental_hits or k not in positives else 0
+                for k in range(n_rows)
+            ],
             [0] * n_rows,
         )
         for positives in printed
@@ -99,30 +136,55 @@ def lines_of_paths(met, nodes, paths):
         for at in range(paths.offsets[y], paths.offsets[y + 1]):
             ones[int(paths.nodes[at])] += n * int(paths.bits[at])
             zeros[int(paths.nodes[at])] += n * (1 - int(paths.bits[at]))
-    return [Line(list(range(len(nodes))), [ones[k] for k in nodes], [zeros[k] for k in nodes], [0] * len(nodes))]
+    return [
+        Line(
+            list(range(len(nodes))),
+            [ones[k] for k in nodes],
+            [zeros[k] for k in nodes],
+            [0] * len(nodes),
+        )
+    ]
 
 
 def groups_of(pairs, kept, start, stop, block_size):
-    """The pairs (input word, centre word, centre, input) of each block, and its centre words in text order."""
+    """The pairs (input word, centre word, centre, input) of each block, and its centre words in
+    text order.
+    """
     if block_size == 0:
         return [([pair], [pair[1]]) for pair in pairs]
     centres = [i for i, (position, *_) in enumerate(kept) if start <= position < stop]
     blocks = [centres[first : first + block_size] for first in range(0, len(centres), block_size)]
-    return [([pair for pair in pairs if pair[2] in block], [kept[i][1] for i in block]) for block in blocks]
+    return [
+        ([pair for pair in pairs if pair[2] in block], [kept[i][1] for i in block])
+        for block in blocks
+    ]
 
 
 def blocks_of(setup, start, stop):
     """Every block of tokens[start:stop], as a `Setup` of `skipgram_setup` plans it."""
-    plan, paths, keeps_accidental_hits = setup.plan, setup.objective.paths(), setup.objective.keeps_accidental_hits
+    plan, paths, keeps_accidental_hits = (
+        setup.plan,
+        setup.objective.paths(),
+        setup.objective.keeps_accidental_hits,
+    )
     kept = setup.kept()
     pairs = reference.pairs_of(kept, start, stop)
     blocks = []
-    for number, (together, words) in enumerate(groups_of(pairs, kept, start, stop, plan.block_size)):
+    for number, (together, words) in enumerate(
+        groups_of(pairs, kept, start, stop, plan.block_size)
+    ):
         centres = list(dict.fromkeys(words))
-        drawn = [int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i))) for i in range(plan.n_draws)]
+        drawn = [
+            int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i)))
+            for i in range(plan.n_draws)
+        ]
         noise = Counter(word for word in drawn if plan.form != JOINT or word not in centres)
         if setup.sampler == "path":
-            rows = [int(k) for y in centres for k in paths.nodes[paths.offsets[y] : paths.offsets[y + 1]]]
+            rows = [
+                int(k)
+                for y in centres
+                for k in paths.nodes[paths.offsets[y] : paths.offsets[y + 1]]
+            ]
             rows = list(dict.fromkeys(rows))
         else:
             rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
@@ -134,7 +196,9 @@ def blocks_of(setup, start, stop):
             elif setup.sampler == "all":
                 lines = lines_of_all(met, plan.n_rows, plan.form, keeps_accidental_hits)
             else:
-                lines = lines_of_draws(met, centres, noise, setup.draws.log_expected, plan.form, keeps_accidental_hits)
+                lines = lines_of_draws(
+                    met, centres, noise, setup.draws.log_expected, plan.form, keeps_accidental_hits
+                )
             examples.append(Example(key, contexts, lines))
         blocks.append(Block(rows, inputs, examples))
     return blocks
@@ -145,7 +209,10 @@ class Naive:
 
     def __init__(self, tables, optimizer, objective, constants, bias, dim):
         self.inputs, self.outputs = (table.rows.astype(np.float64) for table in tables[:2])
-        self.input_state, self.output_state = np.zeros_like(self.inputs), np.zeros_like(self.outputs)
+        self.input_state, self.output_state = (
+            np.zeros_like(self.inputs),
+            np.zeros_like(self.outputs),
+        )
         self.state = tables.state.astype(np.float64)
         self.optimizer, self.n_updates = optimizer, Counter()
         self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
@@ -153,15 +220,22 @@ class Naive:
         self.dim = dim
         offsets, rows = tables.parts
         n_words = len(tables.state)
-        self.parts = [rows[offsets[k] : offsets[k + 1]] if len(rows) else [k] for k in range(n_words)]
+        self.parts = [
+            rows[offsets[k] : offsets[k + 1]] if len(rows) else [k] for k in range(n_words)
+        ]
 
     def answer(self, z, line, word, score_gain, lr):
         """The loss and the coefficients of one line of `word`."""
         batch = Batch(
-            *(np.array([each], dtype=np.float64) for each in (z, line.label, line.sample_count, line.log_expected_count)),
-            uniforms=np.zeros((1, 0)), key=np.array([word]), n_updates=np.array([self.n_updates[word]]),
+            *(
+                np.array([each], dtype=np.float64)
+                for each in (z, line.label, line.sample_count, line.log_expected_count)
+            ),
+            uniforms=np.zeros((1, 0)),
+            key=np.array([word]),
+            n_updates=np.array([self.n_updates[word]]),
             score_gain=np.array([score_gain], dtype=np.float64),
-        )  # fmt: skip
+        )
         loss = self.coefficients(batch, self.state, self.constants, 1, len(z), np.float64(lr))
         self.n_updates[word] += 1
         return loss, batch.z[0]
@@ -174,7 +248,9 @@ class Naive:
         x = np.array([self.inputs[self.parts[word]].mean(axis=0) for word in words])
         h = np.array([x[example.contexts].mean(axis=0) for example in examples])
         h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
-        seen_lr = lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
+        seen_lr = (
+            lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
+        )
         free = np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
         uses = Counter()
         for example in examples:
@@ -186,7 +262,9 @@ class Naive:
             LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
             for square in (min(of_rows.sum(), 4 * max_pairs * of_rows.max()), of_inputs.sum())
         )
-        input_rates = np.array([self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words])
+        input_rates = np.array(
+            [self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words]
+        )
         h_rates = np.array([input_rates[example.contexts].mean() for example in examples])
         row_rates = self.rates(self.output_state[block.rows], lr, of_rows_most)
         score_gain = np.outer(of_inputs, row_rates) + np.outer(h_rates, of_rows)
@@ -194,7 +272,9 @@ class Naive:
         for e, example in enumerate(examples):
             for line in example.lines:
                 rows = w[line.places]
-                one, c = self.answer(rows @ h[e], line, example.key, score_gain[e, line.places] / seen_lr, seen_lr)
+                one, c = self.answer(
+                    rows @ h[e], line, example.key, score_gain[e, line.places] / seen_lr, seen_lr
+                )
                 loss += one
                 h_gradient[e] += c @ rows
                 w_gradient[line.places] += np.outer(c, h[e])
@@ -205,9 +285,23 @@ class Naive:
             x_gradient[:, self.bias] = 0
         for word, gradient in zip(words, x_gradient, strict=True):
             for part in self.parts[word]:
-                reference.descend(self.optimizer, self.inputs[part], self.input_state[part], gradient, lr, of_inputs_most)
+                reference.descend(
+                    self.optimizer,
+                    self.inputs[part],
+                    self.input_state[part],
+                    gradient,
+                    lr,
+                    of_inputs_most,
+                )
         for row, gradient in zip(block.rows, w_gradient, strict=True):
-            reference.descend(self.optimizer, self.outputs[row], self.output_state[row], gradient, lr, of_rows_most)
+            reference.descend(
+                self.optimizer,
+                self.outputs[row],
+                self.output_state[row],
+                gradient,
+                lr,
+                of_rows_most,
+            )
         return loss
 
     def rates(self, states, lr, most):

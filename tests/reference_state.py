@@ -1,4 +1,6 @@
-"""Naive versions of the objectives that keep a state, one step each, straight from the papers in float64."""
+"""Naive versions of the objectives that keep a state, one step each, straight from the papers in
+float64.
+"""
 
 import itertools
 
@@ -7,7 +9,9 @@ from scipy import integrate, special
 
 
 def augment_reduce_step(eta, alpha, scores, y, sampled, n_classes):
-    """Ruiz et al. 2018, algorithm 1, for one observation: the new η and the gradient of -ELBO by the scores (without N/|B|)."""
+    """Ruiz et al. 2018, algorithm 1, for one observation: the new η and the gradient of -ELBO by
+    the scores (without N/|B|).
+    """
     scale = (n_classes - 1) / len(sampled)
     ratio = {k: np.exp(scores[k] - scores[y]) for k in sampled}
     estimate = 1 + scale * sum(ratio.values())
@@ -26,7 +30,9 @@ def augment_reduce_elbo(eta, scores, y):
 
 
 def umax_step(u, lr, threshold, scores, y, sampled, n_classes):
-    """Fagan & Iyengar 2018, algorithm 1, for several sampled classes: the new u and the gradient by the scores (without N)."""
+    """Fagan & Iyengar 2018, algorithm 1, for several sampled classes: the new u and the gradient by
+    the scores (without N).
+    """
     scale = (n_classes - 1) / len(sampled)
     bound = np.log(1 + sum(np.exp(scores[k] - scores[y]) for k in sampled))
     if u < bound - threshold:
@@ -46,45 +52,64 @@ def raman_step(u, lr, scores, y, sampled, n_classes):
     gradient[y] = -1 + np.exp(scores[y] - u)
     for k in sampled:
         gradient[k] += scale * np.exp(scores[k] - u)
-    return max(scores[y], u - lr * (1 - np.exp(scores[y] - u) - sum(gradient[k] for k in sampled))), gradient
+    return (
+        max(scores[y], u - lr * (1 - np.exp(scores[y] - u) - sum(gradient[k] for k in sampled))),
+        gradient,
+    )
 
 
-def proximal_objective(u, scores_moved, u0, scores, label, weights, lr, squared_norm, relative, freedom=None):
-    """What implicit SGD minimises (Fagan & Iyengar 2018, eq. 11): 2 lr · loss + (u - u0)² + |W - W0|².
+def proximal_objective(
+    u, scores_moved, u0, scores, label, weights, lr, squared_norm, relative, freedom=None
+):
+    """What implicit SGD minimises (Fagan & Iyengar 2018, eq. 11): 2 lr · loss + (u - u0)² + |W -
+    W0|².
 
-    Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|²; of rows with rates of their own,
-    `squared_norm` has a number each, |h|² times a row's rate over lr. `label` counts the pairs of each
-    positive, `weights` is 0 for rows not sampled. The loss is eq. 6 for one positive if `relative`, else eq. 8 for each pair.
-    Of another freedom τ than lr, u is charged lr (u - u0)² / τ.
+    Rows move along h only, so that a score which moved by δ moved its row by δ²/|h|²; of rows with
+    rates of their own, `squared_norm` has a number each, |h|² times a row's rate over lr. `label`
+    counts the pairs of each positive, `weights` is 0 for rows not sampled. The loss is eq. 6 for
+    one positive if `relative`, else eq. 8 for each pair. Of another freedom τ than lr, u is charged
+    lr (u - u0)² / τ.
     """
     z, weights = np.asarray(scores_moved), np.where(label > 0, 1, weights)
     if relative:
         y = label.argmax()
-        loss = u + np.exp(-u) + sum(weights[k] * np.exp(z[k] - z[y] - u) for k in range(len(z)) if k != y)
+        loss = (
+            u
+            + np.exp(-u)
+            + sum(weights[k] * np.exp(z[k] - z[y] - u) for k in range(len(z)) if k != y)
+        )
     else:
         pairs = [y for y in range(len(z)) for _ in range(int(label[y]))]
-        loss = sum(u - z[y] + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z))) for y in pairs)
+        loss = sum(
+            u - z[y] + sum(weights[k] * np.exp(z[k] - u) for k in range(len(z))) for y in pairs
+        )
     of_state = (u - u0) ** 2 * (1 if freedom is None else lr / freedom)
     return 2 * lr * loss + of_state + np.sum((z - scores) ** 2 / squared_norm)
 
 
 def freedom_of_log_z(n_updates, n_labels, lr, squared_norms):
-    """How freely implicit SGD lets u move where it stands for log Z: as all the scores that are met, whose `squared_norms`
-    these are, and besides by the share of a running mean.
+    """How freely implicit SGD lets u move where it stands for log Z: as all the scores that are
+    met, whose `squared_norms` these are, and besides by the share of a running mean.
     """
     share = (1 + n_updates) ** -0.9
     return lr * np.sum(squared_norms) + share / (1 - share) / n_labels
 
 
-def general_augment_reduce_step(mu, gamma, rate, draws, law, scores, y, sampled, n_classes, entropy=True):
-    """Ruiz et al. 2018, algorithm 2 and eq. 9, for one observation: the new μ, γ and the gradient of -ELBO by the scores.
+def general_augment_reduce_step(
+    mu, gamma, rate, draws, law, scores, y, sampled, n_classes, entropy=True
+):
+    """Ruiz et al. 2018, algorithm 2 and eq. 9, for one observation: the new μ, γ and the gradient
+    of -ELBO by the scores.
 
-    `law` has the derivatives of log φ and of log Φ; `draws` are the two standard variates, for the local and the global step.
+    `law` has the derivatives of log φ and of log Φ; `draws` are the two standard variates, for the
+    local and the global step.
     """
     scale = (n_classes - 1) / len(sampled)
     sigma = np.log1p(np.exp(gamma))
     noise = mu + sigma * draws[0]
-    slope = law.slope(noise) + scale * sum(law.slope_cdf(noise + scores[y] - scores[k]) for k in sampled)
+    slope = law.slope(noise) + scale * sum(
+        law.slope_cdf(noise + scores[y] - scores[k]) for k in sampled
+    )
     mu += rate * slope
     gamma += rate * (slope * draws[0] + (1 / sigma if entropy else 0)) * (1 - np.exp(-sigma))
     noise = mu + np.log1p(np.exp(gamma)) * draws[1]
@@ -140,14 +165,20 @@ def log_probability(law, scores, y):
     pieces = np.concatenate([[-100, -40], np.arange(-25, 26, 5), [40, 100]]) + peak
     total = 0.0
     for left, right in itertools.pairwise(pieces):
-        total += integrate.quad(lambda t: np.exp(log_integrand(t) - top), left, right, epsabs=1e-14, epsrel=1e-11)[0]
+        total += integrate.quad(
+            lambda t: np.exp(log_integrand(t) - top), left, right, epsabs=1e-14, epsrel=1e-11
+        )[0]
     return top + np.log(total)
 
 
 def elbo(law, mu, sigma, scores, y):
-    """Eq. 7 with q of location mu and scale sigma over the winner's utility, by quadrature in the standard variate."""
+    """Eq. 7 with q of location mu and scale sigma over the winner's utility, by quadrature in the
+    standard variate.
+    """
     x = np.linspace(-60, 60, 24_001)
     log_q = law.log_density(x)
     t = mu + sigma * x
-    joint = law.log_density(t - scores[y]) + sum(law.log_cdf(t - scores[k]) for k in range(len(scores)) if k != y)
+    joint = law.log_density(t - scores[y]) + sum(
+        law.log_cdf(t - scores[k]) for k in range(len(scores)) if k != y
+    )
     return np.sum(np.exp(log_q) * (joint - log_q + np.log(sigma))) * (x[1] - x[0])

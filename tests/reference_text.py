@@ -1,11 +1,17 @@
-"""The text feed as one would write it without caring for speed or memory: the truth that the compiled one is compared to."""
+"""The text feed as one would write it without caring for speed or memory: the truth that the
+compiled one is compared to.
+"""
 
 import unicodedata
 from collections import Counter
 
 
 def sentences(
-    data: bytes, tokenizer: str = "whitespace", lowercase: bool = False, on_bad_utf8: str = "replace", **of_records: object
+    data: bytes,
+    tokenizer: str = "whitespace",
+    lowercase: bool = False,
+    on_bad_utf8: str = "replace",
+    **of_records: object,
 ) -> list[list[str]]:
     """The sentences of one source of plain text that are not empty."""
     errors = {"replace": "replace", "skip": "ignore", "error": "strict"}[on_bad_utf8]

@@ -1,4 +1,6 @@
-"""The naive truth about a tile of labels (`embedx.engine.tiles`), in float64 with loops over dense rows."""
+"""The naive truth about a tile of labels (`embedx.engine.tiles`), in float64 with loops over dense
+rows.
+"""
 
 import numpy as np
 import reference_classify
@@ -19,12 +21,16 @@ def shuffled(n, epochs, key):
 
 
 def naive_tile(x, y, weight, plan, optimizer, l2, loss):
-    """The rows (labels, features and bias) after training, in float64, and the loss of the last pass."""
+    """The rows (labels, features and bias) after training, in float64, and the loss of the last
+    pass.
+    """
     n, n_features = x.shape
     n_labels = y.shape[1]
     support = np.array([[*(x[y[:, k]] != 0).any(axis=0), plan.has_bias] for k in range(n_labels)])
     decays = np.array([True] * n_features + [False])
-    parameters = reference_classify.Parameters(np.zeros((n_labels, n_features + 1)), decays, optimizer, l2)
+    parameters = reference_classify.Parameters(
+        np.zeros((n_labels, n_features + 1)), decays, optimizer, l2
+    )
     parameters.s += float(plan.first_state)
     with_one = np.column_stack([x, np.full(n, float(plan.has_bias))])
     rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
@@ -86,7 +92,11 @@ def naive_dual_tile(x, y, weight, c, plan):
                 if not y[i, k] and weight[i] == 0:
                     continue
                 d = 1 / (2 * c)
-                after = max(0, alpha[i, k] - (sign * (w[k] @ with_one[i]) - 1 + d * alpha[i, k]) / (square + d))
+                after = max(
+                    0,
+                    alpha[i, k]
+                    - (sign * (w[k] @ with_one[i]) - 1 + d * alpha[i, k]) / (square + d),
+                )
                 steps[k], alpha[i, k] = sign * (after - alpha[i, k]), after
             if steps.any():
                 last_rest[i] = 0

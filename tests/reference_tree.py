@@ -1,4 +1,6 @@
-"""The tree of adversarial noise as Bamler & Mandt 2020 describe it, section 3: slow, obvious, float64."""
+"""The tree of adversarial noise as Bamler & Mandt 2020 describe it, section 3: slow, obvious,
+float64.
+"""
 
 import numpy as np
 from scipy.optimize import minimize
@@ -14,32 +16,53 @@ def likelihood(theta, x, sign, l2):
 
 def best_parameters(x, sign, l2):
     """(w, b) that maximise it."""
-    found = minimize(lambda t: -likelihood(t, x, sign, l2), np.zeros(x.shape[1] + 1), method="BFGS", options={"gtol": 1e-7})
+    found = minimize(
+        lambda t: -likelihood(t, x, sign, l2),
+        np.zeros(x.shape[1] + 1),
+        method="BFGS",
+        options={"gtol": 1e-7},
+    )
     return found.x
 
 
 def right_half(labels, gain):
-    """The half of the labels with the largest gain; the larger half, where they are odd; of two alike the larger number."""
+    """The half of the labels with the largest gain; the larger half, where they are odd; of two
+    alike the larger number.
+    """
     ranked = sorted(labels, key=lambda y: (gain[y], y))
     return set(ranked[len(ranked) // 2 :])
 
 
 def first_direction(sums):
-    """The dominant eigenvector of the covariance of the labels' sums (labels, k), its sign by the widest column's."""
+    """The dominant eigenvector of the covariance of the labels' sums (labels, k), its sign by the
+    widest column's.
+    """
     covariance = np.cov(sums.T, bias=True)
     vector = np.linalg.eigh(covariance)[1][:, -1]
     return vector * np.sign(vector[np.argmax(np.diag(covariance))])
 
 
 def fit(x, y, labels, depth, l2, rounds=20):
-    """The tree over `labels` as nested tuples (w, b, left, right); a leaf is a label, or None for padding."""
+    """The tree over `labels` as nested tuples (w, b, left, right); a leaf is a label, or None for
+    padding.
+    """
     labels = sorted(labels)
     if depth == 0:
         return labels[0] if labels else None
     if not labels:
-        return (np.zeros(x.shape[1]), 0.0, fit(x, y, [], depth - 1, l2), fit(x, y, [], depth - 1, l2))
+        return (
+            np.zeros(x.shape[1]),
+            0.0,
+            fit(x, y, [], depth - 1, l2),
+            fit(x, y, [], depth - 1, l2),
+        )
     if len(labels) == 1:  # everything goes right
-        return (np.zeros(x.shape[1]), np.inf, fit(x, y, [], depth - 1, l2), fit(x, y, labels, depth - 1, l2, rounds))
+        return (
+            np.zeros(x.shape[1]),
+            np.inf,
+            fit(x, y, [], depth - 1, l2),
+            fit(x, y, labels, depth - 1, l2, rounds),
+        )
     w, b = first_direction(np.array([x[y == k].sum(axis=0) for k in labels])), 0.0
     right = right_half(labels, {k: np.sum(x[y == k] @ w + b) for k in labels})
     mine = np.isin(y, labels)
@@ -65,4 +88,8 @@ def log_probability(tree, depth, x, label):
         return 0.0 if tree == label else -np.inf
     score = tree[0] @ x + tree[1]
     sides = [(-softplus(score), tree[2]), (-softplus(-score), tree[3])]
-    return max(log_p + log_probability(child, depth - 1, x, label) for log_p, child in sides if child is not None)
+    return max(
+        log_p + log_probability(child, depth - 1, x, label)
+        for log_p, child in sides
+        if child is not None
+    )

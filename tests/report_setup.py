@@ -1,4 +1,6 @@
-"""Models made without training, and the pages about them, for tests of `embedx report` and of pages in a browser."""
+"""Models made without training, and the pages about them, for tests of `embedx report` and of pages
+in a browser.
+"""
 
 import re
 from html.parser import HTMLParser
@@ -15,7 +17,9 @@ TOPICS, SIZE, DIM = 4, 15, 8
 
 
 def words():
-    """60 words in four topics, the most frequent first, and one that would break a page if it were not escaped."""
+    """60 words in four topics, the most frequent first, and one that would break a page if it were
+    not escaped.
+    """
     named = [f"topic{k % TOPICS}word{k // TOPICS}" for k in range(TOPICS * SIZE)]
     named[7] = NASTY
     return named
@@ -25,39 +29,60 @@ def topic_vectors():
     """A vector for each, near that of its topic."""
     rng = np.random.default_rng(0)
     centres = np.eye(DIM)[:TOPICS]
-    return (centres[np.arange(TOPICS * SIZE) % TOPICS] + rng.normal(0, 0.2, (TOPICS * SIZE, DIM))).astype(np.float32)
+    return (
+        centres[np.arange(TOPICS * SIZE) % TOPICS] + rng.normal(0, 0.2, (TOPICS * SIZE, DIM))
+    ).astype(np.float32)
 
 
 def word_folder(path):
     """A folder of word vectors, as after a run that noted held-out text on the way."""
     history = [{"epoch": k, "seconds": 1.5 * k, "log_likelihood": -5 + k / 4} for k in (1, 2, 3)]
     facts = {
-        "objective": "ns", "words": TOPICS * SIZE, "epochs": 4, "seconds": 6.0, "words_per_second": 1234567, "final_loss": 1.5,
-        "history": history, "heldout": {"log_likelihood": -4.1, "unigram": -6.0, "pairs": 1000},
-    }  # fmt: skip
+        "objective": "ns",
+        "words": TOPICS * SIZE,
+        "epochs": 4,
+        "seconds": 6.0,
+        "words_per_second": 1234567,
+        "final_loss": 1.5,
+        "history": history,
+        "heldout": {"log_likelihood": -4.1, "unigram": -6.0, "pairs": 1000},
+    }
     counts = np.arange(TOPICS * SIZE, 0, -1, dtype=np.int64) * 100
     settings = {"window": 5, "sample": 1e-4, "tokenizer": "whitespace"}
     arrays = {"input": topic_vectors()}
-    return model.WordVectors(words(), arrays, counts=counts, settings=settings, facts=facts).save(path)
+    return model.WordVectors(words(), arrays, counts=counts, settings=settings, facts=facts).save(
+        path
+    )
 
 
 LABELS = ["sport", "film", NASTY, "rare"]
 FEATURES = ["ball", "goal", "actor", "scene", "<i>tag", "word"]
+# (labels, features)
 WEIGHTS = np.array(
-    [[3, 3, -2, -2, 0, 0], [-2, -2, 3, 3, 0, 0], [0, 0, 0, 0, 4, 0], [-3, -3, -3, -3, -3, 0.5]], np.float32
-)  # (labels, features)
+    [[3, 3, -2, -2, 0, 0], [-2, -2, 3, 3, 0, 0], [0, 0, 0, 0, 4, 0], [-3, -3, -3, -3, -3, 0.5]],
+    np.float32,
+)
 TEST = "".join(
     f"{' '.join('__label__' + label for label in labels)} {text}\n"
     for labels, text in (
-        (["sport"], "ball goal"), (["film"], "actor scene word"), (["film"], "ball word"), (["rare"], "actor"),
-        (["sport", "film"], "ball actor"), (["unheard"], "goal goal"), ([], "scene"),
+        (["sport"], "ball goal"),
+        (["film"], "actor scene word"),
+        (["film"], "ball word"),
+        (["rare"], "actor"),
+        (["sport", "film"], "ball actor"),
+        (["unheard"], "goal goal"),
+        ([], "scene"),
     )
-)  # fmt: skip
+)
 
 
 def words_as_they_are(words):
     """By what text between white space becomes counts of these words."""
-    return TextSchema(list(words), np.empty(0, np.int64), {"word_ngrams": 1, "tokenizer": "whitespace", "lowercase": False})
+    return TextSchema(
+        list(words),
+        np.empty(0, np.int64),
+        {"word_ngrams": 1, "tokenizer": "whitespace", "lowercase": False},
+    )
 
 
 def label_folder(path):
@@ -66,14 +91,29 @@ def label_folder(path):
     objective = found(found.Settings())
     counts = np.array([60, 40, 20, 5], np.int64)
     objective.prepare(counts)
-    known = DataSchema(len(FEATURES), len(LABELS), list(LABELS), words_as_they_are(FEATURES), by_name=True)
+    known = DataSchema(
+        len(FEATURES), len(LABELS), list(LABELS), words_as_they_are(FEATURES), by_name=True
+    )
     epochs = [
-        {"epoch": k, "seconds": 0.5 * k, "loss": 2 / k, "validation": {"p@1": 0.5 + k / 10, "log_likelihood": -1 / k}}
+        {
+            "epoch": k,
+            "seconds": 0.5 * k,
+            "loss": 2 / k,
+            "validation": {"p@1": 0.5 + k / 10, "log_likelihood": -1 / k},
+        }
         for k in (1, 2, 3)
     ]
-    facts = {"examples": 125, "epochs": 3, "seconds": 1.5, "history": epochs, "several_labels": True}
+    facts = {
+        "examples": 125,
+        "epochs": 3,
+        "seconds": 1.5,
+        "history": epochs,
+        "several_labels": True,
+    }
     arrays = {"output": WEIGHTS, "bias": np.array([0.5, 0.2, 0, -1], np.float32)}
-    return Classifier(objective, arrays, known, counts, {"labels": "all", "scaling": "none"}, facts).save(path)
+    return Classifier(
+        objective, arrays, known, counts, {"labels": "all", "scaling": "none"}, facts
+    ).save(path)
 
 
 class Page(HTMLParser):

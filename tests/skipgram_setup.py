@@ -1,4 +1,6 @@
-"""A small corpus and random tables for the skip-gram kernel, called as `embedx.skipgram` calls it."""
+"""A small corpus and random tables for the skip-gram kernel, called as
+`embedx.skipgram` calls it.
+"""
 
 import numpy as np
 import reference
@@ -29,14 +31,37 @@ def parts_at_random(n_words, n_ngrams):
 
 
 class Setup:
-    """A corpus of 3 sentences over `n_words` words (and 2 left out), random tables, and one way of forming blocks."""
+    """A corpus of 3 sentences over `n_words` words (and 2 left out), random tables, and one way of
+    forming blocks.
+    """
 
     def __init__(
-        self, objective, *, block_size=1, draws=4, sampler="unigram", bias=False, optimizer="sgd", seed=0, n_tokens=120,
-        n_words=12, dim=10, window=3, keep_all=False, noise=None, n_ngrams=0, architecture="skipgram",
-    ):  # fmt: skip
+        self,
+        objective,
+        *,
+        block_size=1,
+        draws=4,
+        sampler="unigram",
+        bias=False,
+        optimizer="sgd",
+        seed=0,
+        n_tokens=120,
+        n_words=12,
+        dim=10,
+        window=3,
+        keep_all=False,
+        noise=None,
+        n_ngrams=0,
+        architecture="skipgram",
+    ):
         rng = np.random.default_rng(seed)
-        self.objective, self.sampler, self.dim, self.n_tokens, self.functions = objective, sampler, dim, n_tokens, None
+        self.objective, self.sampler, self.dim, self.n_tokens, self.functions = (
+            objective,
+            sampler,
+            dim,
+            n_tokens,
+            None,
+        )
         tokens = rng.integers(0, n_words + 2, n_tokens).astype(np.int32)
         tokens[[n_tokens // 3, n_tokens // 2]] = END_OF_SENTENCE
         word = np.full(n_words + 2, LEFT_OUT, dtype=np.int32)
@@ -51,32 +76,50 @@ class Setup:
         n_rows, columns = objective.n_rows(n_words), dim + bias
         rule, self.optimizer = update_rule(optimizer, row_length=dim), optimizer
         self.tables = engine.SkipGramTables(
-            new_table(n_words + n_ngrams, columns, rule), new_table(n_rows, columns, rule),
-            np.zeros((n_words, objective.state_width), dtype=np.float32), np.zeros(n_words, dtype=np.int64),
+            new_table(n_words + n_ngrams, columns, rule),
+            new_table(n_rows, columns, rule),
+            np.zeros((n_words, objective.state_width), dtype=np.float32),
+            np.zeros(n_words, dtype=np.int64),
             parts_at_random(n_words, n_ngrams) if n_ngrams else NO_PARTS,
-        )  # fmt: skip
+        )
         self.tables.inputs.rows[:n_words, :dim] = rng.normal(0, 0.5, (n_words, dim))
-        self.tables.inputs.rows[n_words:, :dim] = np.random.default_rng(9).normal(0, 0.5, (n_ngrams, dim))
+        self.tables.inputs.rows[n_words:, :dim] = np.random.default_rng(9).normal(
+            0, 0.5, (n_ngrams, dim)
+        )
         self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_rows, columns))
         if bias:
             self.tables.inputs.rows[:, dim] = 1
         if noise is None:
             noise = rng.uniform(0.5, 1.5, n_words) if sampler == "unigram" else np.ones(n_words)
-        self.drawing = Drawn(noise) if sampler in ("unigram", "uniform") else samplers.make(sampler, {})
+        self.drawing = (
+            Drawn(noise) if sampler in ("unigram", "uniform") else samplers.make(sampler, {})
+        )
         self.drawing.prepare(counts, paths=objective.paths())
         n_draws = draws if self.drawing.candidates == "drawn" else 0
         self.draws = self.drawing.data(n_draws)
         self.alias = AliasTable(self.draws.values, self.draws.rows)
         self.plan = blocks.BlockPlan(
-            list(ENCODERS).index(architecture), window, block_size, n_draws, n_rows, blocks.CANDIDATES[self.drawing.candidates],
-            form_of(objective), objective.keeps_accidental_hits, objective.uses_log_expected_count, objective.uses_score_gain,
-            dim if bias else -1, rule, objective.kind == "proximal",
-        )  # fmt: skip
+            list(ENCODERS).index(architecture),
+            window,
+            block_size,
+            n_draws,
+            n_rows,
+            blocks.CANDIDATES[self.drawing.candidates],
+            form_of(objective),
+            objective.keeps_accidental_hits,
+            objective.uses_log_expected_count,
+            objective.uses_score_gain,
+            dim if bias else -1,
+            rule,
+            objective.kind == "proximal",
+        )
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         stride = self.tables.inputs.rows.shape[1]
-        self.workspace = engine.new_workspace(self.plan, n_tokens, stride, longest, objective.uniforms_width)
+        self.workspace = engine.new_workspace(
+            self.plan, n_tokens, stride, longest, objective.uniforms_width
+        )
 
     def set_tokens(self, tokens):
         """Make `tokens` the corpus, which is read from disk and hence not to be written."""
@@ -92,11 +135,15 @@ class Setup:
         run, chunk = self.run_and_chunk(start, stop, lr)
         arguments = run, self.workspace, chunk
         if self.functions is None:
-            self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent())
+            self.functions = load_kernel(
+                engine.train_chunk, self.objective.coefficients, self.drawing, arguments, Silent()
+            )
         return engine.train_chunk(*self.functions, *arguments)
 
     def assert_moves_by_the_gradient(self, places, times, start, stop, lr=1e-3):
-        """Each place (row, column) of the inputs moves by so many times its derivative of the loss, by finite differences."""
+        """Each place (row, column) of the inputs moves by so many times its derivative of the loss,
+        by finite differences.
+        """
         rows = self.tables.inputs.rows
         before = rows.copy()
 
@@ -109,13 +156,17 @@ class Setup:
         rows[:] = before
         _, n_pairs, _ = self.train(start, stop, lr=lr)
         assert np.abs(slopes).max() > 0.1
-        np.testing.assert_allclose([(before[place] - rows[place]) / lr for place in places], times * slopes, 0.03, 0.05)
+        np.testing.assert_allclose(
+            [(before[place] - rows[place]) / lr for place in places], times * slopes, 0.03, 0.05
+        )
         return n_pairs
 
     def kept(self):
         stream = self.stream
         held_out = np.repeat(stream.held_out, PIECE)
-        return reference.kept_words(stream.tokens, stream.word, stream.keep, self.plan.window, self.key, held_out)
+        return reference.kept_words(
+            stream.tokens, stream.word, stream.keep, self.plan.window, self.key, held_out
+        )
 
     def n_corpus_words(self, start, stop):
         """How many of tokens[start:stop] are words that may be trained on."""

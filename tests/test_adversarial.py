@@ -1,4 +1,6 @@
-"""Adversarial noise: the tree against the paper's own words, what is drawn by it, and what its theorems promise."""
+"""Adversarial noise: the tree against the paper's own words, what is drawn by it, and what its
+theorems promise.
+"""
 
 import numpy as np
 import pytest
@@ -22,7 +24,9 @@ NS = OBJECTIVES["ns"]
 
 
 def clusters(n, n_labels, k, seed=0, spread=0.6):
-    """Inputs (n, k) and their labels, which lie in a few groups; some are frequent, the last of many is never seen."""
+    """Inputs (n, k) and their labels, which lie in a few groups; some are frequent, the last of
+    many is never seen.
+    """
     rng = np.random.default_rng(seed)
     groups = rng.normal(0, 2, (max(n_labels // 4, 1), k))
     centres = groups[rng.integers(0, len(groups), n_labels)] + rng.normal(0, 0.7, (n_labels, k))
@@ -72,7 +76,10 @@ def test_the_tree_is_the_papers(n_labels):
     assert found == reference_tree.leaves(exact, depth)
     log_p = log_probabilities(tree, features[:20])
     for row, given in zip(log_p, x, strict=False):
-        wanted = [reference_tree.log_probability(exact, depth, given.astype(float), label) for label in range(n_labels)]
+        wanted = [
+            reference_tree.log_probability(exact, depth, given.astype(float), label)
+            for label in range(n_labels)
+        ]
         np.testing.assert_allclose(row, wanted, rtol=2e-3, atol=2e-3)
 
 
@@ -113,7 +120,9 @@ def test_a_pair_that_weighs_two_is_two_pairs():
     a, b = (fit_tree(features, 3, pairs, l2=0.5) for pairs in (weighed, repeated))
     np.testing.assert_array_equal(a.label_of_leaf, b.label_of_leaf)
     np.testing.assert_allclose(a.weights, b.weights, atol=1e-3)
-    assert log_likelihood(a, features, weighed) == pytest.approx(log_likelihood(b, features, repeated), rel=1e-4)
+    assert log_likelihood(a, features, weighed) == pytest.approx(
+        log_likelihood(b, features, repeated), rel=1e-4
+    )
 
 
 # ---- features
@@ -122,9 +131,15 @@ def test_a_pair_that_weighs_two_is_two_pairs():
 @pytest.mark.parametrize("sparse", [False, True])
 def test_features_are_whitened_principal_components(sparse):
     rng = np.random.default_rng(0)
-    x = (rng.normal(size=(500, 4)) * [5, 3, 2, 1]) @ rng.normal(size=(4, 60)) + rng.normal(0, 0.01, (500, 60)) + 3
+    x = (
+        (rng.normal(size=(500, 4)) * [5, 3, 2, 1]) @ rng.normal(size=(4, 60))
+        + rng.normal(0, 0.01, (500, 60))
+        + 3
+    )
     x = x.astype(np.float32)
-    found = projected(csr_matrix(x) if sparse else x, fit_projection(csr_matrix(x) if sparse else x, 4))
+    found = projected(
+        csr_matrix(x) if sparse else x, fit_projection(csr_matrix(x) if sparse else x, 4)
+    )
     assert found.shape == (500, 16)
     assert not found[:, 4:].any()
     np.testing.assert_allclose(found[:, :4].T @ found[:, :4] / 500, np.eye(4), atol=1e-3)
@@ -133,11 +148,15 @@ def test_features_are_whitened_principal_components(sparse):
 
 
 def test_directions_in_which_nothing_varies_are_left_out():
-    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) @ np.ones((2, 7), np.float32)
+    x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) @ np.ones(
+        (2, 7), np.float32
+    )
     found = projected(x, fit_projection(x, 5))
     assert found[:, 0].std() == pytest.approx(1, abs=1e-3)
     assert not found[:, 1:].any()
-    assert np.isfinite(projected(np.ones((5, 3), np.float32), fit_projection(np.ones((5, 3), np.float32), 5))).all()
+    assert np.isfinite(
+        projected(np.ones((5, 3), np.float32), fit_projection(np.ones((5, 3), np.float32), 5))
+    ).all()
 
 
 # ---- draws
@@ -146,7 +165,9 @@ def test_directions_in_which_nothing_varies_are_left_out():
 @pytest.mark.parametrize("n_labels", [2, 3, 5, 8, 11])
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_draws_are_as_likely_as_is_said(n_labels, share):
-    """Pearson's chi-square of 20,000 draws for each of three inputs; a label of padding would be out of range."""
+    """Pearson's chi-square of 20,000 draws for each of three inputs; a label of padding would be
+    out of range.
+    """
     x, y = clusters(300, n_labels, 3)
     sampler = new_sampler(x, y, n_labels, uniform_share=share, tree_l2=3.0)
     data, workspace, n = sampler.data(1), new_sample_workspace(20_000, 0), 20_000
@@ -160,7 +181,8 @@ def test_draws_are_as_likely_as_is_said(n_labels, share):
         often = expected > 5
         found, expected = (np.append(a[often], a[~often].sum()) for a in (found, expected))
         assert (found[-1] - expected[-1]) ** 2 <= 25 * max(expected[-1], 1)
-        assert ((found[:-1] - expected[:-1]) ** 2 / expected[:-1]).sum() < 45  # up to 10 degrees of freedom
+        # up to 10 degrees of freedom
+        assert ((found[:-1] - expected[:-1]) ** 2 / expected[:-1]).sum() < 45
 
 
 # ---- classifiers
@@ -168,7 +190,9 @@ def test_draws_are_as_likely_as_is_said(n_labels, share):
 
 def train(data, objective="ns", *, own=None, start=None, **options):
     found = OBJECTIVES[objective]
-    settings = ClassifySettings(**{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options)
+    settings = ClassifySettings(
+        **{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options
+    )
     return classify.train(data, found(found.Settings()), settings, sampler_options=own, start=start)
 
 
@@ -179,7 +203,10 @@ def test_predictions_come_back_from_the_folder(tmp_path):
         trained = train(train_data, replacement=replacement, own={"tree_features": 5}).classifier
         folder = trained.save(tmp_path / f"model-{replacement}")
         loaded = classifiers.load(folder)
-        before, after = (np.concatenate([p for _, p in each.blocks(test_data.features)]) for each in (trained, loaded))
+        before, after = (
+            np.concatenate([p for _, p in each.blocks(test_data.features)])
+            for each in (trained, loaded)
+        )
         np.testing.assert_allclose(before, after, atol=1e-6)
         np.testing.assert_allclose(np.exp(after).sum(axis=1), 1, atol=1e-4)
         assert loaded.settings["tree_features"] == 5
@@ -187,7 +214,9 @@ def test_predictions_come_back_from_the_folder(tmp_path):
         ids, _ = next(loaded.top_k(test_data.features, 3))
         np.testing.assert_array_equal(ids[:, 0], after.argmax(axis=1))
         z = loaded.scores(loaded.prepared(test_data.features))
-        assert np.abs(loaded.log_probability(z, np.zeros(10)) - after).max() > 0.1, "the noise matters"
+        assert np.abs(loaded.log_probability(z, np.zeros(10)) - after).max() > 0.1, (
+            "the noise matters"
+        )
 
 
 def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
@@ -199,9 +228,13 @@ def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
     inputs = rng.integers(0, 4, 20_000)
     y = np.array([rng.choice(6, p=p[x]) for x in inputs])
     data = Labeled(np.eye(4, dtype=np.float32)[inputs], Labels.single(y), 6)
-    seen = np.array([np.bincount(y[inputs == x], minlength=6) / (inputs == x).sum() for x in range(4)])
+    seen = np.array(
+        [np.bincount(y[inputs == x], minlength=6) / (inputs == x).sum() for x in range(4)]
+    )
     for sampler, replacement in (("adversarial", True), ("adversarial", False), ("unigram", True)):
-        found = train(data, sampler=sampler, replacement=replacement, epochs=20, bias="none", batch_size=100).classifier
+        found = train(
+            data, sampler=sampler, replacement=replacement, epochs=20, bias="none", batch_size=100
+        ).classifier
         log_p = next(found.blocks(np.eye(4, dtype=np.float32)))[1]
         np.testing.assert_allclose(np.exp(log_p), seen, atol=0.02)
 
@@ -215,7 +248,10 @@ def test_going_on_keeps_the_noise():
         if name.startswith("noise_"):
             np.testing.assert_array_equal(second.classifier.arrays[name], array)
     assert second.classifier.facts["fit_seconds"] == 0
-    assert second.classifier.evaluate(data)["accuracy"] >= first.classifier.evaluate(data)["accuracy"] - 0.05
+    assert (
+        second.classifier.evaluate(data)["accuracy"]
+        >= first.classifier.evaluate(data)["accuracy"] - 0.05
+    )
 
 
 def test_fitting_is_part_of_the_time_that_is_reported():
@@ -223,13 +259,16 @@ def test_fitting_is_part_of_the_time_that_is_reported():
     facts = train(data, validation="0.1").classifier.facts
     assert 0 < facts["fit_seconds"] < facts["seconds"]
     assert all(entry["seconds"] > facts["fit_seconds"] for entry in facts["history"])
-    hardly = train(data, time_budget=1e-3).classifier  # what is hardly trained predicts what the tree does
+    # what is hardly trained predicts what the tree does
+    hardly = train(data, time_budget=1e-3).classifier
     assert hardly.evaluate(test)["accuracy"] > 0.5
 
 
 def test_the_estimator_takes_it():
     data, test = digits(400, 100)
-    found = SoftmaxClassifier("ns", sampler="adversarial", tree_l2=0.5, tree_features=8, epochs=3, batch_size=10)
+    found = SoftmaxClassifier(
+        "ns", sampler="adversarial", tree_l2=0.5, tree_features=8, epochs=3, batch_size=10
+    )
     found.fit(data.features, data.labels.ids)
     assert found.classifier_.settings["tree_l2"] == 0.5
     assert found.score(test.features, test.labels.ids) > 0.75
@@ -249,5 +288,7 @@ def test_few_labels(n_labels):
 
 
 def test_mistakes_get_one_clear_line():
-    with pytest.raises(EmbedxError, match="--set tree-l2 does not apply to --sampler uniform; taken by adversarial"):
+    with pytest.raises(
+        EmbedxError, match="--set tree-l2 does not apply to --sampler uniform; taken by adversarial"
+    ):
         train(digits(50, 1)[0], sampler="uniform", own={"tree_l2": 1.0})

@@ -1,4 +1,6 @@
-"""The trees of hierarchical softmax: as short as there is, or of halves; their probabilities multiply along the paths."""
+"""The trees of hierarchical softmax: as short as there is, or of halves; their probabilities
+multiply along the paths.
+"""
 
 import numpy as np
 import pytest
@@ -9,9 +11,14 @@ from embedx.objectives.binary_tree import halves, huffman
 from embedx.objectives.hs import HierarchicalSoftmax
 
 COUNTS = {
-    "one class": [4], "two": [3, 5], "equal": [7] * 13, "some never seen": [0, 9, 0, 0, 4, 1, 0, 1], "never seen": [0] * 9,
-    "powers of two": [2**k for k in range(40)], "Zipf": [10**6 // k for k in range(1, 300)],
-}  # fmt: skip
+    "one class": [4],
+    "two": [3, 5],
+    "equal": [7] * 13,
+    "some never seen": [0, 9, 0, 0, 4, 1, 0, 1],
+    "never seen": [0] * 9,
+    "powers of two": [2**k for k in range(40)],
+    "Zipf": [10**6 // k for k in range(1, 300)],
+}
 
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
@@ -34,13 +41,25 @@ def shuffled(counts):
 def test_probabilities_multiply_along_the_paths(counts, ordered):
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(np.array(counts), shuffled(counts) if ordered else None)
-    paths, z = objective.paths(), np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
+    paths, z = (
+        objective.paths(),
+        np.random.default_rng(9).normal(size=objective.n_rows(len(counts))),
+    )
     wanted = reference.tree_log_probability(z, *paths)
-    np.testing.assert_allclose(objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12)
+    np.testing.assert_allclose(
+        objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12
+    )
     p = (1 + np.array(counts)) / (1 + np.array(counts)).sum()
-    np.testing.assert_allclose(objective.log_probability(objective.initial_bias(p, p), p), np.log(p), atol=1e-9)
-    assert (paths.nodes.dtype, paths.bits.dtype, paths.offsets.dtype) == (np.int32, np.float32, np.int64)
-    assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()  # all ways start at the root
+    np.testing.assert_allclose(
+        objective.log_probability(objective.initial_bias(p, p), p), np.log(p), atol=1e-9
+    )
+    assert (paths.nodes.dtype, paths.bits.dtype, paths.offsets.dtype) == (
+        np.int32,
+        np.float32,
+        np.int64,
+    )
+    # all ways start at the root
+    assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()
 
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
@@ -62,7 +81,10 @@ def test_a_tree_of_halves_keeps_the_order_and_is_as_flat_as_can_be(counts):
     assert tree.depth.max() <= flattest + 1 + unseen
     if seen > 1 and seen.bit_count() == 1:
         half = order[:seen].reshape(2, -1)
-        assert [[ways[order.tolist().index(k)][0] for k in side] for side in half] == [[0] * (seen // 2), [1] * (seen // 2)]
+        assert [[ways[order.tolist().index(k)][0] for k in side] for side in half] == [
+            [0] * (seen // 2),
+            [1] * (seen // 2),
+        ]
 
 
 def test_frequent_classes_are_near_the_root_and_classes_never_seen_do_not_make_a_comb():

@@ -11,7 +11,9 @@ BOUCHARD = make("bouchard")
 def test_bouchard_is_the_papers_formula():
     printed, y = one(BOUCHARD)
     loss, _, _ = answer(BOUCHARD, *printed, np.array([[0.7]]))
-    assert loss == pytest.approx(printed.label[y] * reference.bouchard_loss(printed.z, y, printed.importance, 0.7))
+    assert loss == pytest.approx(
+        printed.label[y] * reference.bouchard_loss(printed.z, y, printed.importance, 0.7)
+    )
 
 
 def test_the_level_steps_by_the_share_of_its_number_of_updates():
@@ -19,7 +21,8 @@ def test_the_level_steps_by_the_share_of_its_number_of_updates():
     _, _, state = answer(BOUCHARD, *printed, np.array([[0.7]]), n_updates=3)
     counts = np.where(printed.label > 0, 1, printed.importance)
     rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(printed.z - 0.7))
-    assert np.exp(state[0, 0] - 0.7) == pytest.approx(1 - rate + rate * crossing, rel=1e-6)  # the rate is a float32
+    # the rate is a float32
+    assert np.exp(state[0, 0] - 0.7) == pytest.approx(1 - rate + rate * crossing, rel=1e-6)
     assert abs(crossing - 1) > 0.1
 
 
@@ -33,12 +36,16 @@ def test_the_optimal_level_is_crossed_by_one_class_in_sum(size):
 
 def test_the_level_of_two_classes_is_their_mean():
     z, y = some_scores(k=2)
-    np.testing.assert_allclose(BOUCHARD.optimal_state(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7)
+    np.testing.assert_allclose(
+        BOUCHARD.optimal_state(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7
+    )
 
 
 def test_with_one_class_bouchards_bound_is_exact():
     alpha = BOUCHARD.optimal_state(np.array([[3.0]]), np.ones((1, 1)))
-    assert answer(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(0, abs=1e-12)
+    assert answer(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(
+        0, abs=1e-12
+    )
 
 
 def test_the_level_finds_its_place_from_two_draws_at_a_time():
@@ -47,13 +54,25 @@ def test_the_level_finds_its_place_from_two_draws_at_a_time():
     sample_count = rng.multinomial(2, UNIGRAM, n_updates) * (label == 0)
     shape = np.ones((n_updates, 1))
     _, _, state = answer(
-        BOUCHARD, shape * z, shape * label, sample_count, shape * np.log(2 * UNIGRAM), np.zeros((1, 1)), np.arange(n_updates),
+        BOUCHARD,
+        shape * z,
+        shape * label,
+        sample_count,
+        shape * np.log(2 * UNIGRAM),
+        np.zeros((1, 1)),
+        np.arange(n_updates),
         np.zeros(n_updates, dtype=np.int64),
-    )  # fmt: skip
-    assert state[0, 0] == pytest.approx(BOUCHARD.optimal_state(z[None], label[None])[0, 0], abs=0.05)
+    )
+    assert state[0, 0] == pytest.approx(
+        BOUCHARD.optimal_state(z[None], label[None])[0, 0], abs=0.05
+    )
 
 
 def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
-    """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as that."""
-    _, _, state = answer(BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1)
+    """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as
+    that.
+    """
+    _, _, state = answer(
+        BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1
+    )
     assert 5 < state[0, 0] < np.log(1e5)

@@ -1,4 +1,6 @@
-"""A few kilobytes may unpack to any size, and a header may claim any: what does not stay within bounds is an error."""
+"""A few kilobytes may unpack to any size, and a header may claim any: what does not stay within
+bounds is an error.
+"""
 
 import gzip
 import io
@@ -40,18 +42,25 @@ def little_memory(monkeypatch):
 def npy_that_claims(shape, dtype="<f4"):
     """The header of an array of that shape, and no values."""
     out = io.BytesIO()
-    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        out, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
     return out.getvalue()
 
 
 TOO_LARGE = {
-    "rows": "2000 9 9\n" + "1 1:1\n" * 2000, "values": "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
-    "labels": "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9, "empty rows": "2001 9 9\n1 1:1\n" + "\n" * 2000,
-    "empty rows within": "2001 9 9\n" + "\n" * 2000 + "1 1:1\n", "libsvm": "1 1:1\n" * 2000,
-    "names of labels": "".join(f"name{n} 1:1\n" for n in range(100)), "bags": "__label__a\n" * 2000,
-    "empty bags": "__label__a\n" + "\n" * 1000 + "b\n", "words": "__label__a " + " ".join(f"word{n}" for n in range(100)),
+    "rows": "2000 9 9\n" + "1 1:1\n" * 2000,
+    "values": "9 9 9\n" + ("1 " + "1:1 " * 500 + "\n") * 9,
+    "labels": "9 9 9\n" + ("1," * 1000 + "1 1:1\n") * 9,
+    "empty rows": "2001 9 9\n1 1:1\n" + "\n" * 2000,
+    "empty rows within": "2001 9 9\n" + "\n" * 2000 + "1 1:1\n",
+    "libsvm": "1 1:1\n" * 2000,
+    "names of labels": "".join(f"name{n} 1:1\n" for n in range(100)),
+    "bags": "__label__a\n" * 2000,
+    "empty bags": "__label__a\n" + "\n" * 1000 + "b\n",
+    "words": "__label__a " + " ".join(f"word{n}" for n in range(100)),
     "labels of bags": "".join(f"__label__{n}\n" for n in range(100)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", TOO_LARGE)
@@ -63,14 +72,24 @@ def test_rows_that_do_not_fit_into_memory_are_an_error(write, what, little_memor
 def test_what_does_fit_is_read(write, little_memory):
     assert len(read(write("200 9 9\n" + "1 1:1\n" * 200))) == 200
     assert len(read(write("__label__a b\n" * 200))) == 200
-    assert read(write("__label__a " + "b " * 4000)).features.toarray() == [[4000]]  # one value, however often it is written
+    # one value, however often it is written
+    assert read(write("__label__a " + "b " * 4000)).features.toarray() == [[4000]]
 
 
 @pytest.mark.parametrize("line", ["1\n", "1 2 3\n", "a\n"])
 def test_labels_splits_and_names_that_do_not_fit_are_an_error(write, line, little_memory):
-    features, rows = write(npy(np.ones((9, 2), np.float32)), "x.npy"), write(line * 9999, "rows.txt.gz")
-    for reading in (lambda: read(features, rows), lambda: read(f"{features}@{rows}"), lambda: read_names(rows)):
-        with pytest.raises(EmbedxError, match=rf"rows\.txt\.gz: {HALF}|not UTF|no row of the data|number the lines") as caught:
+    features, rows = (
+        write(npy(np.ones((9, 2), np.float32)), "x.npy"),
+        write(line * 9999, "rows.txt.gz"),
+    )
+    for reading in (
+        lambda: read(features, rows),
+        lambda: read(f"{features}@{rows}"),
+        lambda: read_names(rows),
+    ):
+        with pytest.raises(
+            EmbedxError, match=rf"rows\.txt\.gz: {HALF}|not UTF|no row of the data|number the lines"
+        ) as caught:
             reading()
         assert HALF in str(caught.value) or line != "1\n"
 
@@ -80,11 +99,18 @@ MATRIX = io.BytesIO()
 save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    ("x.npy.gz", gzip.compress(npy(np.ones(BIG)), mtime=0)), ("x.npz", MATRIX.getvalue()),
-    ("x.npz.gz", gzip.compress(MATRIX.getvalue(), mtime=0)), ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6), mtime=0)),
-])  # fmt: skip
-def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(write, name, content, little_memory):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.npy.gz", gzip.compress(npy(np.ones(BIG)), mtime=0)),
+        ("x.npz", MATRIX.getvalue()),
+        ("x.npz.gz", gzip.compress(MATRIX.getvalue(), mtime=0)),
+        ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6), mtime=0)),
+    ],
+)
+def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(
+    write, name, content, little_memory
+):
     with pytest.raises(EmbedxError, match=rf"{name}: {HALF}"):
         read(write(content, name))
 
@@ -104,7 +130,9 @@ def in_zip(content):
 
 
 @pytest.mark.parametrize("shape", [(10**12, 0), (10**15, 10**15), (10**30,), (-5, 3)])
-@pytest.mark.parametrize(("pack", "name"), [(bytes, "x.npy"), (gzip.compress, "x.npy"), (in_zip, "x.npz")])
+@pytest.mark.parametrize(
+    ("pack", "name"), [(bytes, "x.npy"), (gzip.compress, "x.npy"), (in_zip, "x.npz")]
+)
 def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack, name):
     with pytest.raises(EmbedxError, match=rf"{name}: (no readable|shape |takes more)"):
         read(write(pack(npy_that_claims(shape)), name))
@@ -116,7 +144,10 @@ def test_lines_have_an_end(write, monkeypatch):
     fits = "a" * 50 + "\n\n\n" + "b" * 97
     assert b"".join(Lines(source_of(write(fits)), Silent())).decode() == fits + "\n"
     for text in (fits + "b" * 20, fits + "b" * 20 + "\nc"):
-        with pytest.raises(EmbedxError, match=r"train\.txt:4: a line of more than 100 bytes; is it the right file\?"):
+        with pytest.raises(
+            EmbedxError,
+            match=r"train\.txt:4: a line of more than 100 bytes; is it the right file\?",
+        ):
             list(Lines(source_of(write(text)), Silent()))
     with pytest.raises(EmbedxError, match=r"train\.txt:1\d\d: a line of more than 100 bytes"):
         list(Lines(source_of(write("\n" * 301 + "a")), Silent()))
@@ -127,7 +158,9 @@ def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, re
     (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\ntiger hen 7 8\n" * 50))
     assert len(reading(tmp_path / "set.txt.gz")) == 100
     monkeypatch.setattr(word_sets, "MAX_TEXT", 1399)
-    with pytest.raises(EmbedxError, match=r"set\.txt\.gz: more than 1,399 bytes of text; is it the right file\?"):
+    with pytest.raises(
+        EmbedxError, match=r"set\.txt\.gz: more than 1,399 bytes of text; is it the right file\?"
+    ):
         reading(tmp_path / "set.txt.gz")
 
 
@@ -141,7 +174,9 @@ def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
         text = b"a " + longest + b" " + longest + b"y b\n" + longest * 5 + b" a"
         tokens, too_long = [], 0
         for start in range(0, len(text), block_bytes):
-            tokens += scanner.tokenize(text[start : start + block_bytes], start, start + block_bytes >= len(text)).tolist()
+            tokens += scanner.tokenize(
+                text[start : start + block_bytes], start, start + block_bytes >= len(text)
+            ).tolist()
             too_long += scanner.state[TOO_LONG]
         assert (tokens, too_long) == ([0, 1, 2, -1, 0, -1], 2)
         assert len(scanner.table.letters) < 4 * MAX_WORD_BYTES
@@ -151,30 +186,51 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
     (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MAX_WORD_BYTES + 1))
     for _ in range(2):
         progress = Notes()
-        cache.encode(resolve([str(tmp_path / "corpus.txt")]), TextSettings(), progress, tmp_path / "cache").close()
-        assert f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it text?" in progress.notes
+        cache.encode(
+            resolve([str(tmp_path / "corpus.txt")]), TextSettings(), progress, tmp_path / "cache"
+        ).close()
+        assert (
+            f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it"
+            " text?" in progress.notes
+        )
 
 
-@pytest.mark.parametrize("xml", [
-    "<page><text>" + "a " * 600, "<page><text a='" + "a " * 600, "<!--" + "a " * 600, "<a>" * 1200, "<a><b><c/>" + "<c/>" * 900,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "<page><text>" + "a " * 600,
+        "<page><text a='" + "a " * 600,
+        "<!--" + "a " * 600,
+        "<a>" * 1200,
+        "<a><b><c/>" + "<c/>" * 900,
+    ],
+)
 def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
     monkeypatch.setattr(wikipedia, "MAX_BYTES", 1000)
     data = f"<mediawiki>{xml}".encode()
-    with pytest.raises(DumpError, match=r"not a MediaWiki dump \(a page of more than 1,000 bytes\); is it the"):
+    with pytest.raises(
+        DumpError, match=r"not a MediaWiki dump \(a page of more than 1,000 bytes\); is it the"
+    ):
         list(paragraphs(data[i : i + 64] for i in range(0, len(data), 64)))
     (tmp_path / "dump.xml").write_bytes(data)
     with pytest.raises(EmbedxError, match=r"dump\.xml: not a MediaWiki dump"):
-        cache.encode(resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache")
+        cache.encode(
+            resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache"
+        )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch, encoding):
     monkeypatch.setattr(wikipedia, "MAX_BYTES", 200)
-    page = "<page><title>0123456789</title><!-- a comment --><ns>0</ns><text>ten letter</text></page>"
+    page = (
+        "<page><title>0123456789</title><!-- a comment --><ns>0</ns><text>ten letter</text></page>"
+    )
     data = f"<mediawiki>{page * 30}</mediawiki>".encode(encoding)
     for step in (1, 10):
-        assert b"".join(paragraphs(data[i : i + step] for i in range(0, len(data), step))) == b"ten letter\n" * 30
+        assert (
+            b"".join(paragraphs(data[i : i + step] for i in range(0, len(data), step)))
+            == b"ten letter\n" * 30
+        )
 
 
 # ---- with real sizes
@@ -182,7 +238,9 @@ def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch, enco
 
 def test_a_zst_file_is_unpacked_piece_by_piece(tmp_path):
     packer, line = zstandard.ZstdCompressor().compressobj(), b"a b\n" * (1 << 18)
-    (tmp_path / "bomb.zst").write_bytes(b"".join(packer.compress(line) for _ in range(300)) + packer.flush())
+    (tmp_path / "bomb.zst").write_bytes(
+        b"".join(packer.compress(line) for _ in range(300)) + packer.flush()
+    )
     assert (tmp_path / "bomb.zst").stat().st_size < 1 << 16
     tracemalloc.start()
     with ReadAhead(resolve([str(tmp_path / "bomb.zst")])) as blocks:
@@ -209,7 +267,10 @@ for reading, small in (read, "1 2 2\\n1 1:1\\n"), (encode, "a b\\n"):
     reading("small.txt")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for reading, start, middle in (
-    (read, b"1 1 1\\n0 0:", b"1"), (read, b"__label__a ", b"b "), (read, b"", b"\\n"), (encode, b"", b"a"),
+    (read, b"1 1 1\\n0 0:", b"1"),
+    (read, b"__label__a ", b"b "),
+    (read, b"", b"\\n"),
+    (encode, b"", b"a"),
 ):
     piece = gzip.compress(middle * ((1 << 20) // len(middle)), 1)
     Path("bomb.gz").write_bytes(gzip.compress(start) + piece * 40)
@@ -222,6 +283,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def test_compressed_bombs_take_little_memory(tmp_path):
-    done = subprocess.run([sys.executable, "-c", BOMBS], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", BOMBS], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 500, f"{done.stdout} MB for files of 40 MB, unpacked"

@@ -1,4 +1,6 @@
-"""Machines where the user's cache folder cannot be written: containers without a home, users who have none."""
+"""Machines where the user's cache folder cannot be written: containers without a home, users who
+have none.
+"""
 
 import atexit
 import os
@@ -14,7 +16,9 @@ from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.storage import cache_home
 from embedx.text.recipes import find_recipe
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows gives each user temporary folders of his own")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="Windows gives each user temporary folders of his own"
+)
 VARIABLES = ("EMBEDX_CACHE_DIR", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR")
 
 
@@ -40,11 +44,15 @@ def spare(temporary):
     return temporary / f"embedx-{os.geteuid()}"
 
 
-@pytest.mark.parametrize(("variable", "value", "below", "why"), [
-    ("HOME", "missing", ".cache/embedx", "No such file or directory"),
-    ("HOME", "/proc/self/missing", ".cache/embedx", "No such file or directory"),
-    ("XDG_CACHE_HOME", "file", "embedx", "Not a directory"), ("EMBEDX_CACHE_DIR", "file/cache", "", "Not a directory"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("variable", "value", "below", "why"),
+    [
+        ("HOME", "missing", ".cache/embedx", "No such file or directory"),
+        ("HOME", "/proc/self/missing", ".cache/embedx", "No such file or directory"),
+        ("XDG_CACHE_HOME", "file", "embedx", "Not a directory"),
+        ("EMBEDX_CACHE_DIR", "file/cache", "", "Not a directory"),
+    ],
+)
 def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_written(
     temporary, monkeypatch, caplog, variable, value, below, why
 ):
@@ -63,9 +71,13 @@ def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_writte
 def run(temporary, *words, **variables):
     """A process that may find its cache folder by `variables` alone."""
     environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    environment |= {"TMPDIR": str(temporary)} | {name: str(value) for name, value in variables.items()}
+    environment |= {"TMPDIR": str(temporary)} | {
+        name: str(value) for name, value in variables.items()
+    }
     command = [sys.executable, *map(str, words)]
-    done = subprocess.run(command, cwd=temporary.parent, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=temporary.parent, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done
 
@@ -82,10 +94,25 @@ def test_the_folder_of_kernels_alone_may_be_out_of_reach(temporary):
 def test_one_trains_without_a_home(temporary):
     """In plain Python, so that nothing is compiled for this test."""
     (temporary.parent / "corpus.txt").write_text("a b c d\n" * 10)
-    small = ["-m", "embedx", "train", "corpus.txt", "--dim", 4, "--epochs", 1, "--sample", 0, "--output", "model"]
+    small = [
+        "-m",
+        "embedx",
+        "train",
+        "corpus.txt",
+        "--dim",
+        4,
+        "--epochs",
+        1,
+        "--sample",
+        0,
+        "--output",
+        "model",
+    ]
     done = run(temporary, *small, HOME=temporary.parent / "missing", NUMBA_DISABLE_JIT=1)
     assert "model\t4 words, loss " in done.stdout
-    assert done.stderr.startswith(f"{temporary.parent / 'missing' / '.cache' / 'embedx'}: cannot be written (")
+    assert done.stderr.startswith(
+        f"{temporary.parent / 'missing' / '.cache' / 'embedx'}: cannot be written ("
+    )
     assert len(list((spare(temporary) / "tokens").glob("*/tokens.bin"))) == 1
     assert not (temporary.parent / "missing").exists()
 
@@ -118,7 +145,9 @@ def a_file(folder, other):
 @pytest.mark.parametrize("prepare", [open_to_all, readable, a_link, a_file])
 def test_a_folder_that_others_may_have_made_is_not_used(temporary, tmp_path, monkeypatch, prepare):
     at_exit = []
-    monkeypatch.setattr(atexit, "register", lambda *call, **options: at_exit.append((call, options)))
+    monkeypatch.setattr(
+        atexit, "register", lambda *call, **options: at_exit.append((call, options))
+    )
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
     prepare(spare(temporary), other)
@@ -128,7 +157,8 @@ def test_a_folder_that_others_may_have_made_is_not_used(temporary, tmp_path, mon
     assert list(other.iterdir()) == []
     [((remove, *arguments), options)] = at_exit
     remove(*arguments, **options)
-    assert list(temporary.iterdir()) == [spare(temporary)]  # the one that was used is gone with the run
+    # the one that was used is gone with the run
+    assert list(temporary.iterdir()) == [spare(temporary)]
 
 
 def test_a_folder_that_others_could_exchange_is_not_used(temporary):

@@ -39,9 +39,13 @@ def noisy(n, seed, *, dense=False, several=True):
 
 
 def trained(data, objective=None, options=None, progress=None, **settings):
-    name, own = default_objective(data, settings) if objective is None else (objective, options or {})
+    name, own = (
+        default_objective(data, settings) if objective is None else (objective, options or {})
+    )
     made = new_objective(objectives.find(name), own)
-    return train(data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress).classifier
+    return train(
+        data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress
+    ).classifier
 
 
 def answers(found, data, k=5):
@@ -61,20 +65,30 @@ def largest_error(p, is_right, least=200):
 def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_order():
     rng = np.random.default_rng(0)
     scores = -np.sort(-rng.normal(-1, 2, (4000, 8)), axis=1)
-    truth = sigmoid(1.5 * scores + np.maximum(scores, 0) - 0.6 * np.log(np.arange(1, 9)) - 0.3 * scores[:, :1])
+    truth = sigmoid(
+        1.5 * scores + np.maximum(scores, 0) - 0.6 * np.log(np.arange(1, 9)) - 0.3 * scores[:, :1]
+    )
     is_right = rng.random(truth.shape) < truth
     fitted = calibration.fit(scores[:2000], is_right[:2000])
     p = calibration.probabilities(fitted, scores[2000:])
     assert np.abs(p[:, :5] - truth[2000:, :5]).mean() < 0.02
     assert largest_error(p[:, :5], truth[2000:, :5]) < 0.03
     assert (np.diff(p, axis=1) <= 0).all()
-    np.testing.assert_array_equal(calibration.probabilities(fitted, np.array([[0.5, -np.inf]]))[:, 1], 0)
+    np.testing.assert_array_equal(
+        calibration.probabilities(fitted, np.array([[0.5, -np.inf]]))[:, 1], 0
+    )
 
 
-@pytest.mark.parametrize(("scores", "is_right"), [
-    (np.zeros((0, 5)), np.zeros((0, 5), bool)), (np.zeros((150, 5)), np.ones((150, 5), bool)),
-    (np.full((150, 5), -np.inf), np.zeros((150, 5), bool)), (np.arange(150.0)[:, None], np.arange(150)[:, None] > 75),
-], ids=["no rows", "all alike and right", "no answers", "told apart by one label alone"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scores", "is_right"),
+    [
+        (np.zeros((0, 5)), np.zeros((0, 5), bool)),
+        (np.zeros((150, 5)), np.ones((150, 5), bool)),
+        (np.full((150, 5), -np.inf), np.zeros((150, 5), bool)),
+        (np.arange(150.0)[:, None], np.arange(150)[:, None] > 75),
+    ],
+    ids=["no rows", "all alike and right", "no answers", "told apart by one label alone"],
+)
 def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_same(scores, is_right):
     fitted = calibration.fit(scores, is_right)
     calibration.check({"calibration": fitted})
@@ -82,19 +96,28 @@ def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_sam
     assert ((p >= 0) & (p <= 1)).all()
 
 
-@pytest.mark.parametrize(("objective", "options", "settings", "several", "dense"), [
-    (None, {}, {"weights": "dense"}, True, False), (None, {}, {"weights": "sparse"}, True, False),
-    (None, {}, {"weights": "tree", "leaf_size": 5}, True, False), (None, {}, {}, True, True), (None, {}, {}, False, False),
-    ("ova", {"loss": "squared-hinge"}, {"weights": "dense"}, False, False),
-    ("ova", {"loss": "squared-hinge"}, {"weights": "tree", "leaf_size": 5}, False, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("objective", "options", "settings", "several", "dense"),
+    [
+        (None, {}, {"weights": "dense"}, True, False),
+        (None, {}, {"weights": "sparse"}, True, False),
+        (None, {}, {"weights": "tree", "leaf_size": 5}, True, False),
+        (None, {}, {}, True, True),
+        (None, {}, {}, False, False),
+        ("ova", {"loss": "squared-hinge"}, {"weights": "dense"}, False, False),
+        ("ova", {"loss": "squared-hinge"}, {"weights": "tree", "leaf_size": 5}, False, False),
+    ],
+)
 def test_what_is_printed_as_a_probability_is_one(objective, options, settings, several, dense):
-    data, test = (noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1)))
+    data, test = (
+        noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1))
+    )
     found = trained(data, objective, options, calibration=0.5, neighbours="none", **settings)
     assert found.facts["examples"] == 2000
     p, is_right = answers(found, test)
     error = largest_error(p, is_right, least=500)
-    assert error < (0.03 if several else 0.06)  # of one label a row there are fewer right answers to learn from
+    # of one label a row there are fewer right answers to learn from
+    assert error < (0.03 if several else 0.06)
     del found.arrays["calibration"]
     raw, still_right = answers(found, test)
     np.testing.assert_array_equal(is_right, still_right)
@@ -103,10 +126,14 @@ def test_what_is_printed_as_a_probability_is_one(objective, options, settings, s
 
 def test_probabilities_of_a_row_with_one_label_sum_to_at_most_one_however_many_are_asked_for():
     p = np.array([[0.6, 0.5, 0.3], [0.4, 0.3, 0.1], [1, 0, 0]], np.float32)
-    np.testing.assert_allclose(calibration.of_one_label(p), [[0.6, 0.25, 0.15], [0.4, 0.3, 0.1], [1, 0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(
+        calibration.of_one_label(p), [[0.6, 0.25, 0.15], [0.4, 0.3, 0.1], [1, 0, 0]], rtol=1e-6
+    )
     data, test = noisy(2000, 0, several=False), noisy(500, 1, several=False)
     for neighbours in ("none", "5"):
-        found = trained(data, "ova", {"loss": "squared-hinge"}, weights="sparse", neighbours=neighbours)
+        found = trained(
+            data, "ova", {"loss": "squared-hinge"}, weights="sparse", neighbours=neighbours
+        )
         every, few = (answers(found, test, k)[0] for k in (N_LABELS, 3))
         assert every.sum(axis=1).max() < 1 + 1e-5
         np.testing.assert_array_equal(few, every[:, :3])
@@ -118,7 +145,9 @@ def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_
     assert calibration.n_held_out(10**6, 0.1) == MAX_ROWS
     default = trained(data, weights="sparse", neighbours="5")
     few = trained(data.rows(np.arange(500)), weights="sparse")
-    every = trained(data, weights="sparse", calibration=0.0, propensity=default.settings["propensity"])
+    every = trained(
+        data, weights="sparse", calibration=0.0, propensity=default.settings["propensity"]
+    )
     assert (few.facts["examples"], every.facts["examples"]) == (500, len(data))
     assert "calibration" not in few.arrays.keys() | every.arrays.keys()
     # The held-out rows of the default are trained on in the end, and are among the neighbours.
@@ -151,5 +180,9 @@ def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
         assert (result["log_likelihood"] < -np.log(N_LABELS)) == is_warned
         assert result["log_likelihood_tempered"] > -np.log(N_LABELS)
         assert (
-            any("is below -3.69, that of equal probabilities for all 40 labels" in each for each in progress.notes) == is_warned
+            any(
+                "is below -3.69, that of equal probabilities for all 40 labels" in each
+                for each in progress.notes
+            )
+            == is_warned
         )

@@ -1,4 +1,5 @@
-"""CBOW as a user meets it: trained, scored on held-out text, resumed and continued; its gradient against finite differences.
+"""CBOW as a user meets it: trained, scored on held-out text, resumed and continued; its gradient
+against finite differences.
 
 That blocks of it train as the naive reference does is tested with the forms of skip-gram.
 """
@@ -21,8 +22,12 @@ CBOW = {"architecture": "cbow"}
 
 @pytest.mark.compiles("words")
 def test_each_context_moves_by_the_whole_gradient_of_the_mean():
-    """By finite differences: where all centres have as many contexts, that is so many times its own derivative."""
-    setup = Setup(make("ns"), architecture="cbow", block_size=64, window=1, keep_all=True, dim=5, n_tokens=60)
+    """By finite differences: where all centres have as many contexts, that is so many times its own
+    derivative.
+    """
+    setup = Setup(
+        make("ns"), architecture="cbow", block_size=64, window=1, keep_all=True, dim=5, n_tokens=60
+    )
     setup.stream.word[:] = np.arange(len(setup.stream.word)) % 12
     setup.set_tokens(np.random.default_rng(1).integers(0, 12, 60).astype(np.int32))
     n_pairs = setup.assert_moves_by_the_gradient([(0, 0), (5, 2), (7, 1), (3, 4)], 2, 1, 59)
@@ -39,7 +44,9 @@ def test_every_objective_learns_the_topics(two_topics, name):
 
 
 def test_with_subwords_words_never_seen_have_vectors(two_topics, tmp_path):
-    path = fit(two_topics, "ns", subwords="4-5", heldout=0.2, epochs=15, **CBOW).save(tmp_path / "model")
+    path = fit(two_topics, "ns", subwords="4-5", heldout=0.2, epochs=15, **CBOW).save(
+        tmp_path / "model"
+    )
     model = embedx.load(path)
     assert_knows_the_topics(model)
     assert model["trucks"].any()
@@ -52,7 +59,9 @@ def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
     arguments = words, sentences, np.ones(300, np.float32), 3, seed
     one_by_one = heldout.sample_pairs(*arguments, 10_000)
     together = heldout.sample_pairs(*arguments, 10_000, per_context=False)
-    for target, contexts, group in zip(together.targets, together.inputs, together.groups, strict=True):
+    for target, contexts, group in zip(
+        together.targets, together.inputs, together.groups, strict=True
+    ):
         own = one_by_one.targets == target
         assert contexts[contexts >= 0].tolist() == one_by_one.inputs[own].tolist()
         assert set(one_by_one.groups[own]) == {group}
@@ -79,12 +88,16 @@ def test_a_resumed_run_ends_with_the_same_bytes(name, stop_after):
 
 def test_training_that_starts_from_a_model_has_its_architecture(two_topics, tmp_path):
     path = fit(two_topics, "ns", epochs=1, **CBOW).save(tmp_path / "model")
-    more = embedx.SkipGram("ns", epochs=1, min_count=1, threads=1, start=str(path)).fit([["cat", "dog"] * 20] * 5)
+    more = embedx.SkipGram("ns", epochs=1, min_count=1, threads=1, start=str(path)).fit(
+        [["cat", "dog"] * 20] * 5
+    )
     assert more.model.settings["architecture"] == "cbow"
 
 
 def test_what_does_not_apply_is_refused():
-    with pytest.raises(EmbedxError, match=r"^--block-size 0 draws .*, which --architecture cbow cannot do"):
+    with pytest.raises(
+        EmbedxError, match=r"^--block-size 0 draws .*, which --architecture cbow cannot do"
+    ):
         configure("ns", {**CBOW, "block_size": 0})
     with pytest.raises(EmbedxError, match=r"^--architecture does not apply with --collapsed"):
         configure("softmax", CBOW, is_collapsed=True)

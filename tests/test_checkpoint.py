@@ -1,4 +1,6 @@
-"""A run that is killed at any moment, and resumed, ends with the bytes of one that never stopped; or in one clear line."""
+"""A run that is killed at any moment, and resumed, ends with the bytes of one that never stopped;
+or in one clear line.
+"""
 
 import json
 import signal
@@ -25,16 +27,20 @@ from tests.forked import embedx_run, environment
 from tests.notes import Notes
 
 RUNS = {
-    "train": "train CORPUS --dim 8 --epochs 40", "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 20",
+    "train": "train CORPUS --dim 8 --epochs 40",
+    "train-rows-found": "train CORPUS --objective ldgs --dim 8 --epochs 20",
     "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 100",
     "classify": "classify digits --epochs 30 --validation 0.2 --set patience=1000",
-}  # fmt: skip
+}
 # What is made before these train, of the text or of another model, is made anew when they go on.
 MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
 PREPARED = {
     "train-subwords": "train CORPUS --subwords 2-4 --set buckets=50 --dim 8 --epochs 20",
     "train-start": "train CORPUS --start train --dim 8 --epochs 30",
-    "train-phrases": "train CORPUS --phrases 2 --phrase-threshold 0.0001 --set phrase-min-count=250 --dim 8 --epochs 30",
+    "train-phrases": (
+        "train CORPUS --phrases 2 --phrase-threshold 0.0001 --set phrase-min-count=250 --dim 8"
+        " --epochs 30"
+    ),
 }
 
 
@@ -49,17 +55,27 @@ def asked(every=0.0, resumes=False, **arguments):
 
 def a_state(n=5, place=7):
     """A state with a value of each kind, and where they are kept."""
-    return state_of({
-        "array": np.arange(n, dtype=np.float32), "number": 0.1, "none": None, "list": [1, float("-inf"), {"a": np.ones(2)}],
-        "pair": Pair(np.arange(3), place), "word": "x",
-    })  # fmt: skip
+    return state_of(
+        {
+            "array": np.arange(n, dtype=np.float32),
+            "number": 0.1,
+            "none": None,
+            "list": [1, float("-inf"), {"a": np.ones(2)}],
+            "pair": Pair(np.arange(3), place),
+            "word": "x",
+        }
+    )
 
 
 def state_of(kept):
     """A state of these values by name, and where they are kept."""
     state = TrainState()
     for name in kept:
-        state.add(name, lambda name=name: kept[name], lambda value, name=name: kept.__setitem__(name, value))
+        state.add(
+            name,
+            lambda name=name: kept[name],
+            lambda value, name=name: kept.__setitem__(name, value),
+        )
     return state, kept
 
 
@@ -152,7 +168,9 @@ def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monke
     for _ in range(2):
         writing.take(a_state()[0], wait=True)
     deleted, delete = [], Path.unlink
-    monkeypatch.setattr(Path, "unlink", lambda path, **options: (deleted.append(path.name), delete(path, **options)))
+    monkeypatch.setattr(
+        Path, "unlink", lambda path, **options: (deleted.append(path.name), delete(path, **options))
+    )
     writing.remove()
     assert deleted[-1] == "run.json"
     assert sorted(deleted[:-1]) == ["state-00000001.npz", "state-00000002.npz"]
@@ -185,8 +203,15 @@ def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
     with pytest.raises(EmbedxError, match=r"other arguments \(--dim\)"):
         Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 9}), False, Silent())
     with pytest.raises(EmbedxError, match=r"other arguments \(corpora\)"):
-        Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 8}, corpora=["b.txt"]), False, Silent())
-    same_run = Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent())
+        Checkpoints(
+            tmp_path / "out",
+            asked(resumes=True, typed={"dim": 8}, corpora=["b.txt"]),
+            False,
+            Silent(),
+        )
+    same_run = Checkpoints(
+        tmp_path / "out", asked(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent()
+    )
     same_run.identify(lambda: {"corpus": [1, 3]})
     with pytest.raises(EmbedxError, match="the corpus changed since"):
         same_run.restore(state)
@@ -278,9 +303,12 @@ def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, thr
     schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
     checkpoints = Watching(tmp_path / "out", asked(every=0.01), False, Silent())
     outcome = trainer.run(
-        strategy, schedule, Silent(), (lambda epoch, tally, s: epochs.append((epoch, tally.words)) or False) if tells else None,
+        strategy,
+        schedule,
+        Silent(),
+        (lambda epoch, tally, s: epochs.append((epoch, tally.words)) or False) if tells else None,
         checkpoints=checkpoints,
-    )  # fmt: skip
+    )
     assert (strategy.done == 1).all()
     assert outcome.tally.words == 200
     assert seen
@@ -299,7 +327,9 @@ def command_of(run, corpus, output):
 
 
 def arrays_of(folder):
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.suffix in (".npy", ".tsv")}
+    return {
+        file.name: file.read_bytes() for file in folder.iterdir() if file.suffix in (".npy", ".tsv")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -343,7 +373,9 @@ main()
 
 
 def end_at_a_checkpoint(command, home, sent, moment="after"):
-    """Run a command, and have it end itself by a signal when it has written its first state, or before that has its name."""
+    """Run a command, and have it end itself by a signal when it has written its first state, or
+    before that has its name.
+    """
     words = [str(int(sent)), moment, *command, "--checkpoint-every", "0.01s"]
     done = forked.run(*words, cwd=home, env=environment(home), code=ENDED, check=False)
     return done.returncode, done.stderr
@@ -357,7 +389,11 @@ def newest(folder):
 def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
     output = f"killed-{run}"
     command = command_of(run, two_topics, output)
-    for attempt, moment in (command, "after"), ([*command, "--resume"], "before"), ([*command, "--resume"], "after"):
+    for attempt, moment in (
+        (command, "after"),
+        ([*command, "--resume"], "before"),
+        ([*command, "--resume"], "after"),
+    ):
         code, printed = end_at_a_checkpoint(attempt, home, signal.SIGKILL, moment)
         assert code == -signal.SIGKILL, printed
         assert not (home / output).exists()
@@ -370,7 +406,9 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
 
 
 @pytest.mark.parametrize("run", PREPARED)
-def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(run, home, two_topics, whole):
+def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(
+    run, home, two_topics, whole
+):
     whole("train")  # the model that one of them starts from
     output = f"killed-{run}"
     code, printed = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
@@ -426,22 +464,33 @@ main()
 """
 
 
-def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(home, two_topics, whole, tmp_path):
+def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(
+    home, two_topics, whole, tmp_path
+):
     pytest.importorskip("resource")
     words = [*command_of("train", two_topics, "full"), "--checkpoint-every", "0.01s"]
     setting = environment(home) | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(forked.ROOT)}
     done = subprocess.run(  # whose streams are no files
-        [sys.executable, "-c", FULL, *words], cwd=home, env=setting, capture_output=True, text=True, check=False
+        [sys.executable, "-c", FULL, *words],
+        cwd=home,
+        env=setting,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert "no checkpoint was written to" in done.stderr
     assert "File too large; the last one is kept" in done.stderr
-    assert done.stderr.splitlines()[-1] == (
-        f"embedx: {home / 'full'}: cannot write the model: File too large; when that is fixed, `embedx resume full` continues "
-        "from the last checkpoint"
+    assert (
+        done.stderr.splitlines()[-1]
+        == f"embedx: {home / 'full'}: cannot write the model: File too large; when that is fixed,"
+        " `embedx resume full` continues from the last checkpoint"
     )
     assert sorted(file.name for file in home.glob("full*")) == ["full.checkpoint"]
-    assert sorted(file.name for file in (home / "full.checkpoint").iterdir()) == ["run.json", "state-00000001.npz"]
+    assert sorted(file.name for file in (home / "full.checkpoint").iterdir()) == [
+        "run.json",
+        "state-00000001.npz",
+    ]
     assert not list(tmp_path.iterdir())
     embedx_run(home, "resume", "full")
     assert arrays_of(home / "full") == whole("train")
@@ -453,7 +502,9 @@ def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_p
 
     def save(place):
         if place == folder:
-            raise EmbedxError(f"{place}: cannot write the model: No space left on device; choose another --output")
+            raise EmbedxError(
+                f"{place}: cannot write the model: No space left on device; choose another --output"
+            )
         place.mkdir()
         return place
 

@@ -1,4 +1,6 @@
-"""Classification as a user meets it: every objective learns in every way, runs repeat, and end cleanly."""
+"""Classification as a user meets it: every objective learns in every way, runs repeat, and end
+cleanly.
+"""
 
 import dataclasses
 import math
@@ -36,10 +38,15 @@ def of(holds):
 
 
 def topics(n, seed, n_labels=24):
-    """Documents about one to three topics, frequent and rare, each with its words; sparse rows of length 1."""
+    """Documents about one to three topics, frequent and rare, each with its words; sparse rows of
+    length 1.
+    """
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, n_labels + 1) ** 0.7
-    labels = [rng.choice(n_labels, rng.integers(1, 4), replace=False, p=share / share.sum()) for _ in range(n)]
+    labels = [
+        rng.choice(n_labels, rng.integers(1, 4), replace=False, p=share / share.sum())
+        for _ in range(n)
+    ]
     x = np.zeros((n, 4 * n_labels), dtype=np.float32)
     for row, mine in zip(x, labels, strict=True):
         for k in mine:
@@ -79,16 +86,18 @@ def bytes_of(trained):
 
 @EACH
 def test_every_objective_learns_with_every_sampler(objective):
-    """The best constant answer is right for a tenth of the digits and a quarter of the topics; kinds of input take turns."""
-    batch = 10 if objective.kind == "gradient" else None  # these data are too few for the hundred that suits real ones
+    """The best constant answer is right for a tenth of the digits and a quarter of the topics;
+    kinds of input take turns.
+    """
+    # these data are too few for the hundred that suits real ones
+    batch = 10 if objective.kind == "gradient" else None
     first = list(OBJECTIVES.values()).index(objective)
     for i, sampler in enumerate(samplers(objective, dense=True), first):
         kind = ("dense", "hidden", "hidden" if sampler == "search" else "sparse")[i % 3]
         trained = run(objective, kind, sampler=sampler, batch_size=batch, epochs=4)
         assert precision(trained, kind) > {"dense": 0.6, "sparse": 0.5, "hidden": 0.45}[kind]
-        assert (
-            trained.outcome.final_loss < trained.outcome.curve[0]["loss"] or kind != "dense"
-        )  # several labels may share a state
+        # several labels may share a state
+        assert trained.outcome.final_loss < trained.outcome.curve[0]["loss"] or kind != "dense"
         facts = trained.classifier.facts
         assert facts["examples_trained"] == 4 * len(DATA[kind][0])
         assert facts["epochs"] == 4
@@ -97,10 +106,13 @@ def test_every_objective_learns_with_every_sampler(objective):
 
 RATES = {"sgd": 0.5, "adagrad": 0.4, "mixture": 0.5, "rowwise-adagrad": 4.0}
 REPRESENTATIVES = {
-    "drawn": of(lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"),
-    "path": of(lambda o: "path" in o.candidates), "columns": of(lambda o: o.samplers()[0] == "all" and not o.separable),
+    "drawn": of(
+        lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"
+    ),
+    "path": of(lambda o: "path" in o.candidates),
+    "columns": of(lambda o: o.samplers()[0] == "all" and not o.separable),
     "tiles": of(lambda o: o.samplers()[0] == "all" and o.separable),
-}  # fmt: skip
+}
 
 
 def test_every_optimiser_for_minibatches_has_a_rate_here():
@@ -112,8 +124,12 @@ def test_every_optimiser_for_minibatches_has_a_rate_here():
 @pytest.mark.parametrize("optimizer", RATES)
 @pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
 def test_every_optimiser_learns_for_every_kind_of_objective(objective, optimizer):
-    kind = list(WAYS)[(list(RATES).index(optimizer) + list(REPRESENTATIVES.values()).index(objective)) % 3]
-    trained = run(objective, kind, optimizer=optimizer, learning_rate=RATES[optimizer], batch_size=4, epochs=3)
+    kind = list(WAYS)[
+        (list(RATES).index(optimizer) + list(REPRESENTATIVES.values()).index(objective)) % 3
+    ]
+    trained = run(
+        objective, kind, optimizer=optimizer, learning_rate=RATES[optimizer], batch_size=4, epochs=3
+    )
     assert precision(trained, kind) > 0.45
 
 
@@ -125,7 +141,8 @@ def test_the_optimum_is_found(objective):
 
 
 TURNS = pytest.mark.parametrize(  # kinds of objectives and of inputs
-    ("objective", "kind"), [(each, list(WAYS)[i % 3]) for i, each in enumerate(REPRESENTATIVES.values())]
+    ("objective", "kind"),
+    [(each, list(WAYS)[i % 3]) for i, each in enumerate(REPRESENTATIVES.values())],
 )
 
 
@@ -140,7 +157,9 @@ def test_several_threads_learn_as_well(objective, kind):
 def test_same_seed_same_bytes(objective, kind):
     for each_objective in (objective, of(lambda o: o.uniforms_width)):
         options = {"epochs": 2, "batch_size": 16, "l2": 1e-3, "labels": "one"}
-        first, again, other = (run(each_objective, kind, seed=seed, **options) for seed in (1, 1, 2))
+        first, again, other = (
+            run(each_objective, kind, seed=seed, **options) for seed in (1, 1, 2)
+        )
         assert bytes_of(first) == bytes_of(again)
         assert bytes_of(first) != bytes_of(other)
 
@@ -153,25 +172,48 @@ def test_examples_without_labels_are_passed_over(objective):
     dense = dataclasses.replace(sparse, features=data.features.toarray())
     lines = [len(labels) if objective.positives == "single" else 1 for labels in some if labels]
     for i, sampler in enumerate(samplers(objective, dense=True)):
-        trained = run(objective, data=dense if i % 2 or sampler == "search" else sparse, sampler=sampler, epochs=1)
+        trained = run(
+            objective,
+            data=dense if i % 2 or sampler == "search" else sparse,
+            sampler=sampler,
+            epochs=1,
+        )
         assert trained.outcome.tally.pairs == sum(lines)
         assert math.isfinite(trained.outcome.final_loss)
 
 
 @pytest.mark.parametrize("negatives", [5, 20])
 def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives):
-    """Without features that tell, the best that there is are the frequencies of the labels: theorem 1 of Levy & Goldberg.
+    """Without features that tell, the best that there is are the frequencies of the labels: theorem
+    1 of Levy & Goldberg.
 
     No more rows are drawn than there are labels, however many were asked for.
     """
     share = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
-    data = Labeled(np.zeros((4000, 1), np.float32), Labels.single(np.random.default_rng(0).choice(5, 4000, p=share)), 5)
+    data = Labeled(
+        np.zeros((4000, 1), np.float32),
+        Labels.single(np.random.default_rng(0).choice(5, 4000, p=share)),
+        5,
+    )
     for objective in OBJECTIVES.values():
-        if objective(objective.Settings()).keeps_accidental_hits and "unigram" in objective.samplers():
+        if (
+            objective(objective.Settings()).keeps_accidental_hits
+            and "unigram" in objective.samplers()
+        ):
             for replacement in (True, False):
-                own, options = objective.Settings(negatives=negatives), {"batch_size": 50, "epochs": 20, "calibration": 0.0}
+                own, options = (
+                    objective.Settings(negatives=negatives),
+                    {"batch_size": 50, "epochs": 20, "calibration": 0.0},
+                )
                 trained = run(
-                    objective, "sparse", data, own, sampler="unigram", replacement=replacement, learning_rate=0.5, **options
+                    objective,
+                    "sparse",
+                    data,
+                    own,
+                    sampler="unigram",
+                    replacement=replacement,
+                    learning_rate=0.5,
+                    **options,
                 )
                 p = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
                 np.testing.assert_allclose(p, np.bincount(data.labels.ids) / 4000, rtol=0.05)
@@ -182,9 +224,14 @@ COUNTS = np.array([10, 240, 40, 80, 30])
 
 @pytest.mark.parametrize("name", ["softmax", "hs", "ova", "ns", "ove", "ar"])
 def test_biases_may_start_where_they_predict_the_frequencies(name):
-    """By whatever way an objective goes from scores to probabilities: a tree, say, or noise whose part is put back."""
-    data = Labeled(np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5)
-    options = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1, "replacement": True}  # draws as ns has them by default
+    """By whatever way an objective goes from scores to probabilities: a tree, say, or noise whose
+    part is put back.
+    """
+    data = Labeled(
+        np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5
+    )
+    # draws as ns has them by default
+    options = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1, "replacement": True}
     found = {}
     for bias in ("frequency", "zero"):
         trained = run(OBJECTIVES[name], data=data, bias=bias, **options)
@@ -199,14 +246,20 @@ def test_where_each_label_has_a_probability_by_itself_biases_start_there(loss):
     data = Labeled(np.zeros((250, 1), np.float32), Labels.of_rows(rows), 5)
     ova = OBJECTIVES["ova"]
     options = {"bias": "frequency", "optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1}
-    bias = run(ova, data=data, settings=ova.Settings(loss=loss), **options).classifier.arrays["bias"].astype(float)
+    bias = (
+        run(ova, data=data, settings=ova.Settings(loss=loss), **options)
+        .classifier.arrays["bias"]
+        .astype(float)
+    )
     expected = np.log(COUNTS / (250 - COUNTS)) if loss == "logistic" else 2 * COUNTS / 250 - 1
     np.testing.assert_allclose(bias, expected, rtol=1e-5)
 
 
 def test_the_optimum_is_sought_from_the_frequencies_if_wanted():
     """Where nothing else tells labels apart they are the optimum, and no iteration is needed."""
-    data = Labeled(np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5)
+    data = Labeled(
+        np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5
+    )
     steps = {
         bias: run(OBJECTIVES["softmax"], data=data, bias=bias, optimizer="lbfgs").outcome.epochs
         for bias in ("frequency", "zero")
@@ -217,10 +270,13 @@ def test_the_optimum_is_sought_from_the_frequencies_if_wanted():
 @each(lambda o: "all" in o.samplers() and not o.uniforms_width)
 def test_drawing_every_row_is_having_every_row_compete(objective, monkeypatch):
     """Two engines, and for the rows of sparse features three, come to the same parameters."""
-    settings = objective.Settings(**{"negatives": TINY.n_labels} if "uniform" in objective.samplers() else {})
+    settings = objective.Settings(
+        **{"negatives": TINY.n_labels} if "uniform" in objective.samplers() else {}
+    )
     dense = dataclasses.replace(TINY, features=TINY.features.toarray())
     for kind, data in (("sparse", TINY), ("hidden", TINY), ("dense", dense)):
-        options = {"epochs": 2, "l2": 1e-3, "schedule": "constant"}  # which falls in larger steps where few rows compete
+        # which falls in larger steps where few rows compete
+        options = {"epochs": 2, "l2": 1e-3, "schedule": "constant"}
         found = []
         for sampler, small_step in (("all", 0), ("all", 2**21), ("uniform", 0)):
             if sampler in objective.samplers():
@@ -228,9 +284,13 @@ def test_drawing_every_row_is_having_every_row_compete(objective, monkeypatch):
                 found.append(run(objective, kind, data, settings, sampler=sampler, **options))
         there, *others = found
         for other in others:
-            assert other.outcome.tally.mean_loss == pytest.approx(there.outcome.tally.mean_loss, rel=1e-3)
+            assert other.outcome.tally.mean_loss == pytest.approx(
+                there.outcome.tally.mean_loss, rel=1e-3
+            )
             for name, array in other.classifier.arrays.items():
-                np.testing.assert_allclose(array, there.classifier.arrays[name], rtol=1e-3, atol=1e-3, err_msg=name)
+                np.testing.assert_allclose(
+                    array, there.classifier.arrays[name], rtol=1e-3, atol=1e-3, err_msg=name
+                )
 
 
 def test_one_compilation_serves_all_of_this():
@@ -247,13 +307,17 @@ def test_only_the_labels_that_the_rule_leaves_are_learned_and_tested(rule):
     train_data, test_data = TOPICS
     choose = {"first": lambda row: row[0], "lowest-id": min}[rule]
     trained = run(REPRESENTATIVES["columns"], labels=rule, batch_size=10, epochs=4)
-    expected = np.bincount([choose(train_data.labels[i]) for i in range(len(train_data))], minlength=24)
+    expected = np.bincount(
+        [choose(train_data.labels[i]) for i in range(len(train_data))], minlength=24
+    )
     assert trained.classifier.counts.tolist() == expected.tolist()
     log_p = np.concatenate([log_p for _, log_p in trained.classifier.blocks(test_data.features)])
     truth = np.array([choose(test_data.labels[i]) for i in range(len(test_data))])
     found = trained.classifier.evaluate(test_data)
     assert found["accuracy"] == pytest.approx(np.mean(log_p.argmax(axis=1) == truth))
-    assert found["log_likelihood"] == pytest.approx(np.mean(log_p[np.arange(len(truth)), truth]), rel=1e-5)
+    assert found["log_likelihood"] == pytest.approx(
+        np.mean(log_p[np.arange(len(truth)), truth]), rel=1e-5
+    )
 
 
 @TURNS
@@ -267,11 +331,25 @@ def test_one_label_at_each_visit_learns_all_of_them(objective, kind):
 
 def test_labels_that_training_never_saw_are_mistakes_or_left_out():
     data = dataclasses.replace(TINY, labels=Labels.of_rows([[int(i > 20)] for i in range(40)]))
-    test = dataclasses.replace(TINY, labels=Labels.of_rows([[0], [9], [2, 1], [], [5]] * 8))  # 2 and 5 have no row, 9 no name
-    keep, drop = (run(REPRESENTATIVES["columns"], data=data, unseen=unseen).classifier for unseen in ("keep", "drop"))
+    # 2 and 5 have no row, 9 no name
+    test = dataclasses.replace(TINY, labels=Labels.of_rows([[0], [9], [2, 1], [], [5]] * 8))
+    keep, drop = (
+        run(REPRESENTATIVES["columns"], data=data, unseen=unseen).classifier
+        for unseen in ("keep", "drop")
+    )
     kept, dropped = keep.evaluate(test), drop.evaluate(test)
-    assert (kept["n"], kept["left_out"], kept["n_without_labels"], kept["n_unknown"]) == (32, 0, 8, 8)
-    assert (dropped["n"], dropped["left_out"], dropped["n_without_labels"], dropped["n_unknown"]) == (16, 24, 0, 0)
+    assert (kept["n"], kept["left_out"], kept["n_without_labels"], kept["n_unknown"]) == (
+        32,
+        0,
+        8,
+        8,
+    )
+    assert (
+        dropped["n"],
+        dropped["left_out"],
+        dropped["n_without_labels"],
+        dropped["n_unknown"],
+    ) == (16, 24, 0, 0)
     assert kept["accuracy"] < dropped["accuracy"]
     labels, rows_kept = drop.tested_labels(test.labels)
     assert rows_kept[:4].tolist() == [0, 2, 5, 7]
@@ -285,11 +363,18 @@ def watched(watch=None, progress=None, **options):
     options = {"threads": 1, "batch_size": 10, "epochs": 6} | options
     objective = REPRESENTATIVES["columns"]
     settings = ClassifySettings(**options)
-    return train(TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress)
+    return train(
+        TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress
+    )
 
 
 def test_what_watch_says_joins_the_history():
-    trained = watched(lambda classifier, epoch, seconds: {"norm": float(np.linalg.norm(classifier.arrays["output"]))}, epochs=3)
+    trained = watched(
+        lambda classifier, epoch, seconds: {
+            "norm": float(np.linalg.norm(classifier.arrays["output"]))
+        },
+        epochs=3,
+    )
     history = trained.classifier.facts["history"]
     assert [entry["epoch"] for entry in history] == [1, 2, 3]
     assert history[0]["norm"] < history[1]["norm"] < history[2]["norm"]
@@ -299,15 +384,22 @@ def test_what_watch_says_joins_the_history():
 
 def test_watching_does_not_change_what_is_learned():
     assert bytes_of(watched(epochs=2)) == bytes_of(watched(lambda *about: {}, epochs=2))
-    alone, watched_over = watched(epochs=2, l2=1e-2), watched(lambda *about: {}, epochs=2, l2=1e-2)  # decay paid more often
-    np.testing.assert_allclose(watched_over.classifier.arrays["output"], alone.classifier.arrays["output"], atol=1e-5)
+    # decay paid more often
+    alone, watched_over = watched(epochs=2, l2=1e-2), watched(lambda *about: {}, epochs=2, l2=1e-2)
+    np.testing.assert_allclose(
+        watched_over.classifier.arrays["output"], alone.classifier.arrays["output"], atol=1e-5
+    )
 
 
 def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     values = iter([0.1, 0.5, 0.2, 0.3, 0.4, 0.9])
     said = {"log_likelihood": -1.0, "accuracy": 0.1, "p@1": 0.1}
     evaluate = classifiers.Classifier.evaluate
-    monkeypatch.setattr(classifiers.Classifier, "evaluate", lambda *given, **options: said | {"ndcg@5": next(values)})
+    monkeypatch.setattr(
+        classifiers.Classifier,
+        "evaluate",
+        lambda *given, **options: said | {"ndcg@5": next(values)},
+    )
     seen = []
 
     def watch(classifier, epoch, seconds):
@@ -317,9 +409,16 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     trained = watched(watch, validation="0.2", epochs=20, patience=3)
     assert len(seen) == 5
     assert (trained.classifier.arrays["output"] == seen[1]).all()
-    assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [0.1, 0.5, 0.2, 0.3, 0.4]
+    assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [
+        0.1,
+        0.5,
+        0.2,
+        0.3,
+        0.4,
+    ]
     monkeypatch.undo()
-    log_p = next(trained.classifier.blocks(TOPICS[1].features))[1]  # not the scores of the last epoch
+    # not the scores of the last epoch
+    log_p = next(trained.classifier.blocks(TOPICS[1].features))[1]
     z = TOPICS[1].features @ seen[1].T + trained.classifier.arrays["bias"]
     np.testing.assert_allclose(log_p, trained.classifier.log_probability(z), atol=1e-5)
     assert evaluate(trained.classifier, TOPICS[1])["p@1"] > 0.3
@@ -330,7 +429,9 @@ def test_a_share_of_the_rows_is_held_out_for_validation():
     trained = watched(validation="0.2", epochs=2)
     assert trained.classifier.facts["examples"] == 400
     assert trained.classifier.facts["temperature"] > 0
-    assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0]["validation"].keys()
+    assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0][
+        "validation"
+    ].keys()
     ours, held_out = classify.hold_out(TOPICS[0], 100, seed=1)
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
@@ -359,7 +460,9 @@ def interrupting(classifier, epoch, seconds):
     return {}
 
 
-@pytest.mark.parametrize("way", [{"watch": interrupting}, {"progress": Impatient()}], ids=["watch", "progress"])
+@pytest.mark.parametrize(
+    "way", [{"watch": interrupting}, {"progress": Impatient()}], ids=["watch", "progress"]
+)
 def test_ctrl_c_keeps_what_was_learned(way):
     trained = watched(epochs=10_000, **way)
     assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
@@ -372,7 +475,8 @@ def test_ctrl_c_keeps_what_was_learned(way):
 
 
 @TURNS
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # of the matrix products, on the way to infinity
+# of the matrix products, on the way to infinity
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
     with pytest.raises(DivergedError, match="leave --learning-rate out, or try a smaller one"):
         run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
@@ -383,7 +487,9 @@ def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
 
 @EACH
 def test_saved_and_loaded_it_says_the_same_and_probabilities_sum_to_one(objective, tmp_path):
-    kind, scaling = (("sparse", "column-max"), ("hidden", "l2"))[list(OBJECTIVES.values()).index(objective) % 2]
+    kind, scaling = (("sparse", "column-max"), ("hidden", "l2"))[
+        list(OBJECTIVES.values()).index(objective) % 2
+    ]
     trained = run(objective, kind, TINY, scaling=scaling, epochs=2, batch_size=None)
     before = np.concatenate([log_p for _, log_p in trained.classifier.blocks(TINY.features)])
     assert before.shape == (40, 6)
@@ -406,11 +512,14 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
     best = [next(classifier.top_k(features, k)) for k in (1, 3, 100)]
     monkeypatch.setattr(classifiers, "BLOCK_FLOATS", 7 * len(classifier.counts))
     slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
-    assert [(part.start, part.stop) for part in slices] == [(i, min(i + 7, 200)) for i in range(0, 200, 7)]
+    assert [(part.start, part.stop) for part in slices] == [
+        (i, min(i + 7, 200)) for i in range(0, 200, 7)
+    ]
     np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-5)
     for k, (ids, p) in zip((1, 3, 100), best, strict=True):
         in_parts = list(classifier.top_k(features, k, threads=3))
-        assert (np.concatenate([part[0] for part in in_parts]) == ids).mean() > 0.99  # ties may fall either way
+        # ties may fall either way
+        assert (np.concatenate([part[0] for part in in_parts]) == ids).mean() > 0.99
         np.testing.assert_allclose(np.concatenate([part[1] for part in in_parts]), p, rtol=1e-4)
         assert ids.shape == (200, min(k, classifier.n_labels))
         assert (np.diff(p, axis=1) <= 0).all()
@@ -440,13 +549,21 @@ def test_labels_that_are_not_alone_get_a_probability_each_where_the_objective_ha
     rng = np.random.default_rng(0)
     features = csr_matrix(np.eye(4, dtype=np.float32)[rng.integers(0, 4, 800)])
     kind = features.indices
-    rows = [[0, 1] if k == 0 else [1] if k == 1 else [2] for k in kind]  # label 1 whatever comes with it, label 0 never alone
+    # label 1 whatever comes with it, label 0 never alone
+    rows = [[0, 1] if k == 0 else [1] if k == 1 else [2] for k in kind]
     data = Labeled(features, Labels.of_rows(rows), 3)
     for loss in ("logistic", "squared-hinge"):
         ova = OBJECTIVES["ova"]
-        trained = classify.train(data, ova(ova.Settings(loss=loss)), ClassifySettings(learning_rate=0.5, epochs=20, threads=1))
-        ids, probabilities = next(trained.classifier.top_k(csr_matrix(np.eye(4, dtype=np.float32)), 3))
+        trained = classify.train(
+            data,
+            ova(ova.Settings(loss=loss)),
+            ClassifySettings(learning_rate=0.5, epochs=20, threads=1),
+        )
+        ids, probabilities = next(
+            trained.classifier.top_k(csr_matrix(np.eye(4, dtype=np.float32)), 3)
+        )
         assert set(ids[0, :2]) == {0, 1}
-        assert probabilities[0, :2].min() > 0.9, loss  # which two shares of one probability could not be
+        # which two shares of one probability could not be
+        assert probabilities[0, :2].min() > 0.9, loss
         assert ids[1, 0] == 1
         assert probabilities[1, 1:].max() < 0.1

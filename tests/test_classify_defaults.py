@@ -1,4 +1,6 @@
-"""What settings of classification become that are left open: by the objective, the optimiser and the data."""
+"""What settings of classification become that are left open: by the objective, the optimiser and
+the data.
+"""
 
 import dataclasses
 
@@ -36,13 +38,22 @@ def settled(data, objective=SOFTMAX, **options):
 
 def test_the_more_rows_the_fewer_passes():
     found = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
-    assert found == [defaults.MAX_EPOCHS, defaults.ROOT_EPOCHS // 100, defaults.ROOT_EPOCHS // 300, defaults.MIN_EPOCHS]
+    assert found == [
+        defaults.MAX_EPOCHS,
+        defaults.ROOT_EPOCHS // 100,
+        defaults.ROOT_EPOCHS // 300,
+        defaults.MIN_EPOCHS,
+    ]
     assert settled(rows(), epochs=3).epochs == 3
 
 
 def test_rows_of_several_labels_count_for_as_many_and_lower_the_rate():
     one = rows(10_000)
-    four = Labeled(one.features, Labels(np.arange(10_001) * 4, np.tile(np.arange(4, dtype=np.int32), 10_000)), 4)
+    four = Labeled(
+        one.features,
+        Labels(np.arange(10_001) * 4, np.tile(np.arange(4, dtype=np.int32), 10_000)),
+        4,
+    )
     assert settled(four).epochs == defaults.ROOT_EPOCHS // 200
     assert settled(four).learning_rate == pytest.approx(settled(one).learning_rate / 2, rel=1e-2)
 
@@ -54,11 +65,14 @@ def test_dual_coordinate_descent_keeps_its_passes_and_zero_biases():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "power", "is_sparse"), [("adagrad", 1, True), ("rowwise-adagrad", 1, False), ("sgd", 2, True)]
+    ("optimizer", "power", "is_sparse"),
+    [("adagrad", 1, True), ("rowwise-adagrad", 1, False), ("sgd", 2, True)],
 )
 def test_rates_suit_the_scale_of_the_features(optimizer, power, is_sparse):
     def rate(scale=10.0, **options):
-        return settled(rows(scale=scale, is_sparse=is_sparse), optimizer=optimizer, **options).learning_rate
+        return settled(
+            rows(scale=scale, is_sparse=is_sparse), optimizer=optimizer, **options
+        ).learning_rate
 
     at_one = rate(1.0)
     assert at_one == pytest.approx(OPTIMIZERS[optimizer].rates[LABELS])
@@ -72,7 +86,9 @@ def test_rates_suit_the_scale_of_the_features(optimizer, power, is_sparse):
 def test_features_on_another_scale_train_alike():
     def predicted(scale):
         data = rows(scale=scale)
-        trained = train(data, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(bias="none", epochs=5, threads=1))
+        trained = train(
+            data, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(bias="none", epochs=5, threads=1)
+        )
         return trained.classifier.scores(data.features)
 
     np.testing.assert_allclose(predicted(100.0), predicted(1.0), rtol=0.02, atol=0.02)
@@ -80,20 +96,33 @@ def test_features_on_another_scale_train_alike():
 
 def test_counts_are_weighted_alike_in_training_and_prediction(tmp_path):
     rng, options = np.random.default_rng(0), {"epochs": 3, "threads": 1, "seed": 7}
-    counts = Labeled(csr_matrix(rng.poisson(0.4, (90, 12)), dtype=np.float32), Labels.single(rng.integers(0, 3, 90)), 3)
+    counts = Labeled(
+        csr_matrix(rng.poisson(0.4, (90, 12)), dtype=np.float32),
+        Labels.single(rng.integers(0, 3, 90)),
+        3,
+    )
     weighted = dataclasses.replace(
-        counts, features=scaled(counts.features, "tf-idf", scaling_arrays(counts.features, "tf-idf"))
+        counts,
+        features=scaled(counts.features, "tf-idf", scaling_arrays(counts.features, "tf-idf")),
     )
     progress = Notes()
-    found = train(counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(**options), progress=progress).classifier
-    same = train(weighted, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)).classifier
+    found = train(
+        counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(**options), progress=progress
+    ).classifier
+    same = train(
+        weighted, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)
+    ).classifier
     assert found.settings["scaling"] == "tf-idf"
     assert any("--scaling tf-idf" in note for note in progress.notes)
     loaded = load(found.save(tmp_path / "model"))
     few = counts.features[:5]
-    for (_, own), (_, other) in zip(loaded.blocks(few), same.blocks(weighted.features[:5]), strict=True):
+    for (_, own), (_, other) in zip(
+        loaded.blocks(few), same.blocks(weighted.features[:5]), strict=True
+    ):
         np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
-    kept = train(counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)).classifier
+    kept = train(
+        counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)
+    ).classifier
     assert kept.prepared(few) is few
 
 
@@ -102,13 +131,22 @@ def test_an_objective_declares_defaults_by_what_output_rows_meet():
         label_defaults = {"learning_rate": ByInput(1.0, 0.5, 0.25), "bias": "zero"}  # noqa: RUF012
 
     dense = rows(is_sparse=False)
-    rates = [settled(dense, Declares), settled(rows(), Declares), settled(rows(), Declares, hidden=4)]
+    rates = [
+        settled(dense, Declares),
+        settled(rows(), Declares),
+        settled(rows(), Declares, hidden=4),
+    ]
     assert [each.learning_rate for each in rates] == [1.0, 0.5, 0.25]
     assert {each.bias for each in rates} == {"zero"} != {settled(dense).bias}
     assert settled(dense, Declares, bias="frequency").bias == "frequency"
     own = OPTIMIZERS["rowwise-adagrad"].rates[LABELS]  # the objective's are for its own optimiser
-    assert settled(rows(is_sparse=False), Declares, optimizer="rowwise-adagrad").learning_rate == own
-    assert str(ByInput(1.0, 0.5, 0.25)) == "1 on dense features, 0.5 on sparse ones, 0.25 with --hidden"
+    assert (
+        settled(rows(is_sparse=False), Declares, optimizer="rowwise-adagrad").learning_rate == own
+    )
+    assert (
+        str(ByInput(1.0, 0.5, 0.25))
+        == "1 on dense features, 0.5 on sparse ones, 0.25 with --hidden"
+    )
 
 
 def test_an_objectives_own_settings_have_defaults_for_classification():
@@ -122,11 +160,24 @@ def test_an_objectives_own_settings_have_defaults_for_classification():
     assert ns.Settings().negatives == Declares.Settings().negatives != 17
 
 
-@pytest.mark.parametrize(("optimizer", "is_sparse"), [("adagrad", True), ("adagrad", False), ("rowwise-adagrad", False)])
-def test_a_gradient_of_next_to_nothing_does_not_move_a_weight_as_far_as_any_other(is_sparse, optimizer):
-    """Of forty labels thirty-seven never occur: all the gradient that they get is that of small probabilities."""
+@pytest.mark.parametrize(
+    ("optimizer", "is_sparse"), [("adagrad", True), ("adagrad", False), ("rowwise-adagrad", False)]
+)
+def test_a_gradient_of_next_to_nothing_does_not_move_a_weight_as_far_as_any_other(
+    is_sparse, optimizer
+):
+    """Of forty labels thirty-seven never occur: all the gradient that they get is that of small
+    probabilities.
+    """
     data = dataclasses.replace(rows(is_sparse=is_sparse), n_labels=40)
-    options = {"optimizer": optimizer, "epochs": 1, "batch_size": 10, "bias": "none", "learning_rate": 0.5, "threads": 1}
+    options = {
+        "optimizer": optimizer,
+        "epochs": 1,
+        "batch_size": 10,
+        "bias": "none",
+        "learning_rate": 0.5,
+        "threads": 1,
+    }
 
     def moved(initial_gradient):
         settings = ClassifySettings(**options, initial_gradient=initial_gradient)

@@ -1,4 +1,6 @@
-"""What `embedx classify` cannot do is refused before anything is trained, by a line that says what to do instead."""
+"""What `embedx classify` cannot do is refused before anything is trained, by a line that says what
+to do instead.
+"""
 
 import dataclasses
 
@@ -19,19 +21,74 @@ from embedx.training.trainer import Outcome
 STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
 WRONG = {
-    "sampler": (PATH, "sparse", {"sampler": "unigram"}, r"--sampler unigram does not apply to .*, which takes path"),
-    "step": (STEP, "sparse", {"batch_size": 10}, "updates after each example; use --optimizer sgd, --batch"),
-    "step's optimiser": (STEP, "sparse", {"optimizer": "adagrad"}, r"updates after each example; .* --optimizer sgd"),
-    "step's scale": (STEP, "sparse", {"gradient_scale": "sum"}, r"updates after each example; .* --set gradient-scale=mean"),
-    "step's rows": (STEP, "sparse", {"sampler": "all"}, "--sampler all does not apply to --objective implicit"),
-    "hidden": (COLUMNS, "dense", {"hidden": 5}, "--hidden applies to sparse features; these are dense"),
-    "lbfgs hidden": (COLUMNS, "hidden", {"optimizer": "lbfgs"}, "--optimizer lbfgs needs --sampler all, no --hidden layer"),
-    "lbfgs one": (COLUMNS, "sparse", {"optimizer": "lbfgs", "labels": "one"}, "needs .* --labels other than one"),
-    "lbfgs sampler": (DRAWN, "sparse", {"optimizer": "lbfgs", "sampler": "unigram"}, "lbfgs needs --sampler all"),
-    "l2": (COLUMNS, "sparse", {"optimizer": "sgd", "l2": 20.0}, r"--l2 20: times --learning-rate .* must be below 1"),
+    "sampler": (
+        PATH,
+        "sparse",
+        {"sampler": "unigram"},
+        r"--sampler unigram does not apply to .*, which takes path",
+    ),
+    "step": (
+        STEP,
+        "sparse",
+        {"batch_size": 10},
+        "updates after each example; use --optimizer sgd, --batch",
+    ),
+    "step's optimiser": (
+        STEP,
+        "sparse",
+        {"optimizer": "adagrad"},
+        r"updates after each example; .* --optimizer sgd",
+    ),
+    "step's scale": (
+        STEP,
+        "sparse",
+        {"gradient_scale": "sum"},
+        r"updates after each example; .* --set gradient-scale=mean",
+    ),
+    "step's rows": (
+        STEP,
+        "sparse",
+        {"sampler": "all"},
+        "--sampler all does not apply to --objective implicit",
+    ),
+    "hidden": (
+        COLUMNS,
+        "dense",
+        {"hidden": 5},
+        "--hidden applies to sparse features; these are dense",
+    ),
+    "lbfgs hidden": (
+        COLUMNS,
+        "hidden",
+        {"optimizer": "lbfgs"},
+        "--optimizer lbfgs needs --sampler all, no --hidden layer",
+    ),
+    "lbfgs one": (
+        COLUMNS,
+        "sparse",
+        {"optimizer": "lbfgs", "labels": "one"},
+        "needs .* --labels other than one",
+    ),
+    "lbfgs sampler": (
+        DRAWN,
+        "sparse",
+        {"optimizer": "lbfgs", "sampler": "unigram"},
+        "lbfgs needs --sampler all",
+    ),
+    "l2": (
+        COLUMNS,
+        "sparse",
+        {"optimizer": "sgd", "l2": 20.0},
+        r"--l2 20: times --learning-rate .* must be below 1",
+    ),
     "share": (COLUMNS, "sparse", {"validation": "file"}, "file: cannot be opened"),
-    "share of all": (COLUMNS, "sparse", {"validation": "1.0"}, "a fraction of the rows must be between 0 and 1"),
-}  # fmt: skip
+    "share of all": (
+        COLUMNS,
+        "sparse",
+        {"validation": "1.0"},
+        "a fraction of the rows must be between 0 and 1",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=list(WRONG))
@@ -46,11 +103,15 @@ def test_data_that_teach_nothing_are_refused(tmp_path):
     with pytest.raises(EmbedxError, match="no row of the training data has a label"):
         run(objective, data=dataclasses.replace(TINY, labels=none))
     (tmp_path / "rows.txt").write_text("1 8 6\n 0:1\n")
-    with pytest.raises(EmbedxError, match="--validation: no row has a label that occurs in training"):
+    with pytest.raises(
+        EmbedxError, match="--validation: no row has a label that occurs in training"
+    ):
         run(objective, data=TINY, validation=str(tmp_path / "rows.txt"))
     with pytest.raises(EmbedxError, match="weights of rows apply only with --optimizer lbfgs"):
         run(objective, data=dataclasses.replace(TINY, weights=np.ones(40)))
-    with pytest.raises(EmbedxError, match="the --time-budget was over before anything was trained; give more time"):
+    with pytest.raises(
+        EmbedxError, match="the --time-budget was over before anything was trained; give more time"
+    ):
         Outcome(Tally(), seconds=0.01, epochs=0, final_loss=None).check_trained()
 
 
@@ -59,7 +120,12 @@ def test_a_batch_size_is_a_number_or_all():
     assert whole_or_all("all") == 0
     with pytest.raises(EmbedxError, match="--batch-size many: write a number or `all`"):
         whole_or_all("many")
-    assert run(REPRESENTATIVES["drawn"], data=TINY, batch_size=0, epochs=1).classifier.settings["batch_size"] == 40
+    assert (
+        run(REPRESENTATIVES["drawn"], data=TINY, batch_size=0, epochs=1).classifier.settings[
+            "batch_size"
+        ]
+        == 40
+    )
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(monkeypatch):
@@ -69,26 +135,38 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
     objective = REPRESENTATIVES["columns"]
     with pytest.raises(
         EmbedxError,
-        match=r"6 rows × 1,000,001 weights with --optimizer adagrad need \d.* MB, more than the 10.0 MB available; "
-        r"add --hidden 100; --optimizer sgd needs the least; or drop rare labels and features",
+        match=(
+            r"6 rows × 1,000,001 weights with --optimizer adagrad need \d.* MB, more than the 10.0"
+            r" MB available; "
+            r"add --hidden 100; --optimizer sgd needs the least; or drop rare labels and features"
+        ),
     ):
         run(objective, data=wide)
-    with pytest.raises(EmbedxError, match=r"with --optimizer sgd need .* available; --optimizer sgd needs the least; or drop"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"with --optimizer sgd need .* available; --optimizer sgd needs the least; or drop",
+    ):
         run(objective, data=wide, optimizer="sgd", hidden=3)
-    with pytest.raises(EmbedxError, match=r"with --optimizer lbfgs need .*--optimizer sgd needs the least"):
+    with pytest.raises(
+        EmbedxError, match=r"with --optimizer lbfgs need .*--optimizer sgd needs the least"
+    ):
         run(objective, data=wide, optimizer="lbfgs")
 
 
 def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
     monkeypatch.setattr("embedx.classification.task.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
-    message = r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB available; ids"
+    message = (
+        r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB available; ids"
+    )
     with pytest.raises(EmbedxError, match=message):
         run(REPRESENTATIVES["drawn"], data=far)
 
 
 def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
-    """The scores of a minibatch, beside the weights, the state of Adagrad, and the best weights so far."""
+    """The scores of a minibatch, beside the weights, the state of Adagrad, and the best weights so
+    far.
+    """
     rng = np.random.default_rng(0)
     dense = Labeled(rng.normal(size=(40, 5000)).astype(np.float32), TINY.labels, 6)
     plans = []
@@ -103,12 +181,24 @@ def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
 
 
 GIVEN = {
-    "validation_labels": ({"validation_labels": "x"}, "--validation-labels applies only with a file for --validation"),
-    "labels of a share": ({"validation": "0.1", "validation_labels": "x"}, "applies only with a file for --validation"),
+    "validation_labels": (
+        {"validation_labels": "x"},
+        "--validation-labels applies only with a file for --validation",
+    ),
+    "labels of a share": (
+        {"validation": "0.1", "validation_labels": "x"},
+        "applies only with a file for --validation",
+    ),
     "patience": ({"patience": 2}, "--set patience applies only with --validation"),
     "decay_every": ({"decay_every": 5}, "--set decay-every applies only with --set decay"),
-    "max_iterations": ({"max_iterations": 5}, "--set max-iterations applies only with --optimizer lbfgs"),
-    "epochs": ({"optimizer": "lbfgs", "epochs": 5}, "--epochs applies only with a stochastic --optimizer"),
+    "max_iterations": (
+        {"max_iterations": 5},
+        "--set max-iterations applies only with --optimizer lbfgs",
+    ),
+    "epochs": (
+        {"optimizer": "lbfgs", "epochs": 5},
+        "--epochs applies only with a stochastic --optimizer",
+    ),
 }
 
 
@@ -119,6 +209,13 @@ def test_options_without_effect_are_refused(options, complaint):
 
 
 def test_options_with_an_effect_are_taken():
-    options = {"validation": "file", "validation_labels": "x", "patience": 2, "decay": 0.5, "decay_every": 3, "epochs": 4}
+    options = {
+        "validation": "file",
+        "validation_labels": "x",
+        "patience": 2,
+        "decay": 0.5,
+        "decay_every": 3,
+        "epochs": 4,
+    }
     for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
         check_given(given, ClassifySettings.from_options(given), REPRESENTATIVES["columns"])

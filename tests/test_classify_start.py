@@ -1,4 +1,6 @@
-"""Classifiers that start from something: from a model, with new rows and labels, or from word vectors."""
+"""Classifiers that start from something: from a model, with new rows and labels, or from word
+vectors.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from embedx.cli.app import application
 from embedx.errors import EmbedxError
 from embedx.labeled.read import read
 
-TEXT = "".join(f"__label__{name} {word} a film\n" for name, word in (("good", "nice"), ("bad", "awful")) * 40)
+TEXT = "".join(
+    f"__label__{name} {word} a film\n" for name, word in (("good", "nice"), ("bad", "awful")) * 40
+)
 MORE = "__label__odd strange a plot\n" * 40 + TEXT[: len(TEXT) // 2]
 
 
@@ -39,11 +43,16 @@ def test_a_classifier_continues_as_by_partial_fit(place):
     fitted = SoftmaxClassifier("softmax", **plain, epochs=2, random_state=3).fit(x[:100], y[:100])
     fitted.classifier_.save("m")
     lines = [
-        " ".join([str(label), *(f"{k}:{v:.9g}" for k, v in zip(row.indices, row.data, strict=True))])
+        " ".join(
+            [str(label), *(f"{k}:{v:.9g}" for k, v in zip(row.indices, row.data, strict=True))]
+        )
         for label, row in zip(y[100:], x[100:], strict=True)
     ]
     (place / "rows.txt").write_text("\n".join(lines) + "\n")
-    options = "--epochs 1 --schedule constant --learning-rate 0.5 --batch-size 10 --seed 5 --threads 1 --calibration 0"
+    options = (
+        "--epochs 1 --schedule constant --learning-rate 0.5 --batch-size 10 --seed 5 --threads 1"
+        " --calibration 0"
+    )
     run("classify", "rows.txt", "--start", "m", "--output", "n", *options.split())
     fitted.partial_fit(x[100:], y[100:])
     assert load("n").settings["optimizer"] == "sgd"
@@ -53,7 +62,11 @@ def test_a_classifier_continues_as_by_partial_fit(place):
 
 @pytest.mark.parametrize(
     "options",
-    [["--objective", "softmax"], ["--objective", "ova", "--optimizer", "adagrad"], ["--objective", "ns", "--hidden", "8"]],
+    [
+        ["--objective", "softmax"],
+        ["--objective", "ova", "--optimizer", "adagrad"],
+        ["--objective", "ns", "--hidden", "8"],
+    ],
 )
 def test_new_labels_are_learned_and_old_ones_kept(place, options):
     before = trained(*options)
@@ -67,13 +80,22 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
         assert np.mean(next(after.top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
-@pytest.mark.parametrize(("first", "then", "message"), [
-    ("--weights sparse --objective ova", "", "--start m: its sparse weights have .*--weights dense"),
-    ("", "--objective ova", "--start m: was trained with --objective softmax"),
-    ("--hidden 4", "--hidden 5", "m: --hidden is 4 in that model"), ("", "--scaling l2", "m: --scaling is none in that model"),
-    ("", "--bias none", "--start m: has biases"), ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
-    ("--objective hs", "", "1 labels that --start does not have, but its tree"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        (
+            "--weights sparse --objective ova",
+            "",
+            "--start m: its sparse weights have .*--weights dense",
+        ),
+        ("", "--objective ova", "--start m: was trained with --objective softmax"),
+        ("--hidden 4", "--hidden 5", "m: --hidden is 4 in that model"),
+        ("", "--scaling l2", "m: --scaling is none in that model"),
+        ("", "--bias none", "--start m: has biases"),
+        ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
+        ("--objective hs", "", "1 labels that --start does not have, but its tree"),
+    ],
+)
 def test_what_cannot_continue_is_said_in_a_line(place, first, then, message):
     trained("--scaling", "none", *first.split())
     with pytest.raises(EmbedxError, match=message):
@@ -83,17 +105,23 @@ def test_what_cannot_continue_is_said_in_a_line(place, first, then, message):
 
 def test_a_hidden_layer_starts_from_word_vectors(place):
     vectors = {"nice": [3.0, 0, 0, 4], "awful": [0, -5.0, 0, 0], "elsewhere": [1, 1, 1, 1]}
-    (place / "v.vec").write_text("3 4\n" + "".join(f"{word} {' '.join(map(str, v))}\n" for word, v in vectors.items()))
+    (place / "v.vec").write_text(
+        "3 4\n" + "".join(f"{word} {' '.join(map(str, v))}\n" for word, v in vectors.items())
+    )
     found = trained("--pretrained", "v.vec", "--learning-rate", "1e-12")
     rows = dict(zip(found.known.vocabulary, found.arrays["hidden"], strict=True))
-    scale = 1 / np.sqrt(50 / 8) / np.sqrt(3 * 4)  # of their root mean square, to that of uniform numbers within ±1/√4
+    # of their root mean square, to that of uniform numbers within ±1/√4
+    scale = 1 / np.sqrt(50 / 8) / np.sqrt(3 * 4)
     for word in ("nice", "awful"):
         np.testing.assert_allclose(rows[word], np.array(vectors[word]) * scale, atol=1e-6)
     assert 0 < np.abs(rows["film"]).max() <= 0.5
     (place / "none.vec").write_text("1 2\nelsewhere 1 2\n")
     (place / "rows.svm").write_text("a 1:1\nb 2:1\n" * 5)
     for line, message in (
-        ("train.txt --pretrained v.vec --hidden 5", "--pretrained v.vec: vectors of 4 dimensions for --hidden 5"),
+        (
+            "train.txt --pretrained v.vec --hidden 5",
+            "--pretrained v.vec: vectors of 4 dimensions for --hidden 5",
+        ),
         ("train.txt --pretrained none.vec", "none.vec: has none of the 4 words"),
         ("rows.svm --pretrained v.vec", "--pretrained v.vec: these features are not words"),
     ):

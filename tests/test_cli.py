@@ -29,7 +29,9 @@ COMMAND = [sys.executable, "-m", "embedx"]
 def started(home, *arguments):
     """A command in a process that ends with the block, whose streams are pipes."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen([*COMMAND, *map(str, arguments)], cwd=home, text=True, env=environment(home), **pipes)
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], cwd=home, text=True, env=environment(home), **pipes
+    )
     try:
         yield process
     finally:
@@ -39,7 +41,20 @@ def started(home, *arguments):
 @pytest.fixture(scope="module")
 def trained(home, two_topics):
     """`embedx train` on the two-topic corpus: (home, model folder, the completed process)."""
-    done = embedx_run(home, "train", two_topics, "--dim", 20, "--epochs", 5, "--sample", 0, "--threads", 2, "--json")
+    done = embedx_run(
+        home,
+        "train",
+        two_topics,
+        "--dim",
+        20,
+        "--epochs",
+        5,
+        "--sample",
+        0,
+        "--threads",
+        2,
+        "--json",
+    )
     return home, home / "two-topics.ns.embedx", done
 
 
@@ -60,8 +75,17 @@ def test_words_of_one_topic_are_nearest_to_each_other(trained):
     lines = embedx_run(home, "nn", folder, "cat", "truck", "--top-k", 3).stdout.splitlines()
     neighbours = [line.split("\t")[:2] for line in lines]
     assert {n for word, n in neighbours if word == "cat"} <= {"dog", "purr", "fur", "paw", "tail"}
-    assert {n for word, n in neighbours if word == "truck"} <= {"car", "engine", "wheel", "road", "fuel"}
-    assert embedx_run(home, "analogy", folder, "cat", "dog", "car", "--top-k", 2).stdout.count("\n") == 2
+    assert {n for word, n in neighbours if word == "truck"} <= {
+        "car",
+        "engine",
+        "wheel",
+        "road",
+        "fuel",
+    }
+    assert (
+        embedx_run(home, "analogy", folder, "cat", "dog", "car", "--top-k", 2).stdout.count("\n")
+        == 2
+    )
     as_typed = json.loads(embedx_run(home, "nn", folder, "cat", "--top-k", 1, "--json").stdout)
     assert as_typed["cat"][0]["word"] == neighbours[0][1]
 
@@ -78,31 +102,57 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
     model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
     done = embedx_run(home, "vectors", folder, input=lines)
     assert done.stderr == "warning: lines without a known word: 1\n"
-    names, rows = zip(*((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())), strict=True)
+    names, rows = zip(
+        *((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())),
+        strict=True,
+    )
     assert names == ("cat", "cat_dog_xyzzy")
-    np.testing.assert_allclose(rows, [model["cat"], model[["cat", "dog"]].mean(axis=0)], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        rows, [model["cat"], model[["cat", "dog"]].mean(axis=0)], rtol=1e-4, atol=1e-6
+    )
     embedx_run(home, "vectors", folder, "-o", "rows.npy", input=lines)
-    np.testing.assert_allclose(np.load(home / "rows.npy"), [rows[0], np.zeros_like(rows[0]), rows[1]], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        np.load(home / "rows.npy"), [rows[0], np.zeros_like(rows[0]), rows[1]], rtol=1e-4, atol=1e-6
+    )
 
-    done = embedx_run(home, "nn", folder, "-", "-k", 3, "--restrict", 8, "--exclude", model.words[0], input="cat xyzzy\ndog\n")
+    done = embedx_run(
+        home,
+        "nn",
+        folder,
+        "-",
+        "-k",
+        3,
+        "--restrict",
+        8,
+        "--exclude",
+        model.words[0],
+        input="cat xyzzy\ndog\n",
+    )
     assert done.stderr.startswith("embedx: xyzzy: not among the 16 words")
     found = [line.split("\t") for line in done.stdout.splitlines()]
     assert [word for word, *_ in found] == ["cat"] * 3 + ["dog"] * 3
     assert {neighbour for _, neighbour, _ in found} <= set(model.words[1:8])
-    assert all(float(cosine) == pytest.approx(model.similarity(a, b), abs=1e-4) for a, b, cosine in found)
+    assert all(
+        float(cosine) == pytest.approx(model.similarity(a, b), abs=1e-4) for a, b, cosine in found
+    )
 
 
 @pytest.mark.parametrize("command", ["train", "classify"])
 def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, command):
     options = ["--objective", "ove", "--epochs", 7, "--dry-run", "-o", "planned", "--json"]
-    plan = json.loads(embedx_run(home, command, two_topics if command == "train" else "digits", *options).stdout)
+    plan = json.loads(
+        embedx_run(home, command, two_topics if command == "train" else "digits", *options).stdout
+    )
     assert Path(plan["model"]).name == "planned"
     assert (plan["settings"]["objective"], plan["settings"]["epochs"]) == ("ove", 7)
     assert 0 < sum(plan["memory"].values()) < plan["available"]
     assert not {"beam", "trees", "patience"} & plan["settings"].keys()  # nothing that has no effect
     assert 0 < plan["disk"]["model"] < plan["disk"]["checkpoints"] < plan["disk_free"]
     assert not list(home.glob("planned*"))
-    assert embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode == 2
+    assert (
+        embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode
+        == 2
+    )
 
 
 def test_several_files_are_named_after_their_folder(tmp_path):
@@ -118,28 +168,55 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics
     home, _, first = trained
     assert not any(word in first.stderr for word in ("token cache", "memory: ", "disk: "))
     probe = (
-        "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "from embedx.engine.skipgram import train_chunk; from embedx.objectives.ns import coefficients\n"
-        "print(sum(sum(k.stats.cache_misses.values()) for k in (train_chunk, coefficients)))\n"
-        "print('gensim' in sys.modules)"
+        "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\ntry:"
+        " main()\nexcept SystemExit: pass\nfrom embedx.engine.skipgram import train_chunk; from"
+        " embedx.objectives.ns import coefficients\nprint(sum(sum(k.stats.cache_misses.values())"
+        " for k in (train_chunk, coefficients)))\nprint('gensim' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", probe, "train", str(two_topics), "--dim", "12", "--epochs", "1", "-v", "--output", "probed"],
-        cwd=home, capture_output=True, text=True, timeout=300, env=environment(home),
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            probe,
+            "train",
+            str(two_topics),
+            "--dim",
+            "12",
+            "--epochs",
+            "1",
+            "-v",
+            "--output",
+            "probed",
+        ],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment(home),
+    )
     assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
     assert "from the token cache" in done.stderr
     assert "compiling" not in done.stderr
 
 
-@pytest.mark.parametrize(("code", "heavy"), [
-    ("sys.argv = ['embedx', '--help']\nfrom embedx.cli.app import main\ntry: main()\nexcept SystemExit: pass",
-     "numba numpy scipy gensim smart_open"),
-    ("from embedx.vectors import model, formats, export", "gensim numba"),
-    ("from embedx.text.sources import resolve; resolve(['wikipedia-sample', 'http://x/y'])", "numba gensim smart_open numpy"),
-], ids=["help", "queries and exports", "names of sources"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        (
+            (
+                "sys.argv = ['embedx', '--help']\nfrom embedx.cli.app import main\ntry:"
+                " main()\nexcept SystemExit: pass"
+            ),
+            "numba numpy scipy gensim smart_open",
+        ),
+        ("from embedx.vectors import model, formats, export", "gensim numba"),
+        (
+            "from embedx.text.sources import resolve; resolve(['wikipedia-sample', 'http://x/y'])",
+            "numba gensim smart_open numpy",
+        ),
+    ],
+    ids=["help", "queries and exports", "names of sources"],
+)
 def test_what_is_light_imports_nothing_heavy(code, heavy):
     probe = f"import sys\n{code}\nprint([m for m in {heavy.split()} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
@@ -152,10 +229,15 @@ def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
     if not (kept := home / "kept.embedx").exists():
         WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(kept)
     before = {each.name: each.read_bytes() for each in kept.iterdir()}
-    done = embedx_run(home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9)
+    done = embedx_run(
+        home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9
+    )
     assert done.returncode == 2
     assert not done.stdout
-    assert re.match(f"embedx: {corpus}: no sentence has two words of the vocabulary", done.stderr.splitlines()[-1])
+    assert re.match(
+        f"embedx: {corpus}: no sentence has two words of the vocabulary",
+        done.stderr.splitlines()[-1],
+    )
     assert {each.name: each.read_bytes() for each in kept.iterdir()} == before
     assert not list(home.glob("kept.embedx.*"))
 
@@ -174,14 +256,30 @@ def test_export_goes_from_format_to_format(trained):
     assert found.words == whole.words[:15]
     np.testing.assert_array_equal(found.vectors, (whole.vectors + whole.output_vectors)[:15])
     done = embedx_run(home, "export", folder, "a.npz", check=False)
-    assert done.stderr.splitlines()[-1] == "embedx: a.npz: exists already; add --overwrite, or choose another name"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "embedx: a.npz: exists already; add --overwrite, or choose another name"
+    )
     printed = " ".join(embedx_run(home, "export", "--help").stdout.split())
     assert all(f"`{name}`" in printed for name in formats.FORMATS)
 
 
 def test_training_on_baskets_from_standard_input(home):
     baskets = "".join(json.dumps({"items": [f"Item {n % 4}", n % 3]}) + "\n" for n in range(60))
-    options = ["--json-field", "items", "--tokenizer", "none", "--window", "all", "--sample", 0, "--dim", 4, "--epochs", 1]
+    options = [
+        "--json-field",
+        "items",
+        "--tokenizer",
+        "none",
+        "--window",
+        "all",
+        "--sample",
+        0,
+        "--dim",
+        4,
+        "--epochs",
+        1,
+    ]
     (line,) = embedx_run(home, "train", "-", *options, input=baskets).stdout.splitlines()
     assert line.startswith(f"{home / 'stdin.ns.embedx'}\t7 words, loss ")
     model = embedx.load(home / "stdin.ns.embedx")
@@ -189,32 +287,72 @@ def test_training_on_baskets_from_standard_input(home):
     assert sorted(model.words) == ["0", "1", "2", "Item 0", "Item 1", "Item 2", "Item 3"]
 
 
-FILE_NAME = "the name of a file, but a model is a folder; train with --output mistake.embedx, then write the file with: embedx "
+FILE_NAME = (
+    "the name of a file, but a model is a folder; train with --output mistake.embedx, then write"
+    " the file with: embedx "
+)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ("train", "CORPORA"), ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
-    ("train nowhere.txt", "nowhere.txt: no such file or directory"),
-    ("train TEXT --dim abc", "--dim abc: must be a whole number"),
-    ("train s3://bucket/x", "s3://bucket/x: reading this needs more packages; pip install"),
-    ("train TEXT --min-count 1000000", "lower --min-count"),
-    ("train TEXT --time-budget soon", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
-    ("train TEXT --time-budget 5m --epochs 3", "--epochs and --time-budget both say when to stop"),
-    ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: "),
-    ("train TEXT --dim 2000000000", "numbers need"),
-    ("train TEXT --json-field text", "--json-field text: no corpus has the suffix of JSON Lines; rename it, or give it on"),
-    ("train TEXT --output mistake.bin", f"--output mistake.bin: {FILE_NAME}export mistake.embedx mistake.bin"),
-    ("train mnist", "mnist: labelled data, not text; train a classifier on it with `embedx classify mnist`"),
-    ("classify digits --validation 1.5", "--validation 1.5: a fraction of the rows must be between 0 and 1"),
-    ("classify bibtexx", "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?"),
-    ("classify text8", "text8: text without labels; train word vectors on it with `embedx train text8`"),
-    ("classify FEW --label-names two", 'two:3: the name "zero" is also in line 1; use different names'),
-])  # fmt: skip
-def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(home, two_topics, arguments, message):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train", "CORPORA"),
+        ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
+        ("train nowhere.txt", "nowhere.txt: no such file or directory"),
+        ("train TEXT --dim abc", "--dim abc: must be a whole number"),
+        ("train s3://bucket/x", "s3://bucket/x: reading this needs more packages; pip install"),
+        ("train TEXT --min-count 1000000", "lower --min-count"),
+        (
+            "train TEXT --time-budget soon",
+            "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m",
+        ),
+        (
+            "train TEXT --time-budget 5m --epochs 3",
+            "--epochs and --time-budget both say when to stop",
+        ),
+        ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: "),
+        ("train TEXT --dim 2000000000", "numbers need"),
+        (
+            "train TEXT --json-field text",
+            "--json-field text: no corpus has the suffix of JSON Lines; rename it, or give it on",
+        ),
+        (
+            "train TEXT --output mistake.bin",
+            f"--output mistake.bin: {FILE_NAME}export mistake.embedx mistake.bin",
+        ),
+        (
+            "train mnist",
+            "mnist: labelled data, not text; train a classifier on it with `embedx classify mnist`",
+        ),
+        (
+            "classify digits --validation 1.5",
+            "--validation 1.5: a fraction of the rows must be between 0 and 1",
+        ),
+        (
+            "classify bibtexx",
+            "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?",
+        ),
+        (
+            "classify text8",
+            "text8: text without labels; train word vectors on it with `embedx train text8`",
+        ),
+        (
+            "classify FEW --label-names two",
+            'two:3: the name "zero" is also in line 1; use different names',
+        ),
+    ],
+)
+def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
+    home, two_topics, arguments, message
+):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
     (home / "two").write_text("zero\none\nzero\n")
     words = [{"TEXT": two_topics, "FEW": "few.txt"}.get(word, word) for word in arguments.split()]
-    output = ["--output", "mistake"] if len(words) > 1 and words[0] != "nn" and "--output" not in words else []
+    output = (
+        ["--output", "mistake"]
+        if len(words) > 1 and words[0] != "nn" and "--output" not in words
+        else []
+    )
     done = embedx_run(home, *words, *output, check=False)
     assert done.returncode == 2, done.stderr
     *notes, line = done.stderr.splitlines()
@@ -235,13 +373,27 @@ def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
 
 def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     common = ["train", two_topics, "--epochs", 3, "--overwrite", "-o", "it's loud"]
-    plain, quiet, verbose = (embedx_run(home, *common, *more).stderr for more in ([], ["-q"], ["--verbose"]))
+    plain, quiet, verbose = (
+        embedx_run(home, *common, *more).stderr for more in ([], ["-q"], ["--verbose"])
+    )
     command, settings = plain.splitlines()[:2]
-    asked = ["embedx", "train", str(two_topics), "--objective", "ns", "--output", "it's loud", "--epochs", "3"]
+    asked = [
+        "embedx",
+        "train",
+        str(two_topics),
+        "--objective",
+        "ns",
+        "--output",
+        "it's loud",
+        "--epochs",
+        "3",
+    ]
     assert shlex.split(command) == asked
     assert settings.split() == ["epochs=3"]
     assert quiet == ""
-    assert {*settings.split(), "dim=100", "lowercase=no", "seed=1"} <= set(verbose.splitlines()[1].split())
+    assert {*settings.split(), "dim=100", "lowercase=no", "seed=1"} <= set(
+        verbose.splitlines()[1].split()
+    )
     stream = io.StringIO()
     with Reporter(stream, is_quiet=True) as reporter:
         reporter.note("a fact")
@@ -249,11 +401,30 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     assert stream.getvalue() == "warning: a danger\n"
 
 
-@pytest.mark.parametrize(("words", "unit"), [
-    (["train", "TEXT"], "nats per pair"), (["train", "TEXT", "--objective", "softmax", "--collapsed"], "nats per pair"),
-    (["classify", "FEW", "--objective", "softmax", "--optimizer", "lbfgs", "--l2", 0.1], "nats per row"),
-    (["classify", "FEW", "--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"], "per row"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "unit"),
+    [
+        (["train", "TEXT"], "nats per pair"),
+        (["train", "TEXT", "--objective", "softmax", "--collapsed"], "nats per pair"),
+        (
+            ["classify", "FEW", "--objective", "softmax", "--optimizer", "lbfgs", "--l2", 0.1],
+            "nats per row",
+        ),
+        (
+            [
+                "classify",
+                "FEW",
+                "--objective",
+                "ova",
+                "--loss",
+                "squared-hinge",
+                "--weights",
+                "sparse",
+            ],
+            "per row",
+        ),
+    ],
+)
 def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words, unit):
     (home / "few.txt").write_text("0,1 0:1\n1,2 1:1\n3 2:1 3:1\n4,5 3:1\n" * 20)
     places = {"TEXT": two_topics, "FEW": "few.txt"}
@@ -263,11 +434,21 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     common = [*words, *options, "--threads", 1, "--overwrite", "-o", "one"]
     printed = json.loads(embedx_run(home, *common, "--log-json", "log", "--json").stdout)
     events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
-    losses = [each["loss"] for each in events if each["stage"] == "training" and each.get("loss") is not None]
-    assert {each["loss_unit"] for each in events if each.get("loss") is not None} == {printed["loss_unit"]} == {unit}
+    losses = [
+        each["loss"]
+        for each in events
+        if each["stage"] == "training" and each.get("loss") is not None
+    ]
+    assert (
+        {each["loss_unit"] for each in events if each.get("loss") is not None}
+        == {printed["loss_unit"]}
+        == {unit}
+    )
     if {"lbfgs", "--weights"} & set(words):
         assert losses[-1] == pytest.approx(printed["final_loss"], rel=1e-6)
-    elif "--collapsed" not in words:  # the log has the mean of all, the result that of the last twentieth
+    elif (
+        "--collapsed" not in words
+    ):  # the log has the mean of all, the result that of the last twentieth
         assert printed["final_loss"] <= losses[-1] <= printed["highest_loss"]
     else:
         assert losses[-1] == printed["history"][-2]["loss"]
@@ -307,14 +488,25 @@ def test_an_existing_model_is_kept_unless_overwrite_is_given(trained, two_topics
 
 
 def test_divergence_ends_with_code_3_and_advice(home, two_topics):
-    done = embedx_run(home, "train", two_topics, "--learning-rate", 1e30, "--output", "diverged", check=False)
+    done = embedx_run(
+        home, "train", two_topics, "--learning-rate", 1e30, "--output", "diverged", check=False
+    )
     assert done.returncode == 3
     assert "leave --learning-rate out, or try a smaller one" in done.stderr.splitlines()[-1]
     assert not (home / "diverged").exists()
 
 
 def test_an_interrupted_run_leaves_a_model_however_often_it_is_interrupted(home, two_topics):
-    options = ["--epochs", "1000000", "--dim", "8", "--output", "interrupted", "--checkpoint-every", "0.01s"]
+    options = [
+        "--epochs",
+        "1000000",
+        "--dim",
+        "8",
+        "--output",
+        "interrupted",
+        "--checkpoint-every",
+        "0.01s",
+    ]
     with started(home, "train", two_topics, *options) as process:
         while process.poll() is None and not list(home.glob("interrupted.checkpoint/state-*")):
             time.sleep(0.01)
@@ -330,14 +522,34 @@ def test_an_interrupted_run_leaves_a_model_however_often_it_is_interrupted(home,
 
 
 def test_cache_list_and_clear(home, two_topics):
-    embedx_run(home, "train", two_topics, "--dim", 4, "--epochs", 1, "--output", "cached", "--cache-dir", "mine")
+    embedx_run(
+        home,
+        "train",
+        two_topics,
+        "--dim",
+        4,
+        "--epochs",
+        1,
+        "--output",
+        "cached",
+        "--cache-dir",
+        "mine",
+    )
     assert two_topics.name in embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout
     (about,) = (home / "mine").glob("*/about.json")
     about.write_text("[]")
-    key, state, size, why = embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout.rstrip().split("\t")
-    assert (key, state, why) == (about.parent.name, "damaged", "about.json: not what was written there")
+    key, state, size, why = (
+        embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout.rstrip().split("\t")
+    )
+    assert (key, state, why) == (
+        about.parent.name,
+        "damaged",
+        "about.json: not what was written there",
+    )
     assert re.fullmatch(r"\d+\.\d MB", size)
-    (listed,) = json.loads(embedx_run(home, "cache", "list", "--cache-dir", "mine", "--json").stdout)
+    (listed,) = json.loads(
+        embedx_run(home, "cache", "list", "--cache-dir", "mine", "--json").stdout
+    )
     assert (listed["key"], listed["damage"]) == (key, why)
     assert "freed" in embedx_run(home, "cache", "clear", "--cache-dir", "mine").stdout
     assert embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout == ""
@@ -347,15 +559,32 @@ def test_cache_list_and_clear(home, two_topics):
 def test_labels_are_called_by_their_names(home, layout):
     (home / "few.txt").write_text(layout.format(2, 0) * 20)
     (home / "names.txt").write_text("zero\none\ntwo\n")
-    options = ["--label-names", "names.txt", "--epochs", 3, "--test", "few.txt", "--output", "named", "--overwrite", "--json"]
+    options = [
+        "--label-names",
+        "names.txt",
+        "--epochs",
+        3,
+        "--test",
+        "few.txt",
+        "--output",
+        "named",
+        "--overwrite",
+        "--json",
+    ]
     done = embedx_run(home, "classify", "few.txt", *options)
     assert json.loads(done.stdout)["test"]["accuracy"] == 1
     (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
-    best = [line.split("\t")[0] for line in embedx_run(home, "predict", "named", "few.txt").stdout.splitlines()]
+    best = [
+        line.split("\t")[0]
+        for line in embedx_run(home, "predict", "named", "few.txt").stdout.splitlines()
+    ]
     assert (best[:40], len(best)) == (["two", "zero"] * 20, 41)
     assert embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv").stdout == ""
     assert [line.split("\t")[0] for line in (home / "best.tsv").read_text().splitlines()] == best
-    assert "--overwrite" in embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
+    assert (
+        "--overwrite"
+        in embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
+    )
     (home / "best.tsv").unlink()
     assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
 
@@ -374,7 +603,16 @@ def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
 @pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])
 def test_probabilities_that_are_none_are_distinguished(home, objective, is_told):
     (home / "few.txt").write_text("1 0:1\n0 1:1\n1 0:2\n0 1:2\n" * 5)
-    options = ["--objective", objective, "--epochs", 3, "--validation", "0.2", "--output", f"few.{objective}.embedx"]
+    options = [
+        "--objective",
+        objective,
+        "--epochs",
+        3,
+        "--validation",
+        "0.2",
+        "--output",
+        f"few.{objective}.embedx",
+    ]
     trained = embedx_run(home, "classify", "few.txt", *options)
     predicted = embedx_run(home, "predict", f"few.{objective}.embedx", "few.txt")
     tested = embedx_run(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")

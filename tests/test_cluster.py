@@ -1,4 +1,6 @@
-"""Workers with replicas and a parameter server, without Ray: rows merged, ranges trained, workers lost."""
+"""Workers with replicas and a parameter server, without Ray: rows merged, ranges trained, workers
+lost.
+"""
 
 import sys
 import threading
@@ -28,7 +30,9 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-BY_MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands]
+BY_MINIBATCH = [
+    name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands
+]
 N_ROWS, DIM = 40, 20
 
 
@@ -59,7 +63,14 @@ def parameters_of(table, rule, state=None, n_updates=None, uses=None, partner=No
     state = np.zeros((n_rows, 0), np.float32) if state is None else state
     n_updates = np.zeros(1, np.int64) if n_updates is None else n_updates
     uses = np.zeros(n_rows, np.float32) if uses is None else uses
-    return Parameters({"rows": table}, rule, state, n_updates, {"rows": uses}, {} if partner is None else {"rows": partner})
+    return Parameters(
+        {"rows": table},
+        rule,
+        state,
+        n_updates,
+        {"rows": uses},
+        {} if partner is None else {"rows": partner},
+    )
 
 
 def copy_of(table, rule, uses=None, partner=None):
@@ -75,7 +86,9 @@ class Known:
 def delta_of(row, values, state=None):
     """What the server sends of rows that have these values."""
     table = new_table(*values.shape, update_rule("sgd"))._replace(rows=values)
-    delta = gather(table, np.arange(len(values), dtype=np.int32))._replace(row=np.asarray(row, np.int32))
+    delta = gather(table, np.arange(len(values), dtype=np.int32))._replace(
+        row=np.asarray(row, np.int32)
+    )
     return delta if state is None else delta._replace(state=state)
 
 
@@ -84,7 +97,9 @@ def delta_of(row, values, state=None):
 
 def test_numbers_are_rounded_to_a_share_of_the_largest_of_their_row():
     rng = np.random.default_rng(0)
-    values = (rng.normal(0, 1, (300, 32)) * 10.0 ** rng.uniform(-44, 30, (300, 1))).astype(np.float32)
+    values = (rng.normal(0, 1, (300, 32)) * 10.0 ** rng.uniform(-44, 30, (300, 1))).astype(
+        np.float32
+    )
     values[5], values[6], values[:, 3] = 0, 2.0**15 - 1, 1  # the last as a feature that is always 1
     values[7, :3] = 1e-44
     _, found, _, scale = delta_of(range(300), values)
@@ -109,7 +124,9 @@ def a_partner(rule, width=DIM):
     """A table whose rows are larger along some axes than along others."""
     rng = np.random.default_rng(7)
     table = new_table(30, width, rule)
-    table.rows[:, :width] = (rng.normal(0, 1, (30, width)) * np.linspace(0.1, 3, width)) @ rng.normal(0, 0.3, (width, width))
+    table.rows[:, :width] = (
+        rng.normal(0, 1, (30, width)) * np.linspace(0.1, 3, width)
+    ) @ rng.normal(0, 0.3, (width, width))
     return Partner(lambda: table.rows, rng.uniform(0.1, 1, 30).astype(np.float32))
 
 
@@ -135,23 +152,39 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     found = OPTIMIZERS[name]
     divisor = found.divisor if has_states else lambda state: np.float32(1)
     for k, row in enumerate(mine):
-        states = [each[row] if has_states else np.zeros(1) for each in (before[1], now[1], common.state)]
+        states = [
+            each[row] if has_states else np.zeros(1) for each in (before[1], now[1], common.state)
+        ]
         if partner is None:
             damping = 1 - np.exp(-ALONE * n_trained * uses[row])
         else:
             damping = np.zeros((table.rows.shape[1], table.rows.shape[1]))
             strength = RATE * rate * (1 if has_states else STATELESS_FACTOR) * n_trained * uses[row]
-            damping[:DIM, :DIM] = reference.damping_of(partner.rows()[:, :DIM], partner.uses, strength, N_DIRECTIONS)
+            damping[:DIM, :DIM] = reference.damping_of(
+                partner.rows()[:, :DIM], partner.uses, strength, N_DIRECTIONS
+            )
         to_row, to_state = reference.merged_row(
-            before[0][row], states[0], now[0][row], states[1], common.rows[row], states[2], damping,
-            lambda s: np.array([divisor(np.float32(x)) for x in s]), found.limit, found.is_ema,
-        )  # fmt: skip
+            before[0][row],
+            states[0],
+            now[0][row],
+            states[1],
+            common.rows[row],
+            states[2],
+            damping,
+            lambda s: np.array([divisor(np.float32(x)) for x in s]),
+            found.limit,
+            found.is_ema,
+        )
         slack = 1e-4 if partner is None else 1e-2  # damping that is too small is left out
         np.testing.assert_allclose(whole(added)[k], to_row, rtol=1e-3, atol=slack)
-        np.testing.assert_allclose(table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack)
+        np.testing.assert_allclose(
+            table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack
+        )
         if has_states:
             np.testing.assert_allclose(added.state[k], to_state, rtol=1e-4, atol=1e-5)
-            np.testing.assert_allclose(table.state[row], np.minimum(common.state[row] + to_state, found.limit), rtol=1e-4)
+            np.testing.assert_allclose(
+                table.state[row], np.minimum(common.state[row] + to_state, found.limit), rtol=1e-4
+            )
     for row in range(30, 36):
         np.testing.assert_allclose(table.rows[row], common.rows[row], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(table.rows[36:], before[0][36:])
@@ -181,7 +214,9 @@ def test_a_partner_that_is_no_number_has_no_axes():
 
 @pytest.mark.parametrize("name", BY_MINIBATCH)
 def test_what_rounding_leaves_out_is_added_later(name):
-    """After many merges of one worker the table in common is its own, though each addition is rounded."""
+    """After many merges of one worker the table in common is its own, though each addition is
+    rounded.
+    """
     table, rule = table_at_random(name)
     common, _ = table_at_random(name)
     shared_ = ParameterServer(parameters_of(common, rule))
@@ -203,12 +238,17 @@ def test_what_rounding_leaves_out_is_added_later(name):
 def two_workers(name="rowwise-adagrad", width=2):
     rng = np.random.default_rng(5)
     common, rule = table_at_random(name)
-    state, n_updates = rng.normal(0, 1, (N_ROWS, width)).astype(np.float32), np.zeros(N_ROWS, np.int64)
+    state, n_updates = (
+        rng.normal(0, 1, (N_ROWS, width)).astype(np.float32),
+        np.zeros(N_ROWS, np.int64),
+    )
     kept = ParameterServer(parameters_of(common, rule, state, n_updates))
     known, copies = [Known(), Known()], []
     for known_of in known:
         own = new_table(N_ROWS, DIM, rule)
-        parameters = parameters_of(own, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64))
+        parameters = parameters_of(
+            own, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64)
+        )
         copies.append((own, parameters, ParameterReplica(parameters)))
         kept.add(known_of, copies[-1][2].merge(kept.remote_delta(known_of), 0.0, 0.0))
     return kept, common, known, copies
@@ -249,9 +289,15 @@ def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
     state, n_updates = np.zeros((6, 2), np.float32), np.zeros(6, np.int64)
     copy = ParameterReplica(Parameters({}, update_rule("sgd"), state, n_updates, {}))
     state[[1, 2]], n_updates[[1, 2]] = 5, 3
-    theirs = Delta(np.array([2, 4], np.int32), np.full((2, 2), 9, np.float32), np.array([[10], [11]]))
+    theirs = Delta(
+        np.array([2, 4], np.int32), np.full((2, 2), 9, np.float32), np.array([[10], [11]])
+    )
     sent = copy.merge({STATE: theirs}, 1.0, 1.0)[STATE]
-    assert (sent.row.tolist(), sent.values[:, 0].tolist(), sent.state[:, 0].tolist()) == ([1, 2], [5, 5], [3, 3])
+    assert (sent.row.tolist(), sent.values[:, 0].tolist(), sent.state[:, 0].tolist()) == (
+        [1, 2],
+        [5, 5],
+        [3, 3],
+    )
     assert state[:, 0].tolist() == [0, 5, 5, 0, 9, 0]
     assert n_updates.tolist() == [0, 3, 13, 0, 11, 0]
     nothing = {STATE: Delta(*(each[:0] for each in theirs))}
@@ -327,13 +373,19 @@ def test_what_a_lost_worker_had_not_merged_is_trained_by_another(monkeypatch, me
 
 def test_the_rate_falls_on_from_range_to_range(monkeypatch):
     rates, train = {}, Counting.train
-    monkeypatch.setattr(Counting, "train", lambda self, *at: rates.__setitem__(at[2], at[3]) or train(self, *at))
+    monkeypatch.setattr(
+        Counting, "train", lambda self, *at: rates.__setitem__(at[2], at[3]) or train(self, *at)
+    )
     run_on(monkeypatch, epochs=1, workers=1)
-    assert [rates[chunk] for chunk in range(23)] == pytest.approx([0.1 * (1 - chunk // 2 / 12) for chunk in range(23)])
+    assert [rates[chunk] for chunk in range(23)] == pytest.approx(
+        [0.1 * (1 - chunk // 2 / 12) for chunk in range(23)]
+    )
 
 
 def test_threads_go_on_to_the_next_range():
-    """While one thread is busy with the last chunk of a range, the others train the range after it."""
+    """While one thread is busy with the last chunk of a range, the others train the
+    range after it.
+    """
     worker = a_worker(2)
     inner, begun, both, in_use = worker.strategy, threading.Event(), threading.Event(), set()
 
@@ -373,15 +425,22 @@ def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
 # ---- settings
 
 
-@pytest.mark.parametrize(("words", "n_words", "n_rows", "workers", "threads", "merges"), [
-    (None, 1e6, 1000, 1, 2, 10),  # a single worker
-    (None, 1e7, 1000, 4, 1, 50),  # cheap
-    (None, 1e7, 200_000, 4, 1, 28),  # dear
-    (None, 1e7, 10_000, 16, 1, 50), (None, 1e9, 920_000, 8, 16, 21),  # the head could not keep up with more
-    (None, 1e7, 200_000, 16, 1, 20), (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
-    (None, 1e11, 6_000_000, 16, 16, 98),  # longer ones, so that the head keeps up, as far as that goes
-    (50_000, 1e6, 1000, 4, 1, 25),  # as asked for
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "n_words", "n_rows", "workers", "threads", "merges"),
+    [
+        (None, 1e6, 1000, 1, 2, 10),  # a single worker
+        (None, 1e7, 1000, 4, 1, 50),  # cheap
+        (None, 1e7, 200_000, 4, 1, 28),  # dear
+        # the head could not keep up with more
+        (None, 1e7, 10_000, 16, 1, 50),
+        (None, 1e9, 920_000, 8, 16, 21),
+        (None, 1e7, 200_000, 16, 1, 20),
+        (None, 5e9, 200_000, 8, 4, 195),  # ranges of some seconds
+        # longer ones, so that the head keeps up, as far as that goes
+        (None, 1e11, 6_000_000, 16, 16, 98),
+        (50_000, 1e6, 1000, 4, 1, 25),  # as asked for
+    ],
+)
 def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
     size, epochs = Size(workers, threads), 5
     of_worker = epochs * n_words / workers
@@ -405,5 +464,7 @@ def test_no_cluster_is_reported_in_a_line(two_topics):
 
 def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(EmbedxError, match=r"--cluster: Ray is not installed; pip install \"embedx\[ray\]\""):
+    with pytest.raises(
+        EmbedxError, match=r"--cluster: Ray is not installed; pip install \"embedx\[ray\]\""
+    ):
         ray_backend.ray()

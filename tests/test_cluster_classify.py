@@ -1,4 +1,6 @@
-"""Classifiers that workers on a cluster train and predict with, without Ray: labels divided over them, or examples."""
+"""Classifiers that workers on a cluster train and predict with, without Ray: labels divided over
+them, or examples.
+"""
 
 import dataclasses
 import threading
@@ -48,7 +50,9 @@ def cluster(monkeypatch):
     """A cluster of workers in this process: `cluster.made` are they, once training has begun."""
 
     def new(workers=3, threads=1, fails=lambda number, method: False, **options):
-        made = Nodes(ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads))
+        made = Nodes(
+            ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads)
+        )
 
         def training(*arguments):
             made.training = Distributed(*arguments)
@@ -75,10 +79,11 @@ def assert_same_bytes(a, b):
 # ---- by labels
 
 BY_LABELS = {
-    "dcd": ("squared-hinge", {"weights": "sparse"}), "adagrad": ("logistic", {"weights": "sparse", "l2": 1e-4}),
+    "dcd": ("squared-hinge", {"weights": "sparse"}),
+    "adagrad": ("logistic", {"weights": "sparse", "l2": 1e-4}),
     "tree": ("squared-hinge", {"weights": "tree", "leaf_size": 4, "arity": 4}),
     "trees": ("squared-hinge", {"weights": "tree", "leaf_size": 8, "trees": 2, "beam": 3}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BY_LABELS)
@@ -91,7 +96,8 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
     assert_same_bytes(alone, together)
     assert alone.facts["final_loss"] == together.facts["final_loss"]
     (workers,) = nodes.made
-    assert sum(each in nodes.training.server.level_of for each in workers.every) > 1  # several had something to do
+    # several had something to do
+    assert sum(each in nodes.training.server.level_of for each in workers.every) > 1
     assert together.facts["cluster"]["workers"] == 3
 
 
@@ -106,7 +112,9 @@ def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
 
 
 def test_nobody_holds_more_than_it_needs(cluster):
-    """The run has no memory to train in, and workers have no weights of the labels that they have handed over."""
+    """The run has no memory to train in, and workers have no weights of the labels that they have
+    handed over.
+    """
     nodes = cluster()
     train(topics(n_labels=200), ova(), settings(weights="sparse"), cluster=nodes)
     assert nodes.training.inner.workers == []
@@ -121,7 +129,9 @@ def test_labels_that_are_trained_are_not_trained_again(cluster):
     whole = train(data, ova(), settings(**options))
     snapshot = whole.outcome.state.snapshot()
     nodes = cluster()
-    again = train(data, ova(), settings(**options), checkpoints=FromSnapshot(snapshot), cluster=nodes)
+    again = train(
+        data, ova(), settings(**options), checkpoints=FromSnapshot(snapshot), cluster=nodes
+    )
     assert_same_bytes(whole.classifier, again.classifier)
     assert not nodes.training.server.level_of
 
@@ -136,7 +146,9 @@ def an_objective(name):
 
 def quality(name, data, test, nodes=None, **options):
     """P@1 on test data."""
-    chosen = ClassifySettings(**({"threads": 1, "learning_rate": 0.3, "batch_size": 20, "weights": "dense"} | options))
+    chosen = ClassifySettings(
+        **({"threads": 1, "learning_rate": 0.3, "batch_size": 20, "weights": "dense"} | options)
+    )
     trained = train(data, an_objective(name), chosen, cluster=nodes)
     return trained.classifier.evaluate(test)["p@1"], trained
 
@@ -149,10 +161,22 @@ def halves(data):
 BY_EXAMPLES = {
     "drawn labels of dense features": ("ove", lambda: digits(1500, 500), {"epochs": 10}),
     "all labels of sparse features": ("softmax", lambda: halves(topics(3000)), {"epochs": 10}),
-    "tiles of sparse features": ("ova", lambda: halves(topics(3000)), {"epochs": 30, "optimizer": "adagrad"}),
+    "tiles of sparse features": (
+        "ova",
+        lambda: halves(topics(3000)),
+        {"epochs": 30, "optimizer": "adagrad"},
+    ),
     "a hidden layer": ("softmax", lambda: halves(topics(3000)), {"epochs": 15, "hidden": 20}),
-    "sgd": ("softmax", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "sgd", "learning_rate": 0.05}),
-    "a number for each row": ("ns", lambda: digits(1500, 500), {"epochs": 10, "optimizer": "rowwise-adagrad"}),
+    "sgd": (
+        "softmax",
+        lambda: digits(1500, 500),
+        {"epochs": 10, "optimizer": "sgd", "learning_rate": 0.05},
+    ),
+    "a number for each row": (
+        "ns",
+        lambda: digits(1500, 500),
+        {"epochs": 10, "optimizer": "rowwise-adagrad"},
+    ),
 }
 
 
@@ -174,7 +198,13 @@ def test_weight_decay_is_as_strong_as_on_one_machine(cluster):
     options = {"epochs": 10, "l2": 0.3}
 
     def norm(nodes=None, **others):
-        return float(np.linalg.norm(quality("softmax", data, test, nodes, **options | others)[1].classifier.arrays["output"]))
+        return float(
+            np.linalg.norm(
+                quality("softmax", data, test, nodes, **options | others)[1].classifier.arrays[
+                    "output"
+                ]
+            )
+        )
 
     assert norm(cluster(merge_every=100)) == pytest.approx(norm(), rel=0.15)
     assert norm(l2=0.0) > 1.5 * norm()
@@ -190,7 +220,9 @@ def test_the_examples_of_lost_workers_are_trained_by_others(cluster):
 
 
 def test_rows_are_not_merged_while_tiles_of_them_are_trained(cluster):
-    """A tile is copied, trained and written back: what was merged meanwhile would be taken back, at the others as well."""
+    """A tile is copied, trained and written back: what was merged meanwhile would be taken back, at
+    the others as well.
+    """
     data = topics()
     nodes = cluster(workers=1)
     quality("ova", data, data, nodes, epochs=1, optimizer="adagrad")
@@ -206,7 +238,9 @@ def test_rows_are_not_merged_while_tiles_of_them_are_trained(cluster):
 
 @pytest.mark.parametrize("name", ["ns", "ove"])
 def test_how_often_rows_are_updated(name):
-    """A label is met where it is shown and where it is drawn, and no row oftener than there are steps."""
+    """A label is met where it is shown and where it is drawn, and no row oftener than there are
+    steps.
+    """
     data = topics(400)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels)
     objective = an_objective(name)
@@ -214,7 +248,9 @@ def test_how_often_rows_are_updated(name):
     part = _strategy_of(data, objective, chosen)
     q, n = part.drawing.noise, part.plan.n_draws
     lines = counts.sum() / 400 if objective.positives == "single" else 1.0
-    expected = np.minimum([c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25)
+    expected = np.minimum(
+        [c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25
+    )
     uses = labels.ClassifierPlan(type(part), chosen, ()).parameters(part).update_rates
     np.testing.assert_allclose(uses["outputs"], expected, rtol=1e-5)
     has_it = np.asarray((data.features != 0).mean(axis=0)).ravel()
@@ -223,7 +259,10 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    counts, made = np.bincount(data.labels.ids, minlength=data.n_labels), task.Run(data, objective, chosen)
+    counts, made = (
+        np.bincount(data.labels.ids, minlength=data.n_labels),
+        task.Run(data, objective, chosen),
+    )
     objective.prepare(counts)
     samplers.prepared((made.sampler, made.warm_up), counts, objective.paths())
     return made.strategy(data.features, data.labels, counts)
@@ -236,7 +275,10 @@ REFUSED = {
     "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
     "--set max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
     "--weights sparse does not apply with --cluster": ("ns", {"weights": "sparse"}),
-    "--optimizer rowwise-adagrad does not apply with --cluster: all labels": ("softmax", {"optimizer": "rowwise-adagrad"}),
+    "--optimizer rowwise-adagrad does not apply with --cluster: all labels": (
+        "softmax",
+        {"optimizer": "rowwise-adagrad"},
+    ),
 }
 
 
@@ -245,11 +287,16 @@ def test_what_workers_cannot_do_is_refused(message, cluster):
     objective, options = REFUSED[message]
     data = digits(200, 50)[0] if "optimizer" in options else topics()
     with pytest.raises(EmbedxError, match=message):
-        train(data, an_objective(objective), ClassifySettings(threads=1, **options), cluster=cluster())
+        train(
+            data, an_objective(objective), ClassifySettings(threads=1, **options), cluster=cluster()
+        )
 
 
 def test_merge_every_has_no_effect_on_labels(cluster):
-    with pytest.raises(EmbedxError, match="--set merge-every has no effect where each label is trained independently"):
+    with pytest.raises(
+        EmbedxError,
+        match="--set merge-every has no effect where each label is trained independently",
+    ):
         train(topics(), ova(), settings(weights="sparse"), cluster=cluster(merge_every=5))
 
 
@@ -274,7 +321,9 @@ def at_random(name, *, hidden=0, sampler="all", n_labels=61, n_features=20):
     known, facts = DataSchema(n_features, n_labels), {"objective": name, "several_labels": False}
     record = {"sampler": sampler, "labels": "all", "scaling": "none"} | objective.settings.record()
     features = rng.normal(0, 1, (300, n_features)).astype(np.float32)
-    return Classifier(objective, arrays, known, counts, record, facts), csr_matrix(features) if hidden else features
+    return Classifier(objective, arrays, known, counts, record, facts), (
+        csr_matrix(features) if hidden else features
+    )
 
 
 def of_topics(**options):
@@ -283,19 +332,28 @@ def of_topics(**options):
 
 
 MODELS = {
-    "noise": lambda: at_random("ns", sampler="unigram"), "a hidden layer": lambda: at_random("softmax", hidden=8),
-    "a path": lambda: at_random("hs", sampler="path"), "sparse weights": lambda: of_topics(weights="sparse"),
+    "noise": lambda: at_random("ns", sampler="unigram"),
+    "a hidden layer": lambda: at_random("softmax", hidden=8),
+    "a path": lambda: at_random("hs", sampler="path"),
+    "sparse weights": lambda: of_topics(weights="sparse"),
     "a tree": lambda: of_topics(weights="tree", leaf_size=8),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_best_labels_are_those_of_one_machine(name, tmp_path):
     made, features = MODELS[name]()
     found = classifier.load(made.save(tmp_path / "model"))
-    expected = [np.concatenate(each) for each in zip(*found.top_k(features, 5, threads=1), strict=True)]
+    expected = [
+        np.concatenate(each) for each in zip(*found.top_k(features, 5, threads=1), strict=True)
+    ]
     worker = Predictor(travelled(found), 5, 1)
-    blocks = [worker.predict(travelled(features[start : start + 64])) for start in range(0, 300, 64)]
+    blocks = [
+        worker.predict(travelled(features[start : start + 64])) for start in range(0, 300, 64)
+    ]
     ids, probabilities = (np.concatenate(each) for each in zip(*blocks, strict=True))
     np.testing.assert_array_equal(ids, expected[0])
-    np.testing.assert_allclose(probabilities, expected[1], rtol=0 if found.has_sparse_weights else 2e-5)  # BLAS sums by rows
+    # BLAS sums by rows
+    np.testing.assert_allclose(
+        probabilities, expected[1], rtol=0 if found.has_sparse_weights else 2e-5
+    )

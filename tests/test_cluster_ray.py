@@ -1,4 +1,6 @@
-"""--cluster on a real Ray cluster: word vectors, classifiers, prediction; workers, machines and heads that are lost."""
+"""--cluster on a real Ray cluster: word vectors, classifiers, prediction; workers, machines and
+heads that are lost.
+"""
 
 import contextlib
 import os
@@ -32,12 +34,17 @@ EPOCHS = 15
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two machines that this process is connected to. What each worker would compile at its start is compiled before, once."""
+    """Two machines that this process is connected to. What each worker would compile at its start
+    is compiled before, once.
+    """
     rule = update_rule("adagrad")
     table = new_table(1, 16, rule)
-    ParameterReplica(Parameters({"": table}, rule, np.zeros((1, 0)), np.zeros(1), {"": np.zeros(1, np.float32)}))
+    ParameterReplica(
+        Parameters({"": table}, rule, np.zeros((1, 0)), np.zeros(1), {"": np.zeros(1, np.float32)})
+    )
     with cluster_of(2) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_backend, "PATIENCE", 120.0)  # on a busy machine one may start much later than the other
+        # on a busy machine one may start much later than the other
+        patch.setattr(ray_backend, "PATIENCE", 120.0)
         with ray_backend.connected(ClusterSettings(cluster=found.address), 1, Silent()):
             yield found
 
@@ -52,7 +59,7 @@ def n_words(found):
     return found.outcome.tally.words
 
 
-def test_two_workers_learn_what_one_machine_does_and_one_that_is_killed_or_hangs_costs_its_range_alone(
+def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_costs_its_range_alone(
     two_topics, cluster, monkeypatch
 ):
     def lose(watching):
@@ -71,7 +78,9 @@ def test_two_workers_learn_what_one_machine_does_and_one_that_is_killed_or_hangs
     assert facts["cluster"]["bytes_merged"] > 0
     assert facts["epochs"] == EPOCHS
     assert facts["heldout"]["log_likelihood"] > facts["heldout"]["unigram"]
-    assert n_words(found) == pytest.approx(EPOCHS * sum(found.vectors.counts - found.vectors.arrays["heldout_counts"]))
+    assert n_words(found) == pytest.approx(
+        EPOCHS * sum(found.vectors.counts - found.vectors.arrays["heldout_counts"])
+    )
 
 
 def embedx(*words):
@@ -80,9 +89,23 @@ def embedx(*words):
 
 def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, here, capsys):
     command = [
-        "train", str(two_topics), "--cluster", cluster.address, "--workers", "2", "--threads", "1", "--set",
-        "merge-every=10000", "--epochs", str(EPOCHS), "--dim", "16", "--output", "model",
-    ]  # fmt: skip
+        "train",
+        str(two_topics),
+        "--cluster",
+        cluster.address,
+        "--workers",
+        "2",
+        "--threads",
+        "1",
+        "--set",
+        "merge-every=10000",
+        "--epochs",
+        str(EPOCHS),
+        "--dim",
+        "16",
+        "--output",
+        "model",
+    ]
     code, printed = end_at_a_checkpoint(command, here, signal.SIGKILL)
     assert code == -signal.SIGKILL, printed
     assert "cluster: connecting to" in printed
@@ -107,7 +130,9 @@ def test_labels_of_a_killed_worker_are_trained_by_others(cluster):
     alone = train(data, ova("logistic"), settings("logistic", **options)).classifier
     watching = Watching(0.3, lambda watching: os.kill(watching.workers()[0], signal.SIGKILL))
     with on_cluster(cluster, watching) as nodes:
-        together = train(data, ova("logistic"), settings("logistic", **options), progress=watching, cluster=nodes).classifier
+        together = train(
+            data, ova("logistic"), settings("logistic", **options), progress=watching, cluster=nodes
+        ).classifier
     assert len(watching.says("is lost")) == 1
     assert_same_bytes(alone, together)
 
@@ -140,7 +165,9 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
 def test_both_commands_take_a_cluster(cluster, here, capsys):
     """Examples are divided over workers that train, and rows over those that predict."""
     data = topics(3000, n_labels=20)
-    write_xc(here / "data.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels)
+    write_xc(
+        here / "data.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels
+    )
     on = ["--cluster", cluster.address, "--workers", "2", "--threads", "1"]
     how = ["--objective", "ns", "--epochs", "8", "--set", "merge-every=500", "--calibration", "0"]
     embedx("classify", "data.txt", *how, *on, "--output", "model")
@@ -164,12 +191,16 @@ def test_both_commands_take_a_cluster(cluster, here, capsys):
 def test_what_workers_cannot_do_is_refused(two_topics, cluster):
     with pytest.raises(EmbedxError, match="--deterministic does not apply with --cluster"):
         trained(two_topics, cluster, Watching(), deterministic=True)
-    with pytest.raises(EmbedxError, match="--threads 64: no machine of the cluster has so many CPUs"):
+    with pytest.raises(
+        EmbedxError, match="--threads 64: no machine of the cluster has so many CPUs"
+    ):
         trained(two_topics, cluster, Watching(), threads=64)
 
 
 def test_machines_may_leave_and_join(two_topics, cluster):
-    """The last test of this cluster, which takes a while to notice that a machine is gone and sends it workers until then."""
+    """The last test of this cluster, which takes a while to notice that a machine is gone and sends
+    it workers until then.
+    """
     third = cluster.add_node(**NODE)
 
     def change(watching):

@@ -21,7 +21,9 @@ SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
 
 
 def fit(corpus, *, objective="softmax", watch=None, **options):
-    return collapsed.train(corpus, configure(objective, SMALL | options, is_collapsed=True), watch=watch)
+    return collapsed.train(
+        corpus, configure(objective, SMALL | options, is_collapsed=True), watch=watch
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +35,18 @@ def test_every_iteration_lowers_the_objective_and_is_reported(fitted):
     history = fitted.vectors.facts["history"]
     assert [each["number"] for each in history] == list(range(11))
     assert all(a["loss"] > b["loss"] for a, b in itertools.pairwise(history))
-    assert all(0 < a["macs"] < b["macs"] and 0 < a["seconds"] < b["seconds"] for a, b in itertools.pairwise(history))
+    assert all(
+        0 < a["macs"] < b["macs"] and 0 < a["seconds"] < b["seconds"]
+        for a, b in itertools.pairwise(history)
+    )
     assert fitted.vectors.facts["final_loss"] == history[-1]["loss"] == fitted.outcome.final_loss
     assert fitted.vectors.facts["epochs"] == 10
 
 
 def test_it_comes_close_to_the_best_that_any_model_could_do(two_topics, monkeypatch):
-    """Which is the entropy of targets given inputs: 16 words in 16 dimensions can have any score."""
+    """Which is the entropy of targets given inputs: 16 words in 16 dimensions can have
+    any score.
+    """
     entropies = []
     totals = cooccurrence.totals
 
@@ -62,11 +69,16 @@ def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
     assert "draws" not in loaded.settings
     pairs, calibration = heldout.pairs_of([str(two_topics)], loaded)
     found = heldout.evaluate(loaded, pairs, calibration)
-    assert -found.log_likelihood == pytest.approx(fitted.outcome.final_loss, abs=3 * found.standard_error)
+    assert -found.log_likelihood == pytest.approx(
+        fitted.outcome.final_loss, abs=3 * found.standard_error
+    )
 
 
 def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
-    starts = {name: fit(two_topics, warm_start=name, epochs=1).outcome.initial_loss for name in ("ns", "none")}
+    starts = {
+        name: fit(two_topics, warm_start=name, epochs=1).outcome.initial_loss
+        for name in ("ns", "none")
+    }
     assert starts["ns"] < starts["none"] - 0.02
     unigram = fit(two_topics, warm_start="none", epochs=1).vectors.counts
     p = unigram / unigram.sum()
@@ -81,25 +93,39 @@ def test_every_setting_lowers_the_objective(two_topics, options):
 
 
 def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
-    """With outputs of zero the first step of the inputs leads nowhere, which is no reason for smaller steps."""
+    """With outputs of zero the first step of the inputs leads nowhere, which is no reason for
+    smaller steps.
+    """
     history = fit(two_topics, warm_start="none", bias="zero", epochs=6).vectors.facts["history"]
     assert min(each["input_rate"] for each in history) > 0.1
     assert history[-1]["loss"] < history[0]["loss"] - 0.2
 
 
-@pytest.mark.parametrize("objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers()])
+@pytest.mark.parametrize(
+    "objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers()]
+)
 def test_rows_that_are_found_will_do(two_topics, objective):
     found = fit(two_topics, objective=objective, scored_fraction=0.5)
     printed = [each["loss"] for each in found.vectors.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(printed))
-    assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
+    assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {
+        "dog",
+        "purr",
+        "fur",
+        "paw",
+        "tail",
+    }
     assert found.vectors.settings["scored_fraction"] == 0.5
     assert found.vectors.settings["loss"] == "softmax"
 
 
 def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
     seen = []
-    fit(two_topics, epochs=2, watch=lambda vectors, iteration: seen.append((vectors.vectors.copy(), iteration.number)))
+    fit(
+        two_topics,
+        epochs=2,
+        watch=lambda vectors, iteration: seen.append((vectors.vectors.copy(), iteration.number)),
+    )
     assert [number for _, number in seen] == [0, 1, 2]
     assert not np.array_equal(seen[0][0], seen[1][0])
 
@@ -113,11 +139,17 @@ def test_the_part_held_out_is_reported(two_topics):
 
 def test_drawn_rows_know_nothing_of_the_part_held_out(two_topics, monkeypatch):
     drawn_by, tail = [], collapsed.engine.Tail
-    monkeypatch.setattr(collapsed.engine, "Tail", lambda sampler, *others: drawn_by.append(sampler) or tail(sampler, *others))
+    monkeypatch.setattr(
+        collapsed.engine,
+        "Tail",
+        lambda sampler, *others: drawn_by.append(sampler) or tail(sampler, *others),
+    )
     model = fit(two_topics, objective="ldgs", epochs=1, heldout=0.2).vectors
     (sampler,) = drawn_by
     assert model.arrays["heldout_counts"].any()
-    np.testing.assert_array_equal(sampler.counts, np.maximum(model.counts - model.arrays["heldout_counts"], 1))
+    np.testing.assert_array_equal(
+        sampler.counts, np.maximum(model.counts - model.arrays["heldout_counts"], 1)
+    )
 
 
 def test_a_time_budget_ends_the_run(two_topics):
@@ -136,7 +168,9 @@ def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_t
 
 def test_only_an_objective_over_all_rows_or_found_ones_can_be_collapsed():
     for name in ("ns", "hs", "ar", "implicit", "margin"):
-        with pytest.raises(EmbedxError, match=f"--collapsed does not apply to --objective {name}; taken by softmax"):
+        with pytest.raises(
+            EmbedxError, match=f"--collapsed does not apply to --objective {name}; taken by softmax"
+        ):
             configure(name, {}, is_collapsed=True)
 
 
@@ -152,16 +186,32 @@ def test_the_command_from_text_to_neighbours(home, two_topics):
     assert "count-passes=5" in done.stderr
     assert "iteration 10: loss " in done.stderr
     folder = home / "two-topics.softmax.embedx"
-    neighbours = [line.split("\t")[1] for line in embedx_run(home, "nn", folder, "cat", "--top-k", 3).stdout.splitlines()]
+    neighbours = [
+        line.split("\t")[1]
+        for line in embedx_run(home, "nn", folder, "cat", "--top-k", 3).stdout.splitlines()
+    ]
     assert set(neighbours) <= {"dog", "purr", "fur", "paw", "tail"}
     assert "log_likelihood" in embedx_run(home, "eval", folder, "--text", two_topics).stdout
-    assert [path.name for path in (home / "cache" / "tokens").iterdir() if path.name.startswith("building")] == []
+    assert [
+        path.name
+        for path in (home / "cache" / "tokens").iterdir()
+        if path.name.startswith("building")
+    ] == []
 
 
 @pytest.mark.parametrize("how", [("--collapsed",), ()], ids=["collapsed", "streamed"])
 def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, how):
     """It is below that over all rows."""
-    options = ["--objective", "ldgs", "--set", "tail=no", "--epochs", 1, "--output", f"found{len(how)}"]
+    options = [
+        "--objective",
+        "ldgs",
+        "--set",
+        "tail=no",
+        "--epochs",
+        1,
+        "--output",
+        f"found{len(how)}",
+    ]
     done = embedx_run(home, "train", two_topics, *options, *how)
     printed = r"loss [\d.]+ nats per pair among the rows found"
     assert re.search(f"16 words, {printed}", done.stdout)
@@ -170,22 +220,51 @@ def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, 
 
 
 def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
-    options = ["--objective", "softmax", "--collapsed", "--time-budget", 0.0001, "--output", "nothing"]
-    assert "16 words, ended before the first iteration" in embedx_run(home, "train", two_topics, *options).stdout
+    options = [
+        "--objective",
+        "softmax",
+        "--collapsed",
+        "--time-budget",
+        0.0001,
+        "--output",
+        "nothing",
+    ]
+    assert (
+        "16 words, ended before the first iteration"
+        in embedx_run(home, "train", two_topics, *options).stdout
+    )
     assert embedx.load(home / "nothing").facts["history"] == []
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ([*SOFTMAX, "--block-size", "3"], "--block-size does not apply with --collapsed"),
-    ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply with --collapsed"),
-    (["--collapsed", "--objective", "mips", "--set", "warm-up=1"], "--set warm-up does not apply with --collapsed"),
-    (["--collapsed", "--objective", "mips", "--loss", "margin"], "does not apply to --objective mips; taken by softmax"),
-    (["--collapsed", "--objective", "ldgs", "--set", "rescore=no"], "leave out --set rescore=no"),
-    (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
-    (["--optimizer", MOMENTUM], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
-    (["--optimizer", MOMENTUM, "--learning-rate", "1"], "is for `embedx train --collapsed`; `embedx train` takes adagrad"),
-    ([*SOFTMAX, "--optimizer", "adagrad"], f"`embedx train --collapsed` takes {MOMENTUM}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([*SOFTMAX, "--block-size", "3"], "--block-size does not apply with --collapsed"),
+        ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply with --collapsed"),
+        (
+            ["--collapsed", "--objective", "mips", "--set", "warm-up=1"],
+            "--set warm-up does not apply with --collapsed",
+        ),
+        (
+            ["--collapsed", "--objective", "mips", "--loss", "margin"],
+            "does not apply to --objective mips; taken by softmax",
+        ),
+        (
+            ["--collapsed", "--objective", "ldgs", "--set", "rescore=no"],
+            "leave out --set rescore=no",
+        ),
+        (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
+        (
+            ["--optimizer", MOMENTUM],
+            "is for `embedx train --collapsed`; `embedx train` takes adagrad",
+        ),
+        (
+            ["--optimizer", MOMENTUM, "--learning-rate", "1"],
+            "is for `embedx train --collapsed`; `embedx train` takes adagrad",
+        ),
+        ([*SOFTMAX, "--optimizer", "adagrad"], f"`embedx train --collapsed` takes {MOMENTUM}"),
+    ],
+)
 def test_what_does_not_apply_is_reported_by_name(home, two_topics, options, message):
     done = embedx_run(home, "train", two_topics, *options, "--output", "mistake", check=False)
     assert done.returncode == 2

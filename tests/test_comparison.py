@@ -1,4 +1,6 @@
-"""`embedx compare`: what follows from numbers, the page, and runs that finish, diverge, crash or resume."""
+"""`embedx compare`: what follows from numbers, the page, and runs that finish, diverge, crash or
+resume.
+"""
 
 import csv
 import json
@@ -27,7 +29,9 @@ MEASURES = Text.measures
 
 
 def scores(*values):
-    """A score for each value, by groups that differ alike from it, so that differences have no error of their own."""
+    """A score for each value, by groups that differ alike from it, so that differences have no
+    error of their own.
+    """
     return [Score.of_groups([value + 0.5, value - 0.5], [1, 1]) for value in values]
 
 
@@ -38,23 +42,36 @@ def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
     """The record of a run."""
     found = {"log_likelihood": scores(value)[0].record()}
     if similarity is not None:
-        found["similarity"] = Score(similarity, np.array([similarity - 0.01, similarity + 0.01]), None, 50).record()
+        found["similarity"] = Score(
+            similarity, np.array([similarity - 0.01, similarity + 0.01]), None, 50
+        ).record()
     result = {
-        "epochs": 5.0, "seconds": 10.0, "pace": pace, "loss": 1.5, "peak": 2e8, "compiled": False, "scores": found,
-        "unigram": -9.0, "curve": [list(point) for point in curve],
-    }  # fmt: skip
+        "epochs": 5.0,
+        "seconds": 10.0,
+        "pace": pace,
+        "loss": 1.5,
+        "peak": 2e8,
+        "compiled": False,
+        "scores": found,
+        "unigram": -9.0,
+        "curve": [list(point) for point in curve],
+    }
     return {"objective": name, "seed": seed, "ended": f"2026-01-0{seed}", "result": result | more}
 
 
 def ranked(*records):
-    return ranking.ranked(records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words")
+    return ranking.ranked(
+        records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words"
+    )
 
 
 def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
     found = ranked(
-        run("ns", 1, -8.5, 3000, 0.4), run("ns", 2, -8.52, 3200, 0.4), run("ar", 1, -8.2, 1000, 0.3),
+        run("ns", 1, -8.5, 3000, 0.4),
+        run("ns", 2, -8.52, 3200, 0.4),
+        run("ar", 1, -8.2, 1000, 0.3),
         run("ar", 2, -8.22, 1100, 0.3),
-    )  # fmt: skip
+    )
     assert [line.objective for line in found.lines] == ["ar", "ns"]
     assert found.advice == [
         "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next.",
@@ -66,26 +83,45 @@ def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
 
 def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them():
     values = {"ar": (-8.45, -8.25, 1000), "ns": (-8.5, -8.3, 3000)}
-    found = ranked(*(run(name, seed, of[seed - 1], of[2], 0.4) for name, of in values.items() for seed in (1, 2)))
+    found = ranked(
+        *(
+            run(name, seed, of[seed - 1], of[2], 0.4)
+            for name, of in values.items()
+            for seed in (1, 2)
+        )
+    )
     assert found.advice == [
-        "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar is significant.",
-        "Of these ns is the fastest, with 3,000 words per second.", "In word similarity ar and ns are best (0.400).",
-    ]  # fmt: skip
+        (
+            "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar"
+            " is significant."
+        ),
+        "Of these ns is the fastest, with 3,000 words per second.",
+        "In word similarity ar and ns are best (0.400).",
+    ]
     assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
 
 
 def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     found = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
-    assert any(each.startswith("ove does not beat the unigram baseline (-9.000)") for each in found.advice)
+    assert any(
+        each.startswith("ove does not beat the unigram baseline (-9.000)") for each in found.advice
+    )
     assert "--seeds 3" in found.advice[-1]
 
 
-@pytest.mark.parametrize(("runs_of", "peak"), [
-    ([{"peak": 9e8, "compiled": True}, {}], 2e8),  # of runs that did not compile
-    ([{"peak": 9e8, "compiled": True}], 9e8), ([{"peak": None}], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("runs_of", "peak"),
+    [
+        ([{"peak": 9e8, "compiled": True}, {}], 2e8),  # of runs that did not compile
+        ([{"peak": 9e8, "compiled": True}], 9e8),
+        ([{"peak": None}], None),
+    ],
+)
 def test_the_largest_memory_is_shown(runs_of, peak):
-    assert ranked(*(run("ns", seed, -8.5, **more) for seed, more in enumerate(runs_of, 1))).first.peak == peak
+    assert (
+        ranked(*(run("ns", seed, -8.5, **more) for seed, more in enumerate(runs_of, 1))).first.peak
+        == peak
+    )
 
 
 # ---- the page
@@ -101,8 +137,14 @@ def check_page(text, numbers):
 
 def test_the_page_has_every_number_and_needs_nothing_else():
     points = [(1, 2.5, -8.6), (3, 7.5, -8.2), (5, 10, -8.1)]
-    records = [run(name, seed, -8 - k / 7, curve=points) for k, name in enumerate(["ns", "<ar>"]) for seed in (1, 2)]
-    records.append({"objective": "hs", "seed": 1, "ended": "2026", "diverged": "the loss is <not> finite"})
+    records = [
+        run(name, seed, -8 - k / 7, curve=points)
+        for k, name in enumerate(["ns", "<ar>"])
+        for seed in (1, 2)
+    ]
+    records.append(
+        {"objective": "hs", "seed": 1, "ended": "2026", "diverged": "the loss is <not> finite"}
+    )
     found = ranked(*records)
     text = tables.page("a & b", found, "held-out log-likelihood", {"machine": "<x>"})
     check_page(text, tables.csv_text(found))
@@ -119,7 +161,9 @@ def test_the_page_has_every_number_and_needs_nothing_else():
 
 
 def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():
-    ((_, points, _),) = charts.curves_chart({"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, charts.SECONDS, "y")["lines"]
+    ((_, points, _),) = charts.curves_chart(
+        {"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, charts.SECONDS, "y"
+    )["lines"]
     (x0, y0), (x1, y1) = (map(float, each.split(",")) for each in points.split())
     assert x0 < x1 == charts.RIGHT
     assert charts.BOTTOM > y0 > y1 > charts.TOP
@@ -130,7 +174,10 @@ def test_a_band_is_from_the_lowest_to_the_highest_of_runs_point_by_point():
     expected = [[6, 11], [-8, -7.25], [-9, -8], [-7, -6.5]]  # seconds, mean, lowest, highest
     assert charts.over_runs(runs, charts.SECONDS).tolist() == expected
     assert (
-        charts.over_runs([*runs, [(1, 6, -8.0), (1.5, 8.5, -7.6), (2, 11, -7.25)]], charts.SECONDS)[:, ::2].tolist() == expected
+        charts.over_runs([*runs, [(1, 6, -8.0), (1.5, 8.5, -7.6), (2, 11, -7.25)]], charts.SECONDS)[
+            :, ::2
+        ].tolist()
+        == expected
     )
     marks = charts.curves_chart({"ns": runs}, charts.SECONDS, "y")["marks"]
     assert [row for *_, row in marks] == [["ns", *column] for column in zip(*expected, strict=True)]
@@ -144,12 +191,17 @@ def test_a_dot_plot_has_scores_between_their_ends_and_the_fastest_is_on_the_righ
     assert len(found["spans"]) == 1  # of what is known
     assert ar[0] < x0 < ns[0] < x1
     assert y0 == y1 == ns[1] < ar[1]
-    fast = charts.against_speed(scores, {"ns": 90_000, "ar": 1_200_000}, "y", "words/s", "speed", styles)
+    fast = charts.against_speed(
+        scores, {"ns": 90_000, "ar": 1_200_000}, "y", "words/s", "speed", styles
+    )
     assert fast["marks"][0][0] < fast["marks"][1][0]
     assert [label for _, label in fast["x_ticks"]] == ["100,000", "200,000", "500,000", "1,000,000"]
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [(0, 10, [0, 2, 4, 6, 8, 10]), (-8.93, -8.52, [-8.9, -8.8, -8.7, -8.6])])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 2, 4, 6, 8, 10]), (-8.93, -8.52, [-8.9, -8.8, -8.7, -8.6])],
+)
 def test_ticks_are_round_numbers(low, high, expected):
     assert charts.ticks(low, high) == pytest.approx(expected)
 
@@ -159,16 +211,22 @@ def test_ticks_are_round_numbers(low, high, expected):
 
 def small_text(two_topics, folder, **settings):
     settings = CompareSettings(**{"epochs": 3, "seeds": 2, "threads": 1, "heldout": 0.3} | settings)
-    return Text([str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"), settings
+    return (
+        Text([str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"),
+        settings,
+    )
 
 
-def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(two_topics, tmp_path, monkeypatch):
+def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
+    two_topics, tmp_path, monkeypatch
+):
     data, settings = small_text(two_topics, tmp_path)
     usual, watched, made = runs.command_of, runs.watched, []
     scripts = {
         "hs": "import sys; print('embedx: the loss is not finite', file=sys.stderr); sys.exit(3)",
-        "ar": "raise MemoryError('no room')", "implicit": "import os; os.kill(os.getpid(), 9)",
-    }  # fmt: skip
+        "ar": "raise MemoryError('no room')",
+        "implicit": "import os; os.kill(os.getpid(), 9)",
+    }
 
     def command_of(data, objective, seed, *others):
         made.append((seed, objective))
@@ -176,7 +234,11 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
         return [sys.executable, "-c", script] if script else usual(data, objective, seed, *others)
 
     monkeypatch.setattr(runs, "command_of", command_of)
-    monkeypatch.setattr(runs, "watched", lambda *run: (watched if "-c" in run[0] or len(made) == 2 else forked.watched)(*run))
+    monkeypatch.setattr(
+        runs,
+        "watched",
+        lambda *run: (watched if "-c" in run[0] or len(made) == 2 else forked.watched)(*run),
+    )
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
     found = comparison.compare(data, names, settings, folder)
     assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
@@ -198,11 +260,16 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
         comparison.compare(data, names, settings, folder)
     again = comparison.compare(data, [*names, "implicit"], settings, folder, resume=True)
     assert made == [(1, "ar"), (1, "implicit"), (2, "ar"), (2, "implicit")]  # failed before, or new
-    assert "implicit, seed 2: failed: killed by signal 9, as by the system when memory is short" in again.ranking.troubles
+    assert (
+        "implicit, seed 2: failed: killed by signal 9, as by the system when memory is short"
+        in again.ranking.troubles
+    )
     assert (folder / "compare.csv").read_text("utf-8") == numbers
     assert len((folder / FILE).read_text("utf-8").splitlines()) == 1 + 2 * 5
     other, _ = small_text(two_topics, tmp_path, epochs=2)
-    with pytest.raises(EmbedxError, match=r"runs.jsonl: of a comparison with other until; choose another --output"):
+    with pytest.raises(
+        EmbedxError, match=r"runs.jsonl: of a comparison with other until; choose another --output"
+    ):
         comparison.compare(other, names, other.settings, folder, resume=True)
 
 
@@ -220,7 +287,9 @@ def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
     found = comparison.compare(data, ["ns", "ove"], settings, tmp_path / "out")
     assert found.interrupted
     assert found.ranking.advice[0] == "Only ns finished: log-likelihood -2.000."
-    check_page(*((tmp_path / "out" / name).read_text("utf-8") for name in ("compare.html", "compare.csv")))
+    check_page(
+        *((tmp_path / "out" / name).read_text("utf-8") for name in ("compare.html", "compare.csv"))
+    )
     nothing = comparison.compare(data, ["ns"], settings, tmp_path / "nothing")
     assert nothing.interrupted
     assert nothing.ranking.lines == []
@@ -248,7 +317,18 @@ def test_a_run_ends_with_the_comparison(tmp_path, monkeypatch):
 def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "watched", forked.watched)
-    typed = ["compare", "digits", "--objectives", "softmax,ns", "--epochs", "2", "--seeds", "1", "--threads", "1"]
+    typed = [
+        "compare",
+        "digits",
+        "--objectives",
+        "softmax,ns",
+        "--epochs",
+        "2",
+        "--seeds",
+        "1",
+        "--threads",
+        "1",
+    ]
     application(typed)([*typed, "--json"], standalone_mode=False)
     printed = json.loads(capsys.readouterr().out)
     assert printed["ranked_by"] == "log_likelihood"
@@ -259,38 +339,72 @@ def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     assert best["p@3"] * 3 <= 1
     assert best["ndcg@5"] >= best["p@1"]
     (line,) = [
-        json.loads(line) for line in (tmp_path / "digits.compare" / FILE).read_text().splitlines() if '"softmax"' in line
+        json.loads(line)
+        for line in (tmp_path / "digits.compare" / FILE).read_text().splitlines()
+        if '"softmax"' in line
     ]
     assert [point[0] for point in line["result"]["curve"]] == [1, 2]  # of the validation data
-    check_page(*((tmp_path / "digits.compare" / name).read_text("utf-8") for name in ("compare.html", "compare.csv")))
+    check_page(
+        *(
+            (tmp_path / "digits.compare" / name).read_text("utf-8")
+            for name in ("compare.html", "compare.csv")
+        )
+    )
 
 
 # ---- mistakes
 
 
-@pytest.mark.parametrize(("first", "is_labelled"), [
-    ("3 10 4\n0 1:2 3:4\n", True), ("7 1:0.5 9:1e-3 12:2\n", True), ("__label__good a nice film\n", True),
-    ("so it was 10:30 when the train left\n", False), ("anarchism originated as a term of abuse\n", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "is_labelled"),
+    [
+        ("3 10 4\n0 1:2 3:4\n", True),
+        ("7 1:0.5 9:1e-3 12:2\n", True),
+        ("__label__good a nice film\n", True),
+        ("so it was 10:30 when the train left\n", False),
+        ("anarchism originated as a term of abuse\n", False),
+    ],
+)
 def test_labelled_data_are_recognised(write, first, is_labelled):
     file = write(first)
     assert looks_labelled(file) is is_labelled
     if is_labelled:
-        with pytest.raises(EmbedxError, match="looks like labelled data, not text; name the labelled data to score on with"):
+        with pytest.raises(
+            EmbedxError,
+            match="looks like labelled data, not text; name the labelled data to score on with",
+        ):
             comparison.data_of([file], {}, CompareSettings())
 
 
-@pytest.mark.parametrize(("names", "options", "more", "message"), [
-    (["-"], {}, {}, "-: can be read only once"),
-    (["CORPUS"], {"hidden": 9}, {}, "--hidden applies to labelled data; without --test, DATA is text"),
-    (["CORPUS"], {"dim": 9}, {"test": "x"}, "--dim applies to text; with --test, DATA are labelled"),
-    (["-"], {}, {"test": "x"}, "-: can be read only once"),
-    (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
-    (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
-    (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),
-    (["digits"], {}, {"analogies": "x"}, "--pairs, --analogies and --next-item are for word vectors"),
-    (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "options", "more", "message"),
+    [
+        (["-"], {}, {}, "-: can be read only once"),
+        (
+            ["CORPUS"],
+            {"hidden": 9},
+            {},
+            "--hidden applies to labelled data; without --test, DATA is text",
+        ),
+        (
+            ["CORPUS"],
+            {"dim": 9},
+            {"test": "x"},
+            "--dim applies to text; with --test, DATA are labelled",
+        ),
+        (["-"], {}, {"test": "x"}, "-: can be read only once"),
+        (["CORPUS", "b"], {}, {"test": "x"}, "b: with --test, DATA is one file"),
+        (["CORPUS"], {}, {"train_labels": "x"}, "name the labelled data to score on with --test"),
+        (["CORPUS"], {}, {"test_labels": "x"}, "--test-labels needs --test"),
+        (
+            ["digits"],
+            {},
+            {"analogies": "x"},
+            "--pairs, --analogies and --next-item are for word vectors",
+        ),
+        (["nowhere.txt"], {}, {}, "nowhere.txt: no such file"),
+    ],
+)
 def test_mistakes_are_reported_before_anything_is_trained(write, names, options, more, message):
     names = [write("a b c") if name == "CORPUS" else name for name in names]
     with pytest.raises(EmbedxError, match=re.escape(message)):
@@ -301,9 +415,11 @@ def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
     data, settings = small_text(two_topics, tmp_path)
     (tmp_path / "file").write_text("x")
     for names, folder, message in (
-        ([], "out", "--objectives: name those to compare"), (["nss"], "out", "--objective nss: no such objective"),
-        (["ns"], "file", "file: a file; choose another --output"), (["ns"], "", "not empty, and no comparison"),
-    ):  # fmt: skip
+        ([], "out", "--objectives: name those to compare"),
+        (["nss"], "out", "--objective nss: no such objective"),
+        (["ns"], "file", "file: a file; choose another --output"),
+        (["ns"], "", "not empty, and no comparison"),
+    ):
         with pytest.raises(EmbedxError, match=message):
             comparison.compare(data, names, settings, tmp_path / folder)
     with pytest.raises(EmbedxError, match="--epochs and --time-budget both say when to stop"):
@@ -341,7 +457,11 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
 
 
 def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_path):
-    assert listed("ns, ova:loss=squared-hinge,weights=tree,hs:") == ["ns", "ova:loss=squared-hinge,weights=tree", "hs:"]
+    assert listed("ns, ova:loss=squared-hinge,weights=tree,hs:") == [
+        "ns",
+        "ova:loss=squared-hinge,weights=tree",
+        "hs:",
+    ]
     rows = write("a 0:1\nb 1:1\n" * 200)
     data = LabelledData([rows], {}, CompareSettings(), test=rows)
     names = ["softmax", "ova:loss=squared-hinge,weights=tree", "ova:learning-rate=0.5"]
@@ -349,16 +469,29 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
     data.prepare(Silent())
     assert data.converging == {names[1]}
     commands = [
-        " ".join(runs.command_of(data, name, 1, CompareSettings(), tmp_path, {}, ("--time-budget", "60s"))) for name in names
+        " ".join(
+            runs.command_of(
+                data, name, 1, CompareSettings(), tmp_path, {}, ("--time-budget", "60s")
+            )
+        )
+        for name in names
     ]
-    assert [("--time-budget" in each, "--validation" in each) for each in commands] == [(True,) * 2, (False,) * 2, (True,) * 2]
-    assert "--loss squared-hinge --weights tree --objective ova " in commands[1].replace("--set ", "")
+    assert [("--time-budget" in each, "--validation" in each) for each in commands] == [
+        (True,) * 2,
+        (False,) * 2,
+        (True,) * 2,
+    ]
+    assert "--loss squared-hinge --weights tree --objective ova " in commands[1].replace(
+        "--set ", ""
+    )
     data = Text([str(two_topics)], {}, CompareSettings())
     data.check(["ns:window=3"])
     for name, message in (
-        ("ns:windw=3", "windw cannot be set here; did you mean window?"), ("ns:epochs=3", "epochs cannot be set"),
-        ("ns:window=x", "--window x: not a whole number"), ("nss:window=3", "nss: no such objective"),
-    ):  # fmt: skip
+        ("ns:windw=3", "windw cannot be set here; did you mean window?"),
+        ("ns:epochs=3", "epochs cannot be set"),
+        ("ns:window=x", "--window x: not a whole number"),
+        ("nss:window=3", "nss: no such objective"),
+    ):
         with pytest.raises(EmbedxError, match=message):
             data.check([name])
 
@@ -367,27 +500,59 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
 
 
 def trials_of(score, used):
-    """A function that makes trials, scored by `score` from rate and negatives, and the list of their options."""
+    """A function that makes trials, scored by `score` from rate and negatives, and the list of
+    their options.
+    """
     tried = []
 
     def trial_of(options):
         tried.append(options)
         found = used | options
-        return {"trial": options, "used": found, "score": score(found.get("learning_rate"), found.get("negatives"))}
+        return {
+            "trial": options,
+            "used": found,
+            "score": score(found.get("learning_rate"), found.get("negatives")),
+        }
 
     return trial_of, tried
 
 
-@pytest.mark.parametrize(("score", "used", "has_negatives", "best", "n_trials"), [
-    (lambda rate, n: -abs(math.log(rate / 9)) + 0.01 * n, {}, True, {"learning_rate": 9.0, "negatives": 15}, MAX_TRIALS),
-    (lambda rate, n: -abs(math.log(3 * rate)) - n, {}, True, {"learning_rate": 0.333}, MAX_TRIALS),
-    (lambda rate, n: -abs(math.log(rate)) - n, {}, False, {}, 3), (lambda rate, n: None, {}, True, {}, 4),  # none has a score
-    (lambda rate, n: 1.0, None, True, {}, 1),  # trained without a rate
-    (lambda rate, n: rate, {"optimizer": "sgd", "block_size": 8}, False,
-     {"optimizer": "sgd", "block_size": 8, "learning_rate": 9.0}, 4),
-])  # fmt: skip
-def test_the_search_follows_the_better_rate_and_then_tries_more_negatives(score, used, has_negatives, best, n_trials):
-    trial_of, tried = trials_of(score, {} if used is None else {"learning_rate": 1.0, "negatives": 5} | used)
+@pytest.mark.parametrize(
+    ("score", "used", "has_negatives", "best", "n_trials"),
+    [
+        (
+            lambda rate, n: -abs(math.log(rate / 9)) + 0.01 * n,
+            {},
+            True,
+            {"learning_rate": 9.0, "negatives": 15},
+            MAX_TRIALS,
+        ),
+        (
+            lambda rate, n: -abs(math.log(3 * rate)) - n,
+            {},
+            True,
+            {"learning_rate": 0.333},
+            MAX_TRIALS,
+        ),
+        # none has a score
+        (lambda rate, n: -abs(math.log(rate)) - n, {}, False, {}, 3),
+        (lambda rate, n: None, {}, True, {}, 4),
+        (lambda rate, n: 1.0, None, True, {}, 1),  # trained without a rate
+        (
+            lambda rate, n: rate,
+            {"optimizer": "sgd", "block_size": 8},
+            False,
+            {"optimizer": "sgd", "block_size": 8, "learning_rate": 9.0},
+            4,
+        ),
+    ],
+)
+def test_the_search_follows_the_better_rate_and_then_tries_more_negatives(
+    score, used, has_negatives, best, n_trials
+):
+    trial_of, tried = trials_of(
+        score, {} if used is None else {"learning_rate": 1.0, "negatives": 5} | used
+    )
     assert tuning.search(trial_of, has_negatives)["trial"] == best
     assert len(tried) == n_trials
     assert tried[0] == {}
@@ -402,14 +567,21 @@ def test_trials_take_the_part_of_the_time_that_tuning_has():
 
 
 def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkeypatch):
-    """The run is scored on other spans than the trials; table, page and records have what was chosen."""
+    """The run is scored on other spans than the trials; table, page and records have what was
+    chosen.
+    """
     monkeypatch.setattr(runs, "watched", forked.watched)
     settings = CompareSettings(epochs=2, seeds=1, threads=1, tune=0.5, heldout=0.2)
-    data = Text([str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache")
+    data = Text(
+        [str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache"
+    )
     folder = tmp_path / "out"
     found = comparison.compare(data, ["ns"], settings, folder)
     lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
-    trials, made = [line for line in lines if "trial" in line], next(line for line in lines if "result" in line)
+    trials, made = (
+        [line for line in lines if "trial" in line],
+        next(line for line in lines if "result" in line),
+    )
     assert 3 <= len(trials) <= MAX_TRIALS
     assert trials[0]["trial"] == {}
     assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
@@ -418,25 +590,41 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     n_spans = len(set(data.held_out.spans.tolist()))
     assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
     assert ("tuned" in tables.text(found.ranking)) == bool(best["trial"])
-    again = comparison.compare(data, ["ns"], settings, folder, resume=True)  # nothing is left to be done
+    # nothing is left to be done
+    again = comparison.compare(data, ["ns"], settings, folder, resume=True)
     assert again.ranking.lines[0].tuned == found.ranking.lines[0].tuned
     assert [json.loads(line) for line in (folder / FILE).read_text().splitlines()] == lines
 
 
 def test_what_was_tuned_is_in_the_table_and_the_numbers():
-    records = [run("ns", 1, -8.0) | {"tuned": {"learning_rate": 0.75, "negatives": 15}}, run("hs", 1, -9.0)]
+    records = [
+        run("ns", 1, -8.0) | {"tuned": {"learning_rate": 0.75, "negatives": 15}},
+        run("hs", 1, -9.0),
+    ]
     found = ranked(*records)
-    assert [tables.cells(found, line)["tuned"] for line in found.lines] == ["--learning-rate 0.75 --negatives 15", "-"]
+    assert [tables.cells(found, line)["tuned"] for line in found.lines] == [
+        "--learning-rate 0.75 --negatives 15",
+        "-",
+    ]
     numbers = tables.as_dict(found)["objectives"]
-    assert [(row["learning_rate"], row["negatives"]) for row in numbers] == [(0.75, 15), (None, None)]
+    assert [(row["learning_rate"], row["negatives"]) for row in numbers] == [
+        (0.75, 15),
+        (None, None),
+    ]
 
 
 def test_labels_are_tuned_on_validation_rows_and_need_some():
     settings = CompareSettings(epochs=4, seeds=1, threads=1, tune=0.5)
     data = LabelledData(["digits"], {}, settings)
     data.prepare(comparison.Silent())
-    facts = {"history": [{"epoch": k, "seconds": k, "validation": {"log_likelihood": -k}} for k in (3, 1, 2)]}
+    facts = {
+        "history": [
+            {"epoch": k, "seconds": k, "validation": {"log_likelihood": -k}} for k in (3, 1, 2)
+        ]
+    }
     assert data.validation_score(None, facts) == -1
     assert data.validation_score(None, {}) is None
     with pytest.raises(EmbedxError, match=r"^--tune needs validation data"):
-        LabelledData(["digits"], {}, CompareSettings(tune=0.5, validation="0")).prepare(comparison.Silent())
+        LabelledData(["digits"], {}, CompareSettings(tune=0.5, validation="0")).prepare(
+            comparison.Silent()
+        )

@@ -1,4 +1,6 @@
-"""Kernels on disk: found again, and done without where they are damaged or there is no room for them."""
+"""Kernels on disk: found again, and done without where they are damaged or there is no room for
+them.
+"""
 
 import os
 import subprocess
@@ -38,7 +40,9 @@ def place(tmp_path):
 
 
 def used(place, before=""):
-    """Two kernels, used in a process of their own: how many of them were found on disk, and the lines of standard error."""
+    """Two kernels, used in a process of their own: how many of them were found on disk, and the
+    lines of standard error.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment["EMBEDX_CACHE_DIR"] = str(place / "cache")
     code = USE.format(before=before)
@@ -46,7 +50,9 @@ def used(place, before=""):
         command = [sys.executable, "-c", code, str(place)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     else:
-        done = forked.run(place, cwd=forked.ROOT, env=environment, code=code, check=False, imported="numba")
+        done = forked.run(
+            place, cwd=forked.ROOT, env=environment, code=code, check=False, imported="numba"
+        )
     assert done.returncode == 0, done.stderr
     results, hits = done.stdout.splitlines()
     assert results == "42 42"
@@ -60,7 +66,9 @@ from numba.core import codegen
 numba.version_info = numba.version_info._replace(short=(99, 0))
 old = codegen.JITCodeLibrary.__init__
 codegen.JITCodeLibrary.__init__ = lambda self, codegen, name, *, kind: old(self, codegen, name)
-codegen.CPUCodegen.create_library = lambda self, name, **named: codegen.JITCodeLibrary(self, name, kind=0)
+codegen.CPUCodegen.create_library = (
+    lambda self, name, **named: codegen.JITCodeLibrary(self, name, kind=0)
+)
 """
 POINTS = """
 from typing import NamedTuple
@@ -84,9 +92,14 @@ assert taken(Points(np.array([1.5, 2]))) == 3.5
 """
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    (MISSING, "module 'numba.core.caching' has no attribute '_CacheLocator'"), (CHANGED, "argument: 'kind'"),
-], ids=["missing", "changed"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (MISSING, "module 'numba.core.caching' has no attribute '_CacheLocator'"),
+        (CHANGED, "argument: 'kind'"),
+    ],
+    ids=["missing", "changed"],
+)
 def test_a_numba_with_other_internals_compiles_kernels_in_its_own_way(place, change, why):
     """And finds them again. Named tuples and parts of kernels work too."""
     (place / "small_kernels.py").write_text(change + KERNELS + POINTS)
@@ -103,7 +116,9 @@ def half(data):
 
 
 def other_code(data):
-    """One byte changed in the machine code, which takes most of the file: nothing that Python's pickle could notice."""
+    """One byte changed in the machine code, which takes most of the file: nothing that Python's
+    pickle could notice.
+    """
     place = len(data) * 3 // 4
     return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
 
@@ -116,19 +131,28 @@ def test_kernels_are_found_again(place):
 def test_a_part_of_a_kernel_is_called_from_python_as_well(place):
     """It is compiled once for each, and both are found again."""
     part = "from embedx.kernels.compiled import kernel_part\n\n@kernel_part\ndef double"
-    (place / "small_kernels.py").write_text(KERNELS.replace("@kernel\ndef double", part).replace("3 * x", "x + double(x)"))
+    (place / "small_kernels.py").write_text(
+        KERNELS.replace("@kernel\ndef double", part).replace("3 * x", "x + double(x)")
+    )
     assert used(place) == (0, [])
     kept = {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")}
     assert sorted(file.name.split("-")[0] for file in kept if file.suffix == ".nbi") == [
-        "small_kernels.double", "small_kernels.triple"
-    ]  # fmt: skip
+        "small_kernels.double",
+        "small_kernels.triple",
+    ]
     assert used(place) == (1, [])
     assert {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")} == kept
 
 
-@pytest.mark.parametrize(("files", "damage", "why"), [
-    ("*.nbi", half, ""), ("*.nb?", lambda data: b"", ""), ("*.nbc", other_code, "its hash differs"),
-], ids=["index cut", "all empty", "code changed"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "damage", "why"),
+    [
+        ("*.nbi", half, ""),
+        ("*.nb?", lambda data: b"", ""),
+        ("*.nbc", other_code, "its hash differs"),
+    ],
+    ids=["index cut", "all empty", "code changed"],
+)
 def test_damaged_kernels_are_compiled_anew_and_kept(place, files, damage, why):
     used(place)
     damaged = list((place / "cache" / "kernels").rglob(files))
@@ -143,7 +167,8 @@ def test_damaged_kernels_are_compiled_anew_and_kept(place, files, damage, why):
     assert used(place) == (2, [])
 
 
-FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))"  # no file may be larger
+# no file may be larger
+FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

@@ -20,32 +20,46 @@ def file(tmp_path):
 
 def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  # noqa: F811
     path = file(
-        'objective = "ar"\ndim = 20\nlearning-rate = 1\nmin_count = 2\nlowercase = true\ntime-budget = "1m30s"\n'
-        "heldout = 0.01\n"
-        "local_decay = 0.5\ntail = true\ncollapsed = false\n"
+        'objective = "ar"\ndim = 20\nlearning-rate = 1\nmin_count = 2\nlowercase ='
+        ' true\ntime-budget = "1m30s"\nheldout = 0.01\nlocal_decay = 0.5\ntail = true\ncollapsed ='
+        " false\n"
     )
     objective, typed = asked("train", "x", "--config", path, "--size", "30", "--no-lowercase")
     assert objective == "ar"
     assert typed == {
-        "dim": 30, "learning_rate": 1.0, "min_count": 2, "lowercase": False, "time_budget": 90.0, "heldout": 0.01,
-        "local_decay": 0.5, "tail": True,
-    }  # fmt: skip
+        "dim": 30,
+        "learning_rate": 1.0,
+        "min_count": 2,
+        "lowercase": False,
+        "time_budget": 90.0,
+        "heldout": 0.01,
+        "local_decay": 0.5,
+        "tail": True,
+    }
     objective, typed = asked("train", f"--config={path}", "x", "--objective", "ove")
     assert (objective, typed["dim"], typed["lowercase"]) == ("ove", 20, True)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("epohcs = 3", "No such option: --epohcs; did you mean --epochs? see --help"),
-    ("config = 'x'", "config: a TOML file cannot include another; leave it out"),
-    ("epochs = 2.5", "--epochs 2.5: must be a whole number"), ("epochs = true", "--epochs True: must be a whole number"),
-    ("learning-rate = 'high'", "--learning-rate high: must be a number"),
-    ("lowercase = 1", "Option '--lowercase' does not take a value; see --help"),
-    ("tokenizer = 'word'", "--tokenizer word: did you mean words? choose one of whitespace, words, none"),
-    ("local-decay = 2", "--set local-decay 2.0: must be at most 1.0"),
-    ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
-    ("learning-rate = " + "9" * 400, "--learning-rate "), ("dim = ", "not TOML: Invalid value"),
-    ("dim = " + "9" * 5000, "not TOML: "),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epohcs = 3", "No such option: --epohcs; did you mean --epochs? see --help"),
+        ("config = 'x'", "config: a TOML file cannot include another; leave it out"),
+        ("epochs = 2.5", "--epochs 2.5: must be a whole number"),
+        ("epochs = true", "--epochs True: must be a whole number"),
+        ("learning-rate = 'high'", "--learning-rate high: must be a number"),
+        ("lowercase = 1", "Option '--lowercase' does not take a value; see --help"),
+        (
+            "tokenizer = 'word'",
+            "--tokenizer word: did you mean words? choose one of whitespace, words, none",
+        ),
+        ("local-decay = 2", "--set local-decay 2.0: must be at most 1.0"),
+        ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
+        ("learning-rate = " + "9" * 400, "--learning-rate "),
+        ("dim = ", "not TOML: Invalid value"),
+        ("dim = " + "9" * 5000, "not TOML: "),
+    ],
+)
 def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
     path = file(text)
     with pytest.raises(EmbedxError, match=f"^{re.escape(path)}: {re.escape(message)}") as raised:
@@ -55,12 +69,18 @@ def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
 
 def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
     with pytest.raises(EmbedxError, match=r"^--dim abc: must be a whole number"):
-        application(["train"])(["train", "x", "--config", file("dim = 5"), "--dim", "abc"], standalone_mode=False)
+        application(["train"])(
+            ["train", "x", "--config", file("dim = 5"), "--dim", "abc"], standalone_mode=False
+        )
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
-    with pytest.raises(EmbedxError, match=r"^--config nowhere.toml: cannot be read: No such file or directory"):
+    with pytest.raises(
+        EmbedxError, match=r"^--config nowhere.toml: cannot be read: No such file or directory"
+    ):
         application(["train"])(["train", "x", "--config", "nowhere.toml"], standalone_mode=False)
     (tmp_path / "latin.toml").write_bytes(b"vocab = '\xe9'")
     with pytest.raises(EmbedxError, match=r"latin.toml: not TOML: 'utf-8' codec can't decode byte"):
-        application(["train"])(["train", "x", "--config", str(tmp_path / "latin.toml")], standalone_mode=False)
+        application(["train"])(
+            ["train", "x", "--config", str(tmp_path / "latin.toml")], standalone_mode=False
+        )

@@ -43,11 +43,23 @@ def found_in(inspector, texts, size):
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
     text = (
-        b"fine\nb\xe4d \xff\nlost \xef\xbf\xbd\n\x00 and \xc2\x85\ncaf" + MOJIBAKE + b"\nna\xc3\xafve, \xc2\xa9 \t\r\n\xe2\x82"
+        b"fine\nb\xe4d \xff\nlost \xef\xbf\xbd\n\x00 and \xc2\x85\ncaf"
+        + MOJIBAKE
+        + b"\nna\xc3\xafve, \xc2\xa9 \t\r\n\xe2\x82"
     )
     found = findings(b"\n", text, size=size)
-    assert found["counts"] == {"not UTF-8": 3, "replaced": 1, "wrongly decoded": 1, "control characters": 2, "giant lines": 0}
-    assert found["places"]["not UTF-8"] == [place("text 1", 2, 6), place("text 1", 2, 9), place("text 1", 7, len(text) - 2)]
+    assert found["counts"] == {
+        "not UTF-8": 3,
+        "replaced": 1,
+        "wrongly decoded": 1,
+        "control characters": 2,
+        "giant lines": 0,
+    }
+    assert found["places"]["not UTF-8"] == [
+        place("text 1", 2, 6),
+        place("text 1", 2, 9),
+        place("text 1", 7, len(text) - 2),
+    ]
     assert found["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
     controls = [place("text 1", 4, text.index(each)) for each in (b"\0", b"\xc2\x85")]
     assert found["places"]["control characters"] == controls
@@ -64,7 +76,10 @@ def test_only_the_first_places_are_kept():
 def test_giant_lines_are_reported():
     text = b"short\n" + b"x" * (inspection.GIANT + 1) + b"\n" + b"y" * 100
     found = findings(b"z" * 50, text, size=100_000)
-    assert (found["counts"]["giant lines"], found["places"]["giant lines"]) == (1, [place("text 1", 2, 6)])
+    assert (found["counts"]["giant lines"], found["places"]["giant lines"]) == (
+        1,
+        [place("text 1", 2, 6)],
+    )
 
 
 def test_repeated_lines_are_counted_over_all_sources():
@@ -83,10 +98,14 @@ def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):
 
 def test_scripts_are_shares_of_the_letters():
     found = findings("abc 123 дом, 中文! ά".encode())
-    assert found["scripts"] == pytest.approx({"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9})
+    assert found["scripts"] == pytest.approx(
+        {"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9}
+    )
     assert list(found["scripts"])[-1] == "Greek"
     assert findings(b"12")["scripts"] == {}
-    assert findings("ªй".encode())["scripts"] == pytest.approx({"Feminine": 1 / 2, "Cyrillic": 1 / 2})
+    assert findings("ªй".encode())["scripts"] == pytest.approx(
+        {"Feminine": 1 / 2, "Cyrillic": 1 / 2}
+    )
 
 
 def test_every_letter_has_a_script():
@@ -97,15 +116,28 @@ def test_every_letter_has_a_script():
 def test_coverage_by_minimum_count():
     counts = np.array([1, 10, 1, 4, 2])
     own = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
-    assert [(each["words"], each["tokens"], each["kept"]) for each in own] == [(5, 18, 18), (3, 16, 16), (1, 10, 10), (0, 0, 0)]
+    assert [(each["words"], each["tokens"], each["kept"]) for each in own] == [
+        (5, 18, 18),
+        (3, 16, 16),
+        (1, 10, 10),
+        (0, 0, 0),
+    ]
     assert [each["share"] for each in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
-    assert [each["words"] for each in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))] == [2, 2]
+    assert [
+        each["words"] for each in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))
+    ] == [2, 2]
     assert coverage(counts, [2], VocabularySettings(sample=1e-3))[0]["kept"] < 16
 
 
 def checked(corpus, tmp_path, name="ns", **options):
     config = configure(name, {"dim": 16, "threads": 1, "sample": 0, **options})
-    return check([str(corpus)], config, output=tmp_path / "model", cache_dir=tmp_path / "cache", progress=Notes())
+    return check(
+        [str(corpus)],
+        config,
+        output=tmp_path / "model",
+        cache_dir=tmp_path / "cache",
+        progress=Notes(),
+    )
 
 
 def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
@@ -116,11 +148,19 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
     assert own["disk"]["model"] > own["memory"]["vectors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
     rows = dict(line.split("\t") for line in table(found).splitlines())
-    assert rows["text"] == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found['tokens']:,} tokens"
+    assert (
+        rows["text"]
+        == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found['tokens']:,} tokens"
+    )
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
 
     notes = Notes()
-    skipgram.train([str(two_topics)], configure("ns", {"epochs": 1}), cache_dir=tmp_path / "cache", progress=notes)
+    skipgram.train(
+        [str(two_topics)],
+        configure("ns", {"epochs": 1}),
+        cache_dir=tmp_path / "cache",
+        progress=notes,
+    )
     assert any("nothing is read" in note for note in notes.notes)
 
 

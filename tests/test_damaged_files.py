@@ -1,4 +1,6 @@
-"""Compressed files that are cut off, go on after their end or have bytes changed: every reader says so, or reads the truth."""
+"""Compressed files that are cut off, go on after their end or have bytes changed: every reader says
+so, or reads the truth.
+"""
 
 import gzip
 import io
@@ -38,20 +40,39 @@ def rows_of(path):
 
 FILES = {  # what each reader reads, and how
     "text": (" ".join(f"word{n}" for n in range(300)).encode(), text_of),
-    "xc": ("".join(["40 90 9\n"] + [f"{n % 9} {n}:{n / 7}\n" for n in range(40)]).encode(), rows_of),
+    "xc": (
+        "".join(["40 90 9\n"] + [f"{n % 9} {n}:{n / 7}\n" for n in range(40)]).encode(),
+        rows_of,
+    ),
     "libsvm": ("".join(f"name{n} {n}:{n / 7}\n" for n in range(40)).encode(), rows_of),
     "fasttext": ("".join(f"__label__{n} a{n} b\n" for n in range(40)).encode(), rows_of),
     "npy": (saved(np.save, FEATURES), rows_of),
     "npz": (saved(save_npz, csr_matrix(FEATURES)), rows_of),
-    "idx": (bytes([0, 0, 0x0D, 2]) + struct.pack(">2I", 40, 3) + FEATURES.astype(">f4").tobytes(), rows_of),
-    "names": ("".join(f"name {n}\n" for n in range(90)).encode(), lambda path: read_names(str(path))),
-    "vectors": ("".join(["90 2\n"] + [f"w{n} 1 {n}\n" for n in range(90)]).encode(), lambda path: read_vectors(path)[0]),
-    "binary vectors": (
-        b"90 3\n" + b"".join(b"w%d " % n + FEATURES[n % 40].tobytes() for n in range(90)), lambda path: read_vectors(path)[0]
+    "idx": (
+        bytes([0, 0, 0x0D, 2]) + struct.pack(">2I", 40, 3) + FEATURES.astype(">f4").tobytes(),
+        rows_of,
     ),
-    "pairs": ("".join(f"tiger\tcat{n}\t{n}\n" for n in range(90)).encode(), lambda path: read_pairs(path).words),
-    "analogies": ("".join(f"a{n} b c d{n}\n" for n in range(90)).encode(), lambda path: read_analogies(path).words),
-}  # fmt: skip
+    "names": (
+        "".join(f"name {n}\n" for n in range(90)).encode(),
+        lambda path: read_names(str(path)),
+    ),
+    "vectors": (
+        "".join(["90 2\n"] + [f"w{n} 1 {n}\n" for n in range(90)]).encode(),
+        lambda path: read_vectors(path)[0],
+    ),
+    "binary vectors": (
+        b"90 3\n" + b"".join(b"w%d " % n + FEATURES[n % 40].tobytes() for n in range(90)),
+        lambda path: read_vectors(path)[0],
+    ),
+    "pairs": (
+        "".join(f"tiger\tcat{n}\t{n}\n" for n in range(90)).encode(),
+        lambda path: read_pairs(path).words,
+    ),
+    "analogies": (
+        "".join(f"a{n} b c d{n}\n" for n in range(90)).encode(),
+        lambda path: read_analogies(path).words,
+    ),
+}
 
 
 def read_or_refused(reading, path):
@@ -84,7 +105,8 @@ def test_every_reader_says_that_a_compressed_file_is_damaged(tmp_path, kind, suf
         changed = bytearray(packed)
         changed[rng.randrange(len(packed))] ^= 1 << rng.randrange(8)
         path.write_bytes(changed)
-        assert read_or_refused(reading, path) in (None, whole)  # a few bytes of a header do not matter
+        # a few bytes of a header do not matter
+        assert read_or_refused(reading, path) in (None, whole)
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -93,7 +115,9 @@ def test_a_wrong_checksum_is_damage(tmp_path, suffix):
     packed[{"gz": -8, "bz2": 10, "xz": -32, "zst": -1}[suffix]] ^= 1
     path = tmp_path / f"corpus.{suffix}"
     path.write_bytes(packed)
-    with pytest.raises(EmbedxError, match=rf"corpus\.{suffix}: cannot be read \(.+\); fetch or copy it again"):
+    with pytest.raises(
+        EmbedxError, match=rf"corpus\.{suffix}: cannot be read \(.+\); fetch or copy it again"
+    ):
         text_of(path)
 
 
@@ -104,7 +128,9 @@ def test_a_damaged_second_stream_is_not_taken_for_the_end(tmp_path, suffix):
     path.write_bytes(packed + bytes(512) + packed)
     assert text_of(path) == b"some text " * 2
     path.write_bytes(packed + b"!" + packed[1:])
-    with pytest.raises(EmbedxError, match=rf"corpus\.{suffix}: cannot be read \(.+\); fetch or copy it again"):
+    with pytest.raises(
+        EmbedxError, match=rf"corpus\.{suffix}: cannot be read \(.+\); fetch or copy it again"
+    ):
         text_of(path)
 
 
@@ -120,7 +146,9 @@ def test_a_file_that_asks_for_more_memory_than_any_need_is_refused(tmp_path):
     packed[16] = 37  # by the format a dictionary of 3 << 29 bytes
     packed[20:24] = struct.pack("<I", zlib.crc32(packed[12:20]))
     (tmp_path / "corpus.xz").write_bytes(packed)
-    with pytest.raises(EmbedxError, match=r"corpus\.xz: cannot be read \(Memory usage limit exceeded\)"):
+    with pytest.raises(
+        EmbedxError, match=r"corpus\.xz: cannot be read \(Memory usage limit exceeded\)"
+    ):
         text_of(tmp_path / "corpus.xz")
 
 

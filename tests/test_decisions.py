@@ -1,4 +1,6 @@
-"""Decisions: coverage by simulation, thresholds and F1 beside brute force and scikit-learn, and the commands."""
+"""Decisions: coverage by simulation, thresholds and F1 beside brute force and scikit-learn, and the
+commands.
+"""
 
 import csv
 import json
@@ -19,7 +21,9 @@ from tests.test_calibration import N_LABELS, noisy, trained
 
 
 def answers(n, rng, several):
-    """Probabilities of the best of 20 labels, whether they are right, and the labels of each row; some are not found."""
+    """Probabilities of the best of 20 labels, whether they are right, and the labels of each row;
+    some are not found.
+    """
     k = rng.integers(1, 5, n) if several else np.ones(n, int)
     p = -np.sort(-(rng.random((n, 20)).astype(np.float32) ** 2), axis=1)
     p[:, 16:] = 0
@@ -49,9 +53,14 @@ def test_a_set_holds_no_more_labels_than_the_definition_asks_for():
         decisions.check({"coverage": sums[:, ::-1]})
     covered = {t: ((is_right & (p >= t)).sum(axis=1) / k).sum() for t in np.unique(p[p > 0])}
     for level in (0.3, 0.62, 0.9):
-        assert threshold_of(sums, level) == max(t for t in covered if covered[t] >= 61 * level - 1e-9)
+        assert threshold_of(sums, level) == max(
+            t for t in covered if covered[t] >= 61 * level - 1e-9
+        )
     possible = math.floor(1000 * max(covered.values()) / 61) / 1000
-    with pytest.raises(EmbedxError, match=f"--coverage 0.999: at most {possible:g} is possible, by 60 held-out rows"):
+    with pytest.raises(
+        EmbedxError,
+        match=f"--coverage 0.999: at most {possible:g} is possible, by 60 held-out rows",
+    ):
         threshold_of(sums, 0.999)
     threshold_of(sums, possible)
 
@@ -61,7 +70,9 @@ def test_the_threshold_of_the_best_f1_is_that_of_brute_force():
     for _ in range(20):
         p, is_right = np.round(answers(15, rng, True)[0], 1), rng.random((15, 20)) < 0.2
         n_true = int(is_right.sum()) + 5
-        f1 = {t: 2 * is_right[p >= t].sum() / ((p >= t).sum() + n_true) for t in np.unique(p[p > 0])}
+        f1 = {
+            t: 2 * is_right[p >= t].sum() / ((p >= t).sum() + n_true) for t in np.unique(p[p > 0])
+        }
         assert f1[best_threshold(p, is_right, n_true)] == max(f1.values())
     assert best_threshold(p, np.zeros_like(is_right), 5) == decisions.DEFAULT_THRESHOLD
 
@@ -71,14 +82,25 @@ def test_f1_is_that_of_scikit_learn(several):
     rng = np.random.default_rng(3)
     for _ in range(10):
         true, predicted = rng.integers(0, 9, 40), rng.integers(2, 10, 40)
-        given, averages, those = [Labels.single(each) for each in (predicted, true)], ("micro", "macro"), {}
+        given, averages, those = (
+            [Labels.single(each) for each in (predicted, true)],
+            ("micro", "macro"),
+            {},
+        )
         if several:
-            true, predicted = (rng.random((40, 9)) < share * (np.arange(9) < 7) for share in (0.2, 0.15))
-            given, averages = [Labels.of_matrix(each) for each in (predicted, true)], ("micro", "macro", "samples")
+            true, predicted = (
+                rng.random((40, 9)) < share * (np.arange(9) < 7) for share in (0.2, 0.15)
+            )
+            given, averages = (
+                [Labels.of_matrix(each) for each in (predicted, true)],
+                ("micro", "macro", "samples"),
+            )
             those = {"labels": np.flatnonzero(true.any(axis=0) | predicted.any(axis=0))}
         found = f1_measures(*given)
         for each in averages:
-            assert found[f"f1_{each}"] == pytest.approx(f1_score(true, predicted, average=each, zero_division=0, **those))
+            assert found[f"f1_{each}"] == pytest.approx(
+                f1_score(true, predicted, average=each, zero_division=0, **those)
+            )
 
 
 # ---- models
@@ -94,7 +116,9 @@ def test_sets_of_a_classifier_have_their_coverage_and_are_kept_with_it(several, 
         shares = label_counts(chosen, test.labels)[1].recall
         assert abs(shares.mean() - level) < 4 * shares.std() * math.sqrt(1 / 2000 + 1 / len(test))
     ids, p = next(found.top_k(test.features[:9], 2))
-    np.testing.assert_array_equal(found.predict_set(test.features[:9], threshold=p[0, 0], k=2).indices, ids[p >= p[0, 0]])
+    np.testing.assert_array_equal(
+        found.predict_set(test.features[:9], threshold=p[0, 0], k=2).indices, ids[p >= p[0, 0]]
+    )
 
 
 def test_commands_print_decisions_and_their_scores(tmp_path):
@@ -107,19 +131,35 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
         return embedx_run(tmp_path, "predict", "model", "test.txt", *options)
 
     every = [json.loads(line) for line in predict("-k", N_LABELS, "--json").stdout.splitlines()]
-    of_sets, high = found.min_probability(coverage=0.8), sorted(row[0]["probability"] for row in every)[30]
-    for options, least, most in ((["--coverage", 0.8], of_sets, N_LABELS), (["--threshold", high, "-k", 2], high, 2)):
+    of_sets, high = (
+        found.min_probability(coverage=0.8),
+        sorted(row[0]["probability"] for row in every)[30],
+    )
+    for options, least, most in (
+        (["--coverage", 0.8], of_sets, N_LABELS),
+        (["--threshold", high, "-k", 2], high, 2),
+    ):
         done = predict("--json", *options)
         expected = [[each for each in row if each["probability"] >= least][:most] for row in every]
         assert [json.loads(line) for line in done.stdout.splitlines()] == expected
         mean = np.mean([len(row) for row in expected])
-        assert f"{mean:.2f} for each of 60 rows on average, none for {expected.count([])}" in done.stderr
-    assert [not line for line in predict(*options).stdout.split("\n")[:-1]] == [not row for row in expected]
-    tested = embedx_run(tmp_path, "eval", "model", "--test", "test.txt", "--per-label", "l.csv", "--json")
+        assert (
+            f"{mean:.2f} for each of 60 rows on average, none for {expected.count([])}"
+            in done.stderr
+        )
+    assert [not line for line in predict(*options).stdout.split("\n")[:-1]] == [
+        not row for row in expected
+    ]
+    tested = embedx_run(
+        tmp_path, "eval", "model", "--test", "test.txt", "--per-label", "l.csv", "--json"
+    )
     metrics, (measures, _) = json.loads(tested.stdout)["test"], found.evaluate_decisions(test)
     assert {name: metrics[name] for name in measures} == pytest.approx(measures)
     table = list(csv.DictReader((tmp_path / "l.csv").read_text().splitlines()))
-    counts, threshold = np.bincount(test.labels.ids, minlength=N_LABELS), f"{metrics['threshold']:.4g}"
+    counts, threshold = (
+        np.bincount(test.labels.ids, minlength=N_LABELS),
+        f"{metrics['threshold']:.4g}",
+    )
     expected = [(str(k), str(found.counts[k]), str(counts[k]), threshold) for k in range(N_LABELS)]
     assert [tuple(row.values())[:4] for row in table] == expected
 
@@ -130,14 +170,26 @@ def test_what_a_model_cannot_decide_is_refused_in_a_line(tmp_path):
     write_xc(tmp_path / "test.txt", data.features, [[0]] * 60, N_LABELS)
     predict, test = ["predict", "model", "test.txt"], ["eval", "model", "--test", "test.txt"]
     for command, why in (
-        ([*predict, "--threshold", 0.5],
-         "--threshold: margin has no probabilities of its own, and nothing calibrates them; train"),
-        ([*predict, "--coverage", 0.9],
-         "--coverage: the model was trained without at least 100 held-out rows; train with rows"),
-        ([*predict, "--coverage", 0.9, "--threshold", 0.5],
-         "--coverage does not apply with --threshold or --search; leave out"),
-        ([*test, "--per-label", "no/l.csv"], "--per-label no/l.csv: no such folder; create it, or name another file"),
-    ):  # fmt: skip
+        (
+            [*predict, "--threshold", 0.5],
+            (
+                "--threshold: margin has no probabilities of its own, and nothing calibrates them;"
+                " train"
+            ),
+        ),
+        (
+            [*predict, "--coverage", 0.9],
+            "--coverage: the model was trained without at least 100 held-out rows; train with rows",
+        ),
+        (
+            [*predict, "--coverage", 0.9, "--threshold", 0.5],
+            "--coverage does not apply with --threshold or --search; leave out",
+        ),
+        (
+            [*test, "--per-label", "no/l.csv"],
+            "--per-label no/l.csv: no such folder; create it, or name another file",
+        ),
+    ):
         done = embedx_run(tmp_path, *command, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.splitlines()[-1].startswith(f"embedx: {why}")

@@ -1,4 +1,6 @@
-"""--deterministic: the same bytes whatever the number of threads, again, and after an interruption."""
+"""--deterministic: the same bytes whatever the number of threads, again, and after an
+interruption.
+"""
 
 import json
 import signal
@@ -31,7 +33,9 @@ def small_chunks(monkeypatch):
 
 def by_threads(run, name, **options):
     """Models trained by 1 and 3 threads are the same."""
-    one, three = (run(name, deterministic=True, threads=threads, **options)[0] for threads in (1, 3))
+    one, three = (
+        run(name, deterministic=True, threads=threads, **options)[0] for threads in (1, 3)
+    )
     same(three, one)
 
 
@@ -56,7 +60,9 @@ def test_word_vectors_are_the_same_by_any_number_of_threads(name):
 @pytest.mark.parametrize("name", ["softmax", "ldgs"])
 def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
     def run(name, **options):
-        config = configure(name, FEW | {"epochs": 3, "count_passes": 2} | options, is_collapsed=True)
+        config = configure(
+            name, FEW | {"epochs": 3, "count_passes": 2} | options, is_collapsed=True
+        )
         trained = collapsed.train(sentences(), config)
         losses = [each["loss"] for each in trained.vectors.facts["history"]]
         return trained.vectors.arrays | {"losses": np.array(losses)}, trained.outcome
@@ -73,23 +79,41 @@ def test_classifiers_are_the_same_by_any_number_of_threads(name):
 
 
 @pytest.mark.parametrize("hidden", [0, 6])
-@pytest.mark.parametrize("name", [name for name in REPRESENTATIVES if OBJECTIVES[name].kind != "proximal"])
+@pytest.mark.parametrize(
+    "name", [name for name in REPRESENTATIVES if OBJECTIVES[name].kind != "proximal"]
+)
 def test_classifiers_on_sparse_features(name, hidden):
     by_threads(topics_run, name, batch_size=64, **({"hidden": hidden} if hidden else {}))
 
 
-@pytest.mark.parametrize(("name", "options"), [
-    ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}), ("ove", {"optimizer": "mixture", "l2": 1e-3}),
-    ("ar", {"sampler": "adversarial"}), ("ns", {"sampler": "unigram", "labels": "one"}), ("ns", {"sampler": "all"}),
-    ("margin", {"optimizer": "mixture", "l2": 1e-3}), ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}), ("implicit", {}),
-    ("ldgs", {"hidden": 6, "rescore": False}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ove", {"optimizer": "rowwise-adagrad", "max_norm": 0.5}),
+        ("ove", {"optimizer": "mixture", "l2": 1e-3}),
+        ("ar", {"sampler": "adversarial"}),
+        ("ns", {"sampler": "unigram", "labels": "one"}),
+        ("ns", {"sampler": "all"}),
+        ("margin", {"optimizer": "mixture", "l2": 1e-3}),
+        ("softmax", {"optimizer": "lbfgs", "l2": 1e-3}),
+        ("implicit", {}),
+        ("ldgs", {"hidden": 6, "rescore": False}),
+    ],
+)
 def test_classifiers_in_other_ways(name, options):
     by_threads(topics_run, name, **options)
 
 
 def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():
-    by_threads(label_run, "softmax", validation="0.3", learning_rate=1.0, schedule="constant", epochs=12, patience=2)
+    by_threads(
+        label_run,
+        "softmax",
+        validation="0.3",
+        learning_rate=1.0,
+        schedule="constant",
+        epochs=12,
+        patience=2,
+    )
 
 
 # ---- interrupted
@@ -129,5 +153,7 @@ def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_
 
 
 def test_a_time_budget_is_refused():
-    with pytest.raises(EmbedxError, match="--deterministic: --time-budget stops at a different step"):
+    with pytest.raises(
+        EmbedxError, match="--deterministic: --time-budget stops at a different step"
+    ):
         TrainingSettings(deterministic=True, time_budget=10.0)

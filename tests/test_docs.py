@@ -1,9 +1,13 @@
-"""The documentation says what is so: its commands and its Python run, and what it states as a number is one.
+"""The documentation says what is so: its commands and its Python run, and what it states as a
+number is one.
 
-A page's blocks run in their order in a folder with small data. What stands in a comment just above a block changes that:
+A page's blocks run in their order in a folder with small data. What stands in a comment just above
+a block changes that:
 
-    <!-- not run: REASON -->                  its embedx commands are parsed alone, and Python compiled
-    <!-- run with: OPTIONS -->                each train, classify and compare gets these options besides
+    <!-- not run: REASON -->                  its embedx commands are parsed alone, and Python
+                                              compiled
+    <!-- run with: OPTIONS -->                each train, classify and compare gets these options
+                                              besides
     <!-- run in: a process of its own -->     not in that of the blocks before
     <!-- interrupted: by Ctrl-C -->           while it trains
 """
@@ -44,7 +48,9 @@ from tests.forked import environment
 ROOT = Path(__file__).parent.parent
 PAGES = {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}
 README = ROOT / "README.md"
-FENCE = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 LANGUAGES = {"bash", "console", "python", "text"}
 TRAINING = ("train", "classify", "compare")
 
@@ -55,7 +61,9 @@ NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "docs" / "notebooks").gl
 def cells(notebook: str) -> list[str]:
     """The code of a notebook; cells that begin with ! have commands alone."""
     found = json.loads(NOTEBOOKS[notebook].read_text("utf-8"))["cells"]
-    return ["".join(cell["source"]).replace("\\\n", "") for cell in found if cell["cell_type"] == "code"]
+    return [
+        "".join(cell["source"]).replace("\\\n", "") for cell in found if cell["cell_type"] == "code"
+    ]
 
 
 @dataclass(frozen=True)
@@ -89,8 +97,13 @@ class Block:
 def blocks(page: str) -> list[Block]:
     text = (README if page == "README" else PAGES[page]).read_text("utf-8")
     mark = re.compile(r"<!-- ([a-z ]+): (.+) -->")
-    found = [Block(language, code, dict(mark.findall(above))) for above, language, code in FENCE.findall(text)]
-    assert len(found) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), "a block without a language"
+    found = [
+        Block(language, code, dict(mark.findall(above)))
+        for above, language, code in FENCE.findall(text)
+    ]
+    assert len(found) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), (
+        "a block without a language"
+    )
     return found
 
 
@@ -99,8 +112,19 @@ def blocks(page: str) -> list[Block]:
 
 def own_commands() -> list[str]:
     """Every embedx command of the README and the pages, the parts of a pipe each by itself."""
-    shown = [line for page in ("README", *PAGES) for block in blocks(page) for line, _ in block.commands()]
-    shown += [line.lstrip("!") for name in NOTEBOOKS for cell in cells(name) for line in cell.splitlines() if line[:1] == "!"]
+    shown = [
+        line
+        for page in ("README", *PAGES)
+        for block in blocks(page)
+        for line, _ in block.commands()
+    ]
+    shown += [
+        line.lstrip("!")
+        for name in NOTEBOOKS
+        for cell in cells(name)
+        for line in cell.splitlines()
+        if line[:1] == "!"
+    ]
     parts = [part.strip() for line in shown for part in re.split(r" (?:&&|\||>) |^time ", line)]
     return sorted({part for part in parts if part.startswith("embedx ")})
 
@@ -110,7 +134,8 @@ def test_every_command_of_the_pages_is_understood(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text("dim = 50\n")  # --config is read along with the options
     command, words = command_of(shlex.split(line)[1:])
-    command.make_context(command.name, words)  # refuses options that there are not, and values that are none
+    # refuses options that there are not, and values that are none
+    command.make_context(command.name, words)
 
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
@@ -139,18 +164,39 @@ def test_the_blocks_and_their_marks_are_those_that_are_known():
 
 
 def test_options_named_in_the_text_exist():
-    known = {"--help", "--help-all", "--version", "--quick", "--report-only", "--data", "--only"}  # of `python -m eval`
+    # of `python -m eval`
+    known = {"--help", "--help-all", "--version", "--quick", "--report-only", "--data", "--only"}
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
-    known |= {option for parameter in get_command(application([])).params for option in parameter.opts}
-    others = ["phrases", "predict", "eval", "export", "report", "corpus check", "corpus fetch", "corpus sessions"]
+    known |= {
+        option for parameter in get_command(application([])).params for option in parameter.opts
+    }
+    others = [
+        "phrases",
+        "predict",
+        "eval",
+        "export",
+        "report",
+        "corpus check",
+        "corpus fetch",
+        "corpus sessions",
+    ]
     for line in [*TRAINING, *others]:
         for parameter in command_of(line.split())[0].params:
             known |= {*parameter.opts, *parameter.secondary_opts}
-    foreign = {"--nr-splits", "--max-leaf-size", "--negative-sampling", "--threshold", "--beam-size"}  # of PECOS
+    # of PECOS
+    foreign = {
+        "--nr-splits",
+        "--max-leaf-size",
+        "--negative-sampling",
+        "--threshold",
+        "--beam-size",
+    }
     of_ray = {"--object-store-memory"}
     for page, path in PAGES.items():
         text = FENCE.sub("", path.read_text("utf-8"))
-        named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", " ".join(re.findall(r"`([^`\n]+)`", text))))
+        named = set(
+            re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", " ".join(re.findall(r"`([^`\n]+)`", text)))
+        )
         unknown = named - known - of_ray - (foreign if page == "coming-from" else set())
         assert not unknown, page
 
@@ -159,9 +205,13 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
     from eval.__main__ import EXPERIMENTS
 
     named = set(re.findall(r"python -m eval ([\w-]+)", PAGES["papers"].read_text("utf-8")))
-    assert {name for name in EXPERIMENTS if name.startswith("papers-")} <= named <= EXPERIMENTS.keys()
+    assert (
+        {name for name in EXPERIMENTS if name.startswith("papers-")} <= named <= EXPERIMENTS.keys()
+    )
     for path in PAGES.values():
-        files = re.findall(r"(?:embedx|eval|tests|docs|corpora)/[\w/.-]+\.\w+", path.read_text("utf-8"))
+        files = re.findall(
+            r"(?:embedx|eval|tests|docs|corpora)/[\w/.-]+\.\w+", path.read_text("utf-8")
+        )
         for file in files:
             assert (ROOT / file).is_file(), f"{path.name}: {file}"
 
@@ -211,11 +261,23 @@ def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores()
 
 
 def test_lists_of_docstrings_become_lists_and_other_lines_stay():
-    text = "What it is.\n\nx     the first,\n      at length\ny, z  others\n\nlast  words of a list\n\nNo list."
+    text = (
+        "What it is.\n\nx     the first,\n      at length\ny, z  others\n\nlast  words of a"
+        " list\n\nNo list."
+    )
     assert as_markdown(text).splitlines() == [
-        "What it is.", "", "", "- `x`: the first,", "  at length", "- `y, z`: others", "", "", "- `last`: words of a list", "",
+        "What it is.",
+        "",
+        "",
+        "- `x`: the first,",
+        "  at length",
+        "- `y, z`: others",
+        "",
+        "",
+        "- `last`: words of a list",
+        "",
         "No list.",
-    ]  # fmt: skip
+    ]
 
 
 # ---- what is shown runs
@@ -224,17 +286,37 @@ def test_lists_of_docstrings_become_lists_and_other_lines_stay():
 def sentences(seed: int, n: int, *more: str) -> list[list[str]]:
     """Text about a city, or about music."""
     rng = random.Random(seed)
-    city = ["city", "town", "street", "river", "bridge", "station", "harbour", "new york", "bank of england"]
-    topics = (city, ["music", "song", "band", "guitar", "piano", "concert", "singer", "violin", *more])
+    city = [
+        "city",
+        "town",
+        "street",
+        "river",
+        "bridge",
+        "station",
+        "harbour",
+        "new york",
+        "bank of england",
+    ]
+    topics = (
+        city,
+        ["music", "song", "band", "guitar", "piano", "concert", "singer", "violin", *more],
+    )
     common = ["the", "a", "and", "is", "in", "of"]
     lengths = [rng.randint(4, 20) for _ in range(n)]
-    return [" ".join(rng.choices(rng.choice(topics) + common, k=length)).split() for length in lengths]
+    return [
+        " ".join(rng.choices(rng.choice(topics) + common, k=length)).split() for length in lengths
+    ]
 
 
-def labelled(seed: int, n: int, n_labels: int = 120, n_features: int = 300) -> tuple[csr_matrix, list[list[int]]]:
+def labelled(
+    seed: int, n: int, n_labels: int = 120, n_features: int = 300
+) -> tuple[csr_matrix, list[list[int]]]:
     """Rows whose labels have features of their own."""
     rng = np.random.default_rng(seed)
-    labels = [sorted(rng.choice(n_labels, size=rng.integers(1, 4), replace=False).tolist()) for _ in range(n)]
+    labels = [
+        sorted(rng.choice(n_labels, size=rng.integers(1, 4), replace=False).tolist())
+        for _ in range(n)
+    ]
     rows = np.zeros((n, n_features), np.float32)
     for row, of_row in zip(rows, labels, strict=True):
         for label in of_row:
@@ -259,13 +341,26 @@ def data(tmp_path_factory):
     with zipfile.ZipFile(folder / "texts.zip", "w") as archive:
         archive.writestr("en/a.txt", whole)
     with gzip.open(folder / "documents-1.jsonl.gz", "wt") as out:
-        out.write("".join(json.dumps({"id": i, "text": " ".join(words)}) + "\n" for i, words in enumerate(text[:500])))
-    (folder / "reviews.csv").write_text("stars,text\n" + "".join(f'5,"{" ".join(words)}"\n' for words in text[:500]))
+        out.write(
+            "".join(
+                json.dumps({"id": i, "text": " ".join(words)}) + "\n"
+                for i, words in enumerate(text[:500])
+            )
+        )
+    (folder / "reviews.csv").write_text(
+        "stars,text\n" + "".join(f'5,"{" ".join(words)}"\n' for words in text[:500])
+    )
     import pyarrow
     from pyarrow import parquet
 
-    parquet.write_table(pyarrow.table({"products": [sorted(set(words)) for words in text[:500]]}), folder / "baskets.parquet")
-    pairs = "city\triver\t8.1\nmusic\tsong\t9.0\ncity\tsong\t1.2\nbridge\tguitar\t0.8\nriver\tbridge\t6.5\nband\tmusic\t8\n"
+    parquet.write_table(
+        pyarrow.table({"products": [sorted(set(words)) for words in text[:500]]}),
+        folder / "baskets.parquet",
+    )
+    pairs = (
+        "city\triver\t8.1\nmusic\tsong\t9.0\ncity\tsong\t1.2\n"
+        "bridge\tguitar\t0.8\nriver\tbridge\t6.5\nband\tmusic\t8\n"
+    )
     for name in ("pairs.txt", "others.txt"):
         (folder / name).write_text(pairs)
     rows, labels = labelled(1, 900)
@@ -277,17 +372,25 @@ def data(tmp_path_factory):
     for row, of_row in zip(there, labels, strict=True):
         row[of_row] = 1
     save_npz(folder / "indicators.npz", csr_matrix(there))
-    reviews = [f"__label__{'good' if words[0] < 'm' else 'bad'} {' '.join(words)}" for words in text]
+    reviews = [
+        f"__label__{'good' if words[0] < 'm' else 'bad'} {' '.join(words)}" for words in text
+    ]
     (folder / "reviews.txt").write_text("\n".join(reviews[:400]) + "\n")
-    lines = [f'{k},{"ab"[words[0] < "m"]},"{", ".join(words)}"' for k, words in enumerate(text[:300])]
+    lines = [
+        f'{k},{"ab"[words[0] < "m"]},"{", ".join(words)}"' for k, words in enumerate(text[:300])
+    ]
     (folder / "tickets.csv").write_text("\n".join(["id,topic,text", *lines]) + "\n")
     (folder / "more-reviews.txt").write_text("\n".join(reviews[400:450]) + "\n")
-    edges = [(a, b) for a in range(40) for b in range(a) if (a - b) % 7 in (1, 3) or a // 20 == b // 20]
+    edges = [
+        (a, b) for a in range(40) for b in range(a) if (a - b) % 7 in (1, 3) or a // 20 == b // 20
+    ]
     (folder / "graph.edges").write_text("".join(f"{a} {b}\n" for a, b in edges[::2]))
     (folder / "graph.csv").write_text("".join(f"{a},{b},{1 + a % 3}\n" for a, b in edges))
     (folder / "held-out.edges").write_text("".join(f"{a} {b}\n" for a, b in edges[1:200:2]))
     (folder / "no.edges").write_text("".join(f"{a} {a + 20}\n" for a in range(19)))
-    (folder / "node-labels.txt").write_text("".join(f"{a} {'low' if a < 20 else 'high'}\n" for a in range(40)))
+    (folder / "node-labels.txt").write_text(
+        "".join(f"{a} {'low' if a < 20 else 'high'}\n" for a in range(40))
+    )
     rows = (f"{user},{word},{60 * user}" for user, line in enumerate(text[:500]) for word in line)
     (folder / "orders.csv").write_text("user,item,time\n" + "\n".join(rows) + "\n")
     for name, some in (("sessions.txt", text[:500]), ("next.txt", text[500:550])):
@@ -332,7 +435,9 @@ def run(line: str, extra: list[str], place: Path) -> str:
         return process(["sh", "-c", " ".join([shell, *extra])], place)
     name, *words = shlex.split(line)[1:]
     if name in TRAINING:
-        words += [*without_epochs(extra), "--time-budget", "0.5s"] if "--time-budget" in words else extra
+        words += (
+            [*without_epochs(extra), "--time-budget", "0.5s"] if "--time-budget" in words else extra
+        )
     printed = Terminal() if name in SHOWN_ON_TERMINALS else io.StringIO()
     with contextlib.redirect_stdout(printed):
         application([name, *words])(args=[name, *words], prog_name="embedx", standalone_mode=False)
@@ -341,7 +446,15 @@ def run(line: str, extra: list[str], place: Path) -> str:
 
 def process(words: list[str], place: Path) -> str:
     """What a process prints on standard output."""
-    done = subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        words,
+        cwd=place,
+        env=environment(place),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -359,13 +472,20 @@ NUMBER = re.compile(r"(?<!\w)-?\d[\d,]*(?:\.\d+)?(?!\w)")
 
 
 def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None:
-    """The same lines as the page shows, in whatever order, with the same words and integers, and decimals within SPREAD."""
+    """The same lines as the page shows, in whatever order, with the same words and integers, and
+    decimals within SPREAD.
+    """
 
     def comparable(text: str) -> list[str]:
-        return sorted(" ".join(re.sub(r"[\d,]+ words/s", "words/s", each).split()) for each in text.splitlines())
+        return sorted(
+            " ".join(re.sub(r"[\d,]+ words/s", "words/s", each).split())
+            for each in text.splitlines()
+        )
 
     here, there = comparable("\n".join(shown).replace("/home/you", str(place))), comparable(printed)
-    assert [NUMBER.sub("N", each) for each in here] == [NUMBER.sub("N", each) for each in there], printed
+    assert [NUMBER.sub("N", each) for each in here] == [NUMBER.sub("N", each) for each in there], (
+        printed
+    )
     for one, other in zip(here, there, strict=True):
         spread = PERCENT if "%" in one else SPREAD[line.split()[1]]
         for a, b in zip(NUMBER.findall(one), NUMBER.findall(other), strict=True):
@@ -375,12 +495,14 @@ def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None
 @pytest.mark.parametrize("printed", ["b\t0.69\nc\t0.52\n", "b\t0.60\nd\t0.52\n", "b\t0.60\n"])
 def test_a_transcript_that_no_longer_holds_is_noticed(printed):
     shown = ["c\t0.55", "b\t0.60"]
-    assert_alike("embedx nn model a", shown, "b\t0.61\nc\t0.52\n", Path())  # in another order, decimals within the spread
+    # in another order, decimals within the spread
+    assert_alike("embedx nn model a", shown, "b\t0.61\nc\t0.52\n", Path())
     with pytest.raises(AssertionError):
         assert_alike("embedx nn model a", shown, printed, Path())
 
 
-@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name != "eurlex"])  # which needs data
+# which needs data
+@pytest.mark.parametrize("name", [name for name in NOTEBOOKS if name != "eurlex"])
 def test_the_cells_of_a_notebook_run(name, place, monkeypatch):
     (place / "notebook").mkdir()
     monkeypatch.chdir(place / "notebook")
@@ -424,7 +546,9 @@ def test_the_blocks_of_a_page_run(page, place):
             for line, shown in block.commands():
                 assert re.match(r"(cat \S+ \| )?embedx ", line), line
                 if "interrupted" in block.marks:
-                    code, messages = end_at_a_checkpoint([*shlex.split(line)[1:], *extra], place, signal.SIGINT)
+                    code, messages = end_at_a_checkpoint(
+                        [*shlex.split(line)[1:], *extra], place, signal.SIGINT
+                    )
                     assert code == 130, messages
                     continue
                 printed = run(line, extra, place)
@@ -436,7 +560,20 @@ def test_the_blocks_of_a_page_run(page, place):
             registry.update(before)
     if page == "extending":
         nearest = {word for word, _ in names["words"].most_similar("city", top_k=3)}
-        assert nearest <= {"town", "street", "river", "bridge", "station", "harbour", "new", "york", "bank", "england"}
+        assert nearest <= {
+            "town",
+            "street",
+            "river",
+            "bridge",
+            "station",
+            "harbour",
+            "new",
+            "york",
+            "bank",
+            "england",
+        }
         assert names["classifier"].score(names["X"] / 16, names["y"]) > 0.8
     if page == "runs":
-        assert not json.loads((place / "long.embedx" / "model.json").read_text())["facts"]["interrupted"]
+        assert not json.loads((place / "long.embedx" / "model.json").read_text())["facts"][
+            "interrupted"
+        ]

@@ -1,4 +1,6 @@
-"""Alternating full steps: none makes the objective worse, and a run that is cut short ends where it was last found better."""
+"""Alternating full steps: none makes the objective worse, and a run that is cut short ends where it
+was last found better.
+"""
 
 import itertools
 import math
@@ -15,10 +17,20 @@ from embedx.training.progress import Silent
 ITERATIONS = 12
 
 
-def descent(problem, *, rate=1.0, iterations=ITERATIONS, budget=math.inf, progress=None, watch=None):
+def descent(
+    problem, *, rate=1.0, iterations=ITERATIONS, budget=math.inf, progress=None, watch=None
+):
     inputs = Side(problem.inputs, DIM, problem.dense.sum(axis=1), rate)
     outputs = Side(problem.outputs, DIM, problem.dense.sum(axis=0), rate)
-    return Descent(problem.rows, inputs, outputs, iterations, budget, progress or Silent(), watch or (lambda iteration: None))
+    return Descent(
+        problem.rows,
+        inputs,
+        outputs,
+        iterations,
+        budget,
+        progress or Silent(),
+        watch or (lambda iteration: None),
+    )
 
 
 @pytest.mark.parametrize("rate", [0.1, 1e4])
@@ -122,7 +134,9 @@ def test_an_interrupted_step_that_was_never_found_better_is_taken_back(at):
 
 def test_watching_takes_nothing_from_the_budget():
     problem = Problem()
-    run = descent(problem, iterations=None, budget=0.2, watch=lambda i: time.sleep(0.1 * (i.number < 4)))
+    run = descent(
+        problem, iterations=None, budget=0.2, watch=lambda i: time.sleep(0.1 * (i.number < 4))
+    )
     run.run()
     assert len(run.history) > 5
 

@@ -1,4 +1,6 @@
-"""The collapsed objective: its value and gradients, with all rows and with those that a search finds."""
+"""The collapsed objective: its value and gradients, with all rows and with those that a search
+finds.
+"""
 
 from functools import partial
 
@@ -34,15 +36,23 @@ class BestRows(engine.FoundRows):
         self.outputs = outputs.copy()
 
     def find(self, inputs):
-        rows = np.argpartition(-(inputs @ self.outputs.T), self.n - 1, axis=1)[:, : self.n].astype(np.int32)
+        rows = np.argpartition(-(inputs @ self.outputs.T), self.n - 1, axis=1)[:, : self.n].astype(
+            np.int32
+        )
         return rows, np.full(len(inputs), self.n), SEARCH_MACS * len(inputs)
 
 
 def search_spec(blocks, **options):
     everything = {
-        "clusters": 5, "n_scored": N, "max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-9, "max_gap": 1e9,
-        "from_logsumexp": True, "message_iterations": 0,
-    }  # fmt: skip
+        "clusters": 5,
+        "n_scored": N,
+        "max_candidates": N,
+        "threshold": 0.0,
+        "min_coefficient": 1e-9,
+        "max_gap": 1e9,
+        "from_logsumexp": True,
+        "message_iterations": 0,
+    }
     return SearchSpec(blocks, **everything | options)
 
 
@@ -51,7 +61,9 @@ def best(n, **options):
 
 
 class Problem:
-    """Random vectors and counts of 30 words, one of which is never an input and one never a target."""
+    """Random vectors and counts of 30 words, one of which is never an input and one
+    never a target.
+    """
 
     def __init__(self, threads=2, rows=engine.AllRows, block=None, objective="softmax"):
         rng = np.random.default_rng(0)
@@ -61,9 +73,10 @@ class Problem:
         self.dense[4] = self.dense[:, 9] = 0
         inputs, targets = np.nonzero(self.dense)
         self.counts = Counts(
-            np.searchsorted(inputs, np.arange(N + 1)).astype(np.int64), targets.astype(np.int32),
+            np.searchsorted(inputs, np.arange(N + 1)).astype(np.int64),
+            targets.astype(np.int32),
             self.dense[inputs, targets].astype(np.float32),
-        )  # fmt: skip
+        )
         own = {"loss": "softmax"} if objective == "ldgs" else {}
         objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(own))
         self.rows = rows(objective, self.counts, N, DIM, threads)
@@ -77,14 +90,22 @@ class Problem:
         return loss / self.dense.sum(), gradient[:, :DIM] / self.dense.sum(), macs
 
     def truth(self):
-        return self.inputs[:, :DIM].astype(np.float64), self.outputs[:, :DIM].astype(np.float64), self.dense
+        return (
+            self.inputs[:, :DIM].astype(np.float64),
+            self.outputs[:, :DIM].astype(np.float64),
+            self.dense,
+        )
 
     def assert_is_that_of(self, *weights, atol=1e-7):
-        """The objective and both gradients are those of the paper, with candidates of these weights."""
+        """The objective and both gradients are those of the paper, with candidates of these
+        weights.
+        """
         truth = reference_collapsed.gradients(*self.truth(), *weights)
         for side in (INPUTS, OUTPUTS, NEITHER):
             loss, gradient, _ = self.evaluate(side)
-            assert loss == pytest.approx(reference_collapsed.objective(*self.truth(), *weights), rel=1e-5)
+            assert loss == pytest.approx(
+                reference_collapsed.objective(*self.truth(), *weights), rel=1e-5
+            )
             if side != NEITHER:
                 np.testing.assert_allclose(gradient, truth[side], atol=atol)
 
@@ -127,7 +148,9 @@ def test_where_rows_are_found_they_and_the_targets_are_candidates(n, block):
     problem = Problem(2, best(n), block)
     inputs, outputs, dense = problem.truth()
     problem.assert_is_that_of(reference_collapsed.best_rows(inputs, outputs, n) | (dense > 0))
-    assert problem.evaluate(NEITHER)[0] < reference_collapsed.objective(inputs, outputs, dense) - 1e-3
+    assert (
+        problem.evaluate(NEITHER)[0] < reference_collapsed.objective(inputs, outputs, dense) - 1e-3
+    )
 
 
 @pytest.mark.parametrize("rows", [engine.AllRows, best(5)], ids=["all", "found"])
@@ -151,7 +174,8 @@ def test_an_evaluation_leaves_nothing_behind(rows):
 def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
     problem = Problem(2, partial(engine.FoundRows, search=search_spec(blocks), seed=1), block=7)
     problem.assert_is_that_of()
-    assert problem.evaluate(INPUTS)[2] >= 3 * N * N * DIM + N * 5 * DIM  # scores in the index, of centres, exact; the gradient
+    # scores in the index, of centres, exact; the gradient
+    assert problem.evaluate(INPUTS)[2] >= 3 * N * N * DIM + N * 5 * DIM
 
 
 def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
@@ -182,7 +206,11 @@ def test_a_row_found_twice_is_one_candidate():
 
 def test_multiply_adds_are_those_of_the_products():
     one = N * N * DIM
-    assert [Problem().evaluate(side)[2] for side in (INPUTS, OUTPUTS, NEITHER)] == [2 * one, 2 * one, one]
+    assert [Problem().evaluate(side)[2] for side in (INPUTS, OUTPUTS, NEITHER)] == [
+        2 * one,
+        2 * one,
+        one,
+    ]
     problem = Problem(2, best(3), block=7)
     inputs, outputs, dense = problem.truth()
     n_candidates = (reference_collapsed.best_rows(inputs, outputs, 3) | (dense > 0)).sum()
@@ -200,7 +228,9 @@ def test_it_is_the_mean_loss_of_the_pairs_of_streaming(tmp_path):
     for x, y, *_ in pairs:
         z = setup.tables.outputs.rows.astype(np.float64) @ setup.tables.inputs.rows[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
-    with cooccurrence.counted(setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path) as counts:
+    with cooccurrence.counted(
+        setup.stream, n_words, setup.plan.window, [setup.key], 10**6, home=tmp_path
+    ) as counts:
         rows = engine.AllRows(setup.objective, counts, n_words, setup.dim + 1, 2)
         rows.compile()
         found = engine.evaluate(rows, setup.tables.inputs.rows, setup.tables.outputs.rows, NEITHER)

@@ -1,4 +1,6 @@
-"""The steps in which every row competes, by matrix products and tile by tile, against the naive reference and each other."""
+"""The steps in which every row competes, by matrix products and tile by tile, against the naive
+reference and each other.
+"""
 
 import numpy as np
 import pytest
@@ -17,23 +19,46 @@ from embedx.training.progress import Silent
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)
 BY_NUMBER = [name for name in OPTIMIZERS if not NAIVE_OPTIMIZERS[name].by_row]
-EACH_KIND = [(kind, name) for kind in KINDS for name in (BY_NUMBER if kind == "sparse" else OPTIMIZERS)]
+EACH_KIND = [
+    (kind, name) for kind in KINDS for name in (BY_NUMBER if kind == "sparse" else OPTIMIZERS)
+]
 POSITIVES = ("single", "joint", "summed")
 
 
 class Run:
     """A problem, and what trains it with all rows as candidates."""
 
-    def __init__(self, problem, positives="joint", *, threads=1, batch=5, sparse_gradient=False, objective=None, **options):
-        self.problem, self.objective, self.positives, self.batch = problem, objective or Probe(), positives, batch
+    def __init__(
+        self,
+        problem,
+        positives="joint",
+        *,
+        threads=1,
+        batch=5,
+        sparse_gradient=False,
+        objective=None,
+        **options,
+    ):
+        self.problem, self.objective, self.positives, self.batch = (
+            problem,
+            objective or Probe(),
+            positives,
+            batch,
+        )
         compile_function(self.objective.coefficients, COEFFICIENTS)
         is_transposed = problem.kind == "sparse"
         width = -(-problem.n_rows // full.TILE) * full.TILE
         shape = (problem.dim, width) if is_transposed else (problem.n_rows, problem.dim)
         self.outputs = new_table(*shape, problem.optimizer)
-        self.rows = self.outputs.rows[:, : problem.n_rows].T if is_transposed else self.outputs.rows[:, : problem.dim]
+        self.rows = (
+            self.outputs.rows[:, : problem.n_rows].T
+            if is_transposed
+            else self.outputs.rows[:, : problem.dim]
+        )
         self.rows[:] = problem.true_outputs.w
-        self.shared = problem.shared(self.outputs, positives=positives, batch=batch, objective=self.objective, **options)
+        self.shared = problem.shared(
+            self.outputs, positives=positives, batch=batch, objective=self.objective, **options
+        )
         self.plan = self.shared.plan
         kind = full.SparseSteps if is_transposed else full.DenseSteps
         common = {"threads": threads, "parts": threads, "sparse_gradient": sparse_gradient}
@@ -49,14 +74,20 @@ class Run:
         problem = self.problem
         if problem.optimizer.l2:
             decay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
-            n_rows, n = (problem.n_inputs, problem.n_rows) if problem.kind == "sparse" else (problem.n_rows, problem.n_inputs)
+            n_rows, n = (
+                (problem.n_inputs, problem.n_rows)
+                if problem.kind == "sparse"
+                else (problem.n_rows, problem.n_inputs)
+            )
             decay_rows(self.outputs, 0, n_rows, n, problem.optimizer, self.clock)
 
     def assert_is_the_truth(self):
         self.apply_decay()
         problem = self.problem
         close(self.rows, problem.true_outputs.w)
-        assert not self.outputs.rows[:, problem.n_rows if problem.kind == "sparse" else problem.dim :].any()
+        assert not self.outputs.rows[
+            :, problem.n_rows if problem.kind == "sparse" else problem.dim :
+        ].any()
         if problem.has_hidden:
             close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w)
 
@@ -69,7 +100,15 @@ class Run:
                 sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
                 hits = sample_count if self.plan.keeps_accidental_hits else 0
                 every = range(self.problem.n_rows)
-                lines.append(Line(e, [(k, float(k in own), hits if k in own else sample_count, 0.0) for k in every]))
+                lines.append(
+                    Line(
+                        e,
+                        [
+                            (k, float(k in own), hits if k in own else sample_count, 0.0)
+                            for k in every
+                        ],
+                    )
+                )
         return lines
 
     def assert_steps_as_the_reference(self, epochs=2, lr=0.1):
@@ -82,7 +121,9 @@ class Run:
                 scale = self.plan.sum_over / len(chosen)
                 truth = self.problem.true_step(chosen, lines, self.objective, lr, scale)
                 assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
-                assert n_terms == sum(any(label for _, label, _, _ in line.candidates) for line in lines)
+                assert n_terms == sum(
+                    any(label for _, label, _, _ in line.candidates) for line in lines
+                )
         self.assert_is_the_truth()
 
 
@@ -90,11 +131,12 @@ class Run:
 @pytest.mark.parametrize(("kind", "optimizer"), EACH_KIND)
 def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
     for batch in (1, 7):
-        problem = Problem(
-            kind, optimizer, all_labelled=optimizer == "mixture"
-        )  # whose memory fades for examples without labels
+        # whose memory fades for examples without labels
+        problem = Problem(kind, optimizer, all_labelled=optimizer == "mixture")
         hits = positives == "summed"
-        Run(problem, positives, keeps_accidental_hits=hits, batch=batch).assert_steps_as_the_reference(1)
+        Run(
+            problem, positives, keeps_accidental_hits=hits, batch=batch
+        ).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,9 +154,23 @@ def test_weight_decay_applied_late_is_weight_decay_at_every_step(kind, optimizer
 
 
 def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
-    """Two epochs over few examples of many classes; the losses, the tables and what the optimisers keep."""
-    problem = Problem(kind, optimizer, n=20, n_classes=300, labels=[[3 * e, 299 - e] for e in range(20)], **settings)
-    run = Run(problem, sparse_gradient=sparse_gradient, objective=Margin(MarginSettings(smoothing=0.1)), threads=2)
+    """Two epochs over few examples of many classes; the losses, the tables and what the optimisers
+    keep.
+    """
+    problem = Problem(
+        kind,
+        optimizer,
+        n=20,
+        n_classes=300,
+        labels=[[3 * e, 299 - e] for e in range(20)],
+        **settings,
+    )
+    run = Run(
+        problem,
+        sparse_gradient=sparse_gradient,
+        objective=Margin(MarginSettings(smoothing=0.1)),
+        threads=2,
+    )
     run.rows *= 0.2  # shorter than max_norm: rows that do not move are not looked at
     losses = [run.train(np.arange(begin, begin + 5))[0] for begin in [0, 5, 10, 15] * 2]
     return losses, run.outputs.rows, run.outputs.state, problem.hidden.rows, problem.hidden.state
@@ -125,7 +181,9 @@ def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
 @pytest.mark.parametrize("kind", ["dense", "hidden"])
 def test_rows_without_coefficients_may_be_left_alone(kind, optimizer, settings):
     dense = trained_by_margin(kind, optimizer, sparse_gradient=False, **settings)
-    for all_at_once, few in zip(dense, trained_by_margin(kind, optimizer, sparse_gradient=True, **settings), strict=True):
+    for all_at_once, few in zip(
+        dense, trained_by_margin(kind, optimizer, sparse_gradient=True, **settings), strict=True
+    ):
         np.testing.assert_allclose(few, all_at_once, rtol=1e-4, atol=1e-5)
 
 
@@ -141,9 +199,19 @@ def test_threads_agree(kind, positives):
     for threads in (1, 3):
         problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
         hits = positives == "summed"
-        run = Run(problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2)
+        run = Run(
+            problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2
+        )
         results = [run.train(np.arange(begin, begin + 20)) for begin in (0, 20, 0)]
-        found.append((results, run.outputs.rows, problem.hidden.rows[:, :HIDDEN], run.shared.state, run.shared.n_updates))
+        found.append(
+            (
+                results,
+                run.outputs.rows,
+                problem.hidden.rows[:, :HIDDEN],
+                run.shared.state,
+                run.shared.n_updates,
+            )
+        )
     for one, several in zip(*found, strict=True):
         np.testing.assert_allclose(one, several, rtol=1e-5, atol=1e-6)
 
@@ -162,7 +230,14 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
     for positives in POSITIVES:
         problem = Problem("dense", labels=[[5, 0, 3]] * 300, n=300)
         # Draws weigh nothing: only positives have coefficients.
-        run = Run(problem, positives, keeps_accidental_hits=True, one_label=True, batch=300, objective=Probe(0.0))
+        run = Run(
+            problem,
+            positives,
+            keeps_accidental_hits=True,
+            one_label=True,
+            batch=300,
+            objective=Probe(0.0),
+        )
         assert run.train(np.arange(300), lr=0.0)[1] == 300
         z = run.steps.z[:, :9] * 300
         assert ((z != 0).sum(axis=1) == 1).all()
@@ -177,19 +252,30 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
 def by_tiles(run, orders, lr, threads=1):
     """Train the parameters of `run` tile by tile, an order of the examples after another."""
     problem, batch = run.problem, run.batch
-    workspace = tiles.new_workspace(problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_masked=False)
+    workspace = tiles.new_workspace(
+        problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_masked=False
+    )
     n_tiles = run.outputs.rows.shape[1] // tiles.WIDTH
     plan = tiles.TilePlan(
-        batch, run.plan.sum_over, problem.has_bias, run.plan.keeps_accidental_hits, run.plan.positives, is_masked=False,
-        optimizer=problem.optimizer, constants=run.shared.constants, lr=np.float32(lr),
-    )  # fmt: skip
+        batch,
+        run.plan.sum_over,
+        problem.has_bias,
+        run.plan.keeps_accidental_hits,
+        run.plan.positives,
+        is_masked=False,
+        optimizer=problem.optimizer,
+        constants=run.shared.constants,
+        lr=np.float32(lr),
+    )
     loss = 0.0
     for order in orders:
         in_order = examples_at(problem.examples, order)
         for w in range(threads):
             first, last = (n_tiles * edge // threads * tiles.WIDTH for edge in (w, w + 1))
             arguments = (in_order, run.shared, plan, workspace, first, last, float(run.clock))
-            functions = load_kernel(tiles.train_columns, run.objective.coefficients, None, arguments, Silent())
+            functions = load_kernel(
+                tiles.train_columns, run.objective.coefficients, None, arguments, Silent()
+            )
             loss += tiles.train_columns(*functions, *arguments)
         run.clock += -(-problem.n // batch) * clock_step(problem.optimizer, np.float32(lr))
     return loss
@@ -197,15 +283,26 @@ def by_tiles(run, orders, lr, threads=1):
 
 @pytest.mark.parametrize("l2", [0.0, 0.3], ids=["", "l2"])
 @pytest.mark.parametrize("optimizer", BY_NUMBER)
-@pytest.mark.parametrize(("positives", "hits"), [("joint", False), ("joint", True), ("summed", True)])
+@pytest.mark.parametrize(
+    ("positives", "hits"), [("joint", False), ("joint", True), ("summed", True)]
+)
 def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
     for bias, batch, threads in ((True, 7, 1), (False, 1, 2)):
         problems = [
-            Problem("sparse", optimizer, n=30, n_classes=70, bias=bias, l2=l2, all_labelled=optimizer == "mixture")
+            Problem(
+                "sparse",
+                optimizer,
+                n=30,
+                n_classes=70,
+                bias=bias,
+                l2=l2,
+                all_labelled=optimizer == "mixture",
+            )
             for _ in range(2)
         ]
         at_once, tiled = (
-            Run(problem, positives, keeps_accidental_hits=hits, batch=batch, sum_over=2.0) for problem in problems
+            Run(problem, positives, keeps_accidental_hits=hits, batch=batch, sum_over=2.0)
+            for problem in problems
         )
         orders = [np.random.default_rng(epoch).permutation(30) for epoch in range(3)]
         steps = [order[begin : begin + batch] for order in orders for begin in range(0, 30, batch)]
@@ -220,6 +317,8 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
 
 def test_one_signature_serves_them_all():
     for positives in ("joint", "summed"):
-        by_tiles(Run(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1)
+        by_tiles(
+            Run(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1
+        )
     if hasattr(tiles.train_columns, "overloads"):
         assert len(tiles.train_columns.overloads) == 1

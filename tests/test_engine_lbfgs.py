@@ -1,4 +1,6 @@
-"""The optimum that L-BFGS finds is that of the papers' formulas, minimised naively, and of scikit-learn."""
+"""The optimum that L-BFGS finds is that of the papers' formulas, minimised naively, and of
+scikit-learn.
+"""
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from embedx.objectives import OBJECTIVES, find
 
 N, D, K = 60, 3, 4
 L2 = 0.02
-FULL_BATCH = [name for name, o in OBJECTIVES.items() if "all" in o.candidates and not o.uniforms_width]
+FULL_BATCH = [
+    name for name, o in OBJECTIVES.items() if "all" in o.candidates and not o.uniforms_width
+]
 
 
 def points(seed=0, n=N):
@@ -38,7 +42,9 @@ def fitted(features, labels, objective="softmax", weights=None, **options):
     found = find(objective)
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
     settings = ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
-    trained = classify.train(Labeled(features, labels, K, weights=weights), found(found.Settings()), settings)
+    trained = classify.train(
+        Labeled(features, labels, K, weights=weights), found(found.Settings()), settings
+    )
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
 
@@ -48,21 +54,38 @@ def searched(name, features, rows, weights, after=lambda iteration, loss: None, 
     objective = find(name)(find(name).Settings())
     objective.prepare(np.ones(K, dtype=np.int64))
     return lbfgs.minimise(
-        objective, features, Labels.of_rows(rows), weights, l2=L2, max_iterations=max_iterations, tolerance=1e-6,
-        start=np.zeros((D + 1, K)), after=after,
-    )  # fmt: skip
+        objective,
+        features,
+        Labels.of_rows(rows),
+        weights,
+        l2=L2,
+        max_iterations=max_iterations,
+        tolerance=1e-6,
+        start=np.zeros((D + 1, K)),
+        after=after,
+    )
 
 
 def naive(features, loss_of, n_rows=K, n_extra=0):
-    """The W that minimises the mean of loss_of(i, scores of row i, extra numbers) plus the penalty, by numeric gradients."""
+    """The W that minimises the mean of loss_of(i, scores of row i, extra numbers) plus the penalty,
+    by numeric gradients.
+    """
     h = np.c_[features, np.ones(len(features))].astype(float)
 
     def value(flat):
         w, extra = flat[: n_rows * (D + 1)].reshape(n_rows, D + 1), flat[n_rows * (D + 1) :]
         z = h @ w.T
-        return np.mean([loss_of(i, z[i], extra) for i in range(len(z))]) + L2 / 2 * (w[:, :D] ** 2).sum()
+        return (
+            np.mean([loss_of(i, z[i], extra) for i in range(len(z))])
+            + L2 / 2 * (w[:, :D] ** 2).sum()
+        )
 
-    found = minimize(value, np.zeros(n_rows * (D + 1) + n_extra), method="BFGS", options={"gtol": 1e-6, "maxiter": 2000})
+    found = minimize(
+        value,
+        np.zeros(n_rows * (D + 1) + n_extra),
+        method="BFGS",
+        options={"gtol": 1e-6, "maxiter": 2000},
+    )
     return found.x[: n_rows * (D + 1)].reshape(n_rows, D + 1)
 
 
@@ -77,18 +100,27 @@ def centred(w):
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_softmax_is_multinomial_logistic_regression(is_sparse):
     features, y = points()
-    theirs = LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000).fit(features.astype(float), y)
+    theirs = LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000).fit(
+        features.astype(float), y
+    )
     w, _ = fitted(csr_matrix(features) if is_sparse else features, y)
-    np.testing.assert_allclose(centred(w), centred(np.c_[theirs.coef_, theirs.intercept_]), atol=1e-4)
+    np.testing.assert_allclose(
+        centred(w), centred(np.c_[theirs.coef_, theirs.intercept_]), atol=1e-4
+    )
 
 
 NEGATIVES = find("ns").Settings().negatives
 LOSSES = {  # of the scores z, the labels of a row and an extra number of it
     "ove": lambda z, labels, _: reference.ove_loss(z, labels[0], np.ones(K)),
     "bouchard": lambda z, labels, level: reference.bouchard_loss(z, labels[0], np.ones(K), level),
-    "ova": lambda z, labels, _: reference.ova_loss(z, np.eye(K)[labels].sum(axis=0), 1 - np.eye(K)[labels].sum(axis=0)),
-    # A loss that is a sum over candidates: the noise counts once for each positive, as when they are trained one by one.
-    "ns": lambda z, labels, _: sum(reference.ns_loss(z, np.eye(K)[k], np.ones(K), NEGATIVES, K) for k in labels),
+    "ova": lambda z, labels, _: reference.ova_loss(
+        z, np.eye(K)[labels].sum(axis=0), 1 - np.eye(K)[labels].sum(axis=0)
+    ),
+    # A loss that is a sum over candidates: the noise counts once for each positive, as when they
+    # are trained one by one.
+    "ns": lambda z, labels, _: sum(
+        reference.ns_loss(z, np.eye(K)[k], np.ones(K), NEGATIVES, K) for k in labels
+    ),
 }
 
 
@@ -98,7 +130,11 @@ def test_the_optimum_is_that_of_the_papers_loss(name):
     labels = several(n=24) if name in ("ova", "ns") else [[k] for k in y]
     w, _ = fitted(features, Labels.of_rows(labels), name)
     n_extra = 24 if name == "bouchard" else 0  # levels, which are at their optimum too
-    expected = naive(features, lambda i, z, levels: LOSSES[name](z, labels[i], levels[i] if n_extra else 0), n_extra=n_extra)
+    expected = naive(
+        features,
+        lambda i, z, levels: LOSSES[name](z, labels[i], levels[i] if n_extra else 0),
+        n_extra=n_extra,
+    )
     if name in ("ove", "bouchard"):
         w, expected = centred(w), centred(expected)
     np.testing.assert_allclose(w, expected, atol=1e-3 if n_extra else 1e-4)
@@ -114,7 +150,9 @@ def test_a_weight_counts_as_repetition(objective):
     times = np.arange(20) % 3
     repeated = np.repeat(np.arange(20), times)
     one = searched(objective, features, rows, times.astype(float))
-    other = searched(objective, features[repeated], [rows[i] for i in repeated], np.ones(len(repeated)))
+    other = searched(
+        objective, features[repeated], [rows[i] for i in repeated], np.ones(len(repeated))
+    )
     np.testing.assert_allclose(one.w, other.w, atol=1e-8)
     assert one.loss == pytest.approx(other.loss)
 
@@ -127,7 +165,9 @@ def test_blocks_do_not_show(objective, monkeypatch):
     monkeypatch.setattr(lbfgs, "BLOCK_FLOATS", 7 * D)
     monkeypatch.setattr(lbfgs, "MIN_DENSE_ROWS", 7)
     for same in (features, csr_matrix(features)):
-        np.testing.assert_allclose(fitted(same, labels, objective, max_iterations=5)[0], whole[0], atol=1e-5)
+        np.testing.assert_allclose(
+            fitted(same, labels, objective, max_iterations=5)[0], whole[0], atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("objective", FULL_BATCH)
@@ -157,13 +197,20 @@ def test_rows_without_labels_do_not_count():
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "sampler", "atol"), [("lbfgs", "all", 1e-6), ("adagrad", "all", 0.02), ("sgd", "uniform", 0.05)]
+    ("optimizer", "sampler", "atol"),
+    [("lbfgs", "all", 1e-6), ("adagrad", "all", 0.02), ("sgd", "uniform", 0.05)],
 )
 def test_without_features_the_biases_are_the_frequencies(optimizer, sampler, atol):
     counts = np.array([30, 20, 9, 1])
-    data = Labeled(np.zeros((60, 0), dtype=np.float32), Labels.single(np.repeat(np.arange(4), counts)), 4)
-    settings = ClassifySettings(optimizer=optimizer, sampler=sampler, batch_size=10, epochs=300, tolerance=1e-9, threads=1)
-    arrays = classify.train(data, find("ove")(find("ove").Settings(negatives=2)), settings).classifier.arrays
+    data = Labeled(
+        np.zeros((60, 0), dtype=np.float32), Labels.single(np.repeat(np.arange(4), counts)), 4
+    )
+    settings = ClassifySettings(
+        optimizer=optimizer, sampler=sampler, batch_size=10, epochs=300, tolerance=1e-9, threads=1
+    )
+    arrays = classify.train(
+        data, find("ove")(find("ove").Settings(negatives=2)), settings
+    ).classifier.arrays
     p = np.exp(arrays["bias"]) / np.exp(arrays["bias"]).sum()
     np.testing.assert_allclose(p, counts / 60, atol=atol)
 
@@ -177,7 +224,9 @@ def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
         if iteration == 3:
             raise KeyboardInterrupt
 
-    found = searched("softmax", features, [[k] for k in y], np.ones(N), after=after, max_iterations=100)
+    found = searched(
+        "softmax", features, [[k] for k in y], np.ones(N), after=after, max_iterations=100
+    )
     assert isinstance(found.interrupted_by, KeyboardInterrupt)
     assert found.iterations == 3
     assert found.w.any()
@@ -186,6 +235,9 @@ def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
 
 @pytest.mark.parametrize("objective", ["implicit", "ar-probit"])
 def test_steps_of_their_own_and_random_losses_have_no_optimum_to_search(objective):
-    reasons = rf"--optimizer lbfgs does not apply to --objective {objective}|{objective} updates after each example"
+    reasons = (
+        rf"--optimizer lbfgs does not apply to --objective {objective}|{objective} updates after"
+        r" each example"
+    )
     with pytest.raises(EmbedxError, match=reasons):
         fitted(*points(), objective)

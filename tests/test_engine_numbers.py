@@ -1,4 +1,6 @@
-"""The small parts of the engine: vectors, tiles, functions compared with SciPy's, random numbers, alias tables."""
+"""The small parts of the engine: vectors, tiles, functions compared with SciPy's, random numbers,
+alias tables.
+"""
 
 import math
 
@@ -25,7 +27,11 @@ def fill_with_draws(table, key, out):
 
 @pytest.mark.parametrize(
     ("apply", "truth"),
-    [(apply_exp, np.exp), (apply_sigmoid, lambda x: 1 / (1 + np.exp(-x))), (apply_softplus, lambda x: np.logaddexp(0, x))],
+    [
+        (apply_exp, np.exp),
+        (apply_sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+        (apply_softplus, lambda x: np.logaddexp(0, x)),
+    ],
 )
 def test_float32_functions_are_exact_to_a_few_units_in_the_last_place(apply, truth):
     x = np.linspace(-87, 88, 100_001, dtype=np.float32)
@@ -44,7 +50,9 @@ def test_functions_stay_finite_far_outside_float32s_exponent(apply):
 
 @kernel
 def apply_lanes(x, lanes, numbers):
-    """By rows of `lanes`: maximum, multiply_add, division, square_root; `numbers`: across the lanes of x."""
+    """By rows of `lanes`: maximum, multiply_add, division, square_root; `numbers`: across the lanes
+    of x.
+    """
     a, b, c = simd.load(x, 0, 0), simd.load(x, 1, 0), simd.load(x, 2, 0)
     simd.store(lanes, 0, 0, simd.maximum(a, b))
     simd.store(lanes, 1, 0, simd.multiply_add(a, b, c))
@@ -66,7 +74,9 @@ def test_vectors_do_in_each_lane_what_numpy_does(seed):
     with np.errstate(invalid="ignore"):
         expected = np.stack([np.maximum(a, b), a * b + c, a / b, np.abs(a)])
     np.testing.assert_allclose(lanes, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(numbers, [a.sum(), a.max(), (a > b).sum(), 0, 1], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        numbers, [a.sum(), a.max(), (a > b).sum(), 0, 1], rtol=1e-5, atol=1e-4
+    )
 
 
 def test_a_nan_is_not_hidden_by_fast_math():
@@ -107,13 +117,17 @@ def test_products_leave_out_what_is_not_in_a_tile_s_span():
     spans = np.array([[1, 3, 9], [99, 0, 10]])
     inside = np.zeros((8, 16), dtype=bool)
     inside[:4, [1, 2, *range(9, 16)]] = inside[4:, 10:] = True
-    in_tiles = np.repeat(np.repeat(inside.reshape(2, 4, 4, 4).any(axis=(1, 3)), 4, axis=0), 4, axis=1)
+    in_tiles = np.repeat(
+        np.repeat(inside.reshape(2, 4, 4, 4).any(axis=(1, 3)), 4, axis=0), 4, axis=1
+    )
     z = np.full((8, 16), np.nan, dtype=np.float32)
     tiles.scores(h, 8, w, 16, z, spans)
     np.testing.assert_allclose(z, np.where(in_tiles, h.astype(np.float64) @ w.T, np.nan), atol=1e-4)
     sums, coefficients = aligned_zeros(8, 20), rng.standard_normal((8, 16), dtype=np.float32)
     tiles.weighted_sums(coefficients, 8, w, 15, sums, spans)
-    np.testing.assert_allclose(sums, np.where(inside, coefficients, 0)[:, :15].astype(np.float64) @ w[:15], atol=2e-4)
+    np.testing.assert_allclose(
+        sums, np.where(inside, coefficients, 0)[:, :15].astype(np.float64) @ w[:15], atol=2e-4
+    )
 
 
 def test_rows_start_on_cache_lines():
@@ -123,7 +137,13 @@ def test_rows_start_on_cache_lines():
 
 
 def test_random_bits_are_splitmix64():
-    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    published = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     assert [int(random.bits(np.uint64(1234567), np.uint64(i))) for i in range(5)] == published
 
 
@@ -142,7 +162,12 @@ def test_open_uniforms_touch_neither_end():
 
 
 def test_streams_of_different_places_differ():
-    keys = {int(random.stream_key(seed, epoch, block)) for seed in range(4) for epoch in range(4) for block in range(50)}
+    keys = {
+        int(random.stream_key(seed, epoch, block))
+        for seed in range(4)
+        for epoch in range(4)
+        for block in range(50)
+    }
     assert len(keys) == 800
 
 
@@ -160,7 +185,9 @@ def test_an_alias_table_holds_exactly_the_wanted_distribution(weights):
     table = alias_table(weights)
     held = table.keep.astype(np.float64)
     np.add.at(held, table.other, 1 - table.keep.astype(np.float64))
-    np.testing.assert_allclose(held / len(weights), weights / weights.sum(), atol=1e-7 / len(weights))
+    np.testing.assert_allclose(
+        held / len(weights), weights / weights.sum(), atol=1e-7 / len(weights)
+    )
 
 
 def test_draws_follow_the_weights():
@@ -169,7 +196,12 @@ def test_draws_follow_the_weights():
     fill_with_draws(alias_table(weights), np.uint64(3), draws)
     counts = np.bincount(draws, minlength=5)
     assert counts[2] == 0
-    assert stats.chisquare(counts[weights > 0], weights[weights > 0] / weights.sum() * draws.size).pvalue > 1e-4
+    assert (
+        stats.chisquare(
+            counts[weights > 0], weights[weights > 0] / weights.sum() * draws.size
+        ).pvalue
+        > 1e-4
+    )
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [np.nan, 1.0]])
@@ -219,7 +251,9 @@ def worst(got, truth):
 def hazard(x):
     """φ/Φ by the scaled complementary error function, good on either side."""
     left = math.sqrt(2 / math.pi) / special.erfcx(-np.minimum(x, 0) / math.sqrt(2))
-    return np.where(x < 0, left, np.exp(-x * x / 2) / math.sqrt(2 * math.pi) / special.ndtr(np.maximum(x, 0)))
+    return np.where(
+        x < 0, left, np.exp(-x * x / 2) / math.sqrt(2 * math.pi) / special.ndtr(np.maximum(x, 0))
+    )
 
 
 LOGARITHMS = np.concatenate([np.linspace(-30, 30, 2001), np.linspace(30, 5000, 501)])
@@ -235,11 +269,16 @@ def test_lambert_w_solves_its_equation_in_the_log_domain(evaluate):
 
 def test_lambert_w_in_float32():
     t = LOGARITHMS.astype(np.float32)
-    assert worst(compiled(apply_lambert_w_exp, t), compiled(apply_lambert_w_exp, t.astype(np.float64))) < 1e-6
+    assert (
+        worst(compiled(apply_lambert_w_exp, t), compiled(apply_lambert_w_exp, t.astype(np.float64)))
+        < 1e-6
+    )
     assert np.isfinite(compiled(apply_lambert_w_exp, np.array([-1e4, 1e8], np.float32))).all()
 
 
-@pytest.mark.parametrize(("dtype", "furthest", "exact"), [(np.float32, 1, 2e-6), (np.float64, 0.1, 1e-14)])
+@pytest.mark.parametrize(
+    ("dtype", "furthest", "exact"), [(np.float32, 1, 2e-6), (np.float64, 0.1, 1e-14)]
+)
 def test_lambert_w_is_moved_a_little_way_without_its_argument(dtype, furthest, exact):
     t = np.linspace(-60, 200, 4001)
     w = compiled(apply_lambert_w_exp, t)
@@ -261,13 +300,17 @@ def test_the_largest_of_many_is_found_and_not_a_number_is_not_lost(evaluate, dty
 GAPS = np.concatenate([np.linspace(-40, 8, 4001), [-1e4, -300.5, -4.0, 0.0]])
 
 
-@pytest.mark.parametrize(("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)])
+@pytest.mark.parametrize(
+    ("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)]
+)
 @pytest.mark.parametrize("evaluate", [compiled, plain])
 def test_log_of_the_normal_distribution_function_and_its_slope(apply, truth, evaluate):
     assert worst(evaluate(apply, GAPS), truth(GAPS)) < 2e-13
 
 
-@pytest.mark.parametrize(("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)])
+@pytest.mark.parametrize(
+    ("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)]
+)
 def test_the_same_in_float32(apply, truth):
     x = GAPS.astype(np.float32)
     exact = truth(x.astype(np.float64))

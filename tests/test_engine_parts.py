@@ -20,7 +20,9 @@ from embedx.search.spec import SearchSpec
 def some_examples(n=9, n_features=8, seed=0):
     """Examples with sparse features and several labels, and as dictionaries and lists."""
     rng = np.random.default_rng(seed)
-    x = np.where(rng.random((n, n_features)) < 0.4, rng.normal(size=(n, n_features)), 0).astype(np.float32)
+    x = np.where(rng.random((n, n_features)) < 0.4, rng.normal(size=(n, n_features)), 0).astype(
+        np.float32
+    )
     labels = [rng.choice(5, rng.integers(0, 4), replace=False).tolist() for _ in range(n)]
     return examples_of(csr_matrix(x), Labels.of_rows(labels)), x, labels
 
@@ -31,7 +33,9 @@ def test_examples_are_copied_one_after_another():
     out = examples.examples_at(found, order)
     for e, i in enumerate(order):
         row = np.zeros(8, np.float32)
-        row[out.columns[out.offsets[e] : out.offsets[e + 1]]] = out.values[out.offsets[e] : out.offsets[e + 1]]
+        row[out.columns[out.offsets[e] : out.offsets[e + 1]]] = out.values[
+            out.offsets[e] : out.offsets[e + 1]
+        ]
         np.testing.assert_array_equal(row, x[i])
         assert out.label_ids[out.label_offsets[e] : out.label_offsets[e + 1]].tolist() == labels[i]
 
@@ -41,7 +45,10 @@ def test_examples_are_copied_one_after_another():
 
 def test_numbers_are_rounded_up_to_tiles_and_paddings():
     for n in range(70):
-        for found, whole in ((gemm.round_up_to_tile(n), gemm.TILE), (blocks.round_up_to_padding(n), blocks.SCORE_PADDING)):
+        for found, whole in (
+            (gemm.round_up_to_tile(n), gemm.TILE),
+            (blocks.round_up_to_padding(n), blocks.SCORE_PADDING),
+        ):
             assert found % whole == 0
             assert 0 <= found - n < whole
 
@@ -50,11 +57,25 @@ def test_numbers_are_rounded_up_to_tiles_and_paddings():
 
 
 def test_a_level_has_a_row_for_each_feature_of_a_group():
-    """Two groups of three and two nodes, and one without any weight between them; the first in two tiles."""
+    """Two groups of three and two nodes, and one without any weight between them; the first in two
+    tiles.
+    """
     tiles = [
-        (0, 0, np.array([4, 1], np.int32), np.array([0, 1], np.int32), np.array([0.1, 0.2], np.float32)),
+        (
+            0,
+            0,
+            np.array([4, 1], np.int32),
+            np.array([0, 1], np.int32),
+            np.array([0.1, 0.2], np.float32),
+        ),
         (0, 2, np.array([1], np.int32), np.array([0], np.int32), np.array([0.3], np.float32)),
-        (2, 4, np.array([1, 0, 1], np.int32), np.array([1, 0, 0], np.int32), np.array([0.4, 0.5, 0.6], np.float32)),
+        (
+            2,
+            4,
+            np.array([1, 0, 1], np.int32),
+            np.array([1, 0, 0], np.int32),
+            np.array([0.4, 0.5, 0.6], np.float32),
+        ),
     ]
     bias = np.arange(6, dtype=np.float32)
     level = sparse_levels.level_of(np.array([0, 3, 4, 6]), tiles, bias, 5)
@@ -75,12 +96,22 @@ def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed
     table, h = aligned_zeros(n_rows, dim), aligned_zeros(4, dim)
     table[:, :dim], h[:, :dim] = rng.normal(size=(n_rows, dim)), rng.normal(size=(4, dim))
     search = SearchSpec(
-        blocks=blocks, clusters=5, n_scored=20, max_candidates=n_rows, threshold=0.0, min_coefficient=1e-3, max_gap=2.0,
-        from_logsumexp=False, message_iterations=0,
-    )  # fmt: skip
+        blocks=blocks,
+        clusters=5,
+        n_scored=20,
+        max_candidates=n_rows,
+        threshold=0.0,
+        min_coefficient=1e-3,
+        max_gap=2.0,
+        from_logsumexp=False,
+        message_iterations=0,
+    )
     index = build_index(table, n_rows, dim, search, rng)
     rows, n_found = np.zeros((4, n_rows), np.int32), np.full(4, -1)
-    expected, macs = 0, collapsed.find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search))
+    expected, macs = (
+        0,
+        collapsed.find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search)),
+    )
     alone = new_query_workspace(n_rows, search)
     for e in range(4):
         one_row = np.zeros((1, n_rows), np.int32)
@@ -88,5 +119,7 @@ def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed
         assert rows[e, : n_found[e]].tolist() == one_row[0, :n].tolist()
         for j in range(blocks):
             sizes = index.list_sizes[j, alone.probed[j, : alone.n_probed[j]]]
-            expected += (5 + sum(padded(size) for size in sizes)) * (index.edges[j + 1] - index.edges[j])
+            expected += (5 + sum(padded(size) for size in sizes)) * (
+                index.edges[j + 1] - index.edges[j]
+            )
     assert macs == expected

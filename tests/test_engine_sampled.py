@@ -1,4 +1,6 @@
-"""The kernel of drawn rows against the naive reference; and which rows are drawn: the right ones, as often as they should."""
+"""The kernel of drawn rows against the naive reference; and which rows are drawn: the right ones,
+as often as they should.
+"""
 
 import itertools
 
@@ -41,17 +43,39 @@ def sampler_of(sampling, noise, paths):
 class Run:
     """A problem, and a worker that trains it by drawn rows."""
 
-    def __init__(self, problem, *, sampling=REPLACED, n_draws=4, noise=None, paths=None, draws=0.2, seed=1, **options):
+    def __init__(
+        self,
+        problem,
+        *,
+        sampling=REPLACED,
+        n_draws=4,
+        noise=None,
+        paths=None,
+        draws=0.2,
+        seed=1,
+        **options,
+    ):
         self.problem, self.objective = problem, Probe(draws)
-        noise = np.linspace(1, 2, problem.n_rows) if noise is None else np.asarray(noise, dtype=np.float64)
+        noise = (
+            np.linspace(1, 2, problem.n_rows)
+            if noise is None
+            else np.asarray(noise, dtype=np.float64)
+        )
         self.noise = noise / noise.sum()
-        self.expected = 1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
+        self.expected = (
+            1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
+        )
         self.sampler = sampler_of(sampling, noise, paths)
         self.draws = self.sampler.data(n_draws)
         self.tables = problem.shared(
-            rows_table(problem), objective=self.objective, draws=self.draws, on_path=sampling == PATH, n_draws=n_draws,
-            counts_repeats=self.sampler.replacement, **options,
-        )  # fmt: skip
+            rows_table(problem),
+            objective=self.objective,
+            draws=self.draws,
+            on_path=sampling == PATH,
+            n_draws=n_draws,
+            counts_repeats=self.sampler.replacement,
+            **options,
+        )
         self.plan = self.tables.plan
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workspace = sampled.new_workspace(self.plan, problem.examples, longest)
@@ -62,9 +86,15 @@ class Run:
         """The loss and the number of lines."""
         chunk = Chunk(self.order, 0, start, stop, np.float32(lr), self.clock, self.key)
         functions = load_kernel(
-            sampled.train_chunk, self.objective.coefficients, self.sampler, (self.tables, self.workspace, chunk), Silent()
+            sampled.train_chunk,
+            self.objective.coefficients,
+            self.sampler,
+            (self.tables, self.workspace, chunk),
+            Silent(),
         )
-        loss, n_lines, self.clock = sampled.train_chunk(*functions, self.tables, self.workspace, chunk)
+        loss, n_lines, self.clock = sampled.train_chunk(
+            *functions, self.tables, self.workspace, chunk
+        )
         return loss, n_lines
 
     def lines(self, n_lines):
@@ -72,7 +102,12 @@ class Run:
         s, batch = self.workspace, self.workspace.batch
         printed = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
         return [
-            Line(int(s.example[p]), list(zip(*(each[p, : s.n_candidates[p]].tolist() for each in printed), strict=True)))
+            Line(
+                int(s.example[p]),
+                list(
+                    zip(*(each[p, : s.n_candidates[p]].tolist() for each in printed), strict=True)
+                ),
+            )
             for p in range(n_lines)
         ]
 
@@ -121,17 +156,28 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer):
 def test_labels_in_turn_see_the_steps_of_those_before_and_how_far_scores_move(kind):
     """By the squared length of the input."""
     for bias in (True, False):
-        Run(Problem(kind, bias=bias), in_turn=True, uses_score_gain=True, batch=1).assert_steps_as_the_reference(epochs=1)
+        Run(
+            Problem(kind, bias=bias), in_turn=True, uses_score_gain=True, batch=1
+        ).assert_steps_as_the_reference(epochs=1)
 
 
 WAYS = itertools.product(
-    (REPLACED, COLLAPSED, DISTINCT), (("single", True), ("joint", False), ("joint", True), ("summed", True))
+    (REPLACED, COLLAPSED, DISTINCT),
+    (("single", True), ("joint", False), ("joint", True), ("summed", True)),
 )
 
 
-@pytest.mark.parametrize(("sampling", "positives", "hits", "kind"), [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(WAYS)])
+@pytest.mark.parametrize(
+    ("sampling", "positives", "hits", "kind"),
+    [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(WAYS)],
+)
 def test_whatever_an_example_is_and_however_rows_are_drawn(sampling, positives, hits, kind):
-    how = {"positives": positives, "sampling": sampling, "keeps_accidental_hits": hits, "sum_over": 3.0}
+    how = {
+        "positives": positives,
+        "sampling": sampling,
+        "keeps_accidental_hits": hits,
+        "sum_over": 3.0,
+    }
     Run(Problem(kind, "adagrad"), **how, batch=5).assert_steps_as_the_reference(epochs=1)
 
 
@@ -150,13 +196,16 @@ def test_a_path_is_met_as_it_stands_in_the_tree(kind):
     run = Run(Problem(kind), sampling=PATH, paths=TREE, batch=100)
     for line, label in zip(run.chosen(), positive, strict=True):
         way = slice(TREE.offsets[label], TREE.offsets[label + 1])
-        assert line.candidates == [(n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)]
+        assert line.candidates == [
+            (n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)
+        ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_row_outgrows_its_norm(kind):
     run = Run(Problem(kind, max_norm=0.6), batch=3)
-    for row in run.problem.true_outputs.w:  # short enough to begin with: rows never met are never looked at
+    # short enough to begin with: rows never met are never looked at
+    for row in run.problem.true_outputs.w:
         row[: run.problem.n_inputs] *= 0.5 / np.linalg.norm(row[: run.problem.n_inputs])
     run.tables.outputs.rows[:, : run.problem.dim] = run.problem.true_outputs.w
     run.assert_steps_as_the_reference()
@@ -183,7 +232,10 @@ def test_a_row_without_coefficient_takes_no_step(kind):
     run.train(0, run.problem.n)
     assert (run.tables.outputs.state[never] == 7).all()
     assert (run.tables.outputs.state[run.problem.labels.ids] < 7).any()
-    assert (run.tables.outputs.rows[never, : run.problem.dim] == run.problem.true_outputs.w[never].astype(np.float32)).all()
+    assert (
+        run.tables.outputs.rows[never, : run.problem.dim]
+        == run.problem.true_outputs.w[never].astype(np.float32)
+    ).all()
 
 
 def test_examples_without_labels_are_passed_over():
@@ -226,12 +278,21 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_line_and_epoch():
 @pytest.mark.parametrize("positives", ["single", "joint"])
 def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positives):
     def chosen(batch):
-        run = Run(Problem("sparse"), sampling=sampling, positives=positives, batch=batch, one_label=True, uniforms_width=2)
+        run = Run(
+            Problem("sparse"),
+            sampling=sampling,
+            positives=positives,
+            batch=batch,
+            one_label=True,
+            uniforms_width=2,
+        )
         found = []
         for begin in range(0, 12, batch):
             n_lines = run.train(begin, min(begin + batch, 12), 0.0)[1]
             uniforms = run.workspace.batch.uniforms[:n_lines].tolist()
-            found += [(line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)]
+            found += [
+                (line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)
+            ]
         return found
 
     assert chosen(1) == chosen(5) == chosen(12)
@@ -244,7 +305,11 @@ def test_same_seed_same_bytes_wherever_chunks_are_cut(kind):
         run.order = np.arange(12)
         for start, stop in itertools.pairwise(cuts):
             run.train(start, stop)
-        return run.tables.outputs.rows.tobytes() + run.problem.hidden.rows.tobytes() + run.tables.state.tobytes()
+        return (
+            run.tables.outputs.rows.tobytes()
+            + run.problem.hidden.rows.tobytes()
+            + run.tables.state.tobytes()
+        )
 
     assert tables([0, 12]) == tables([0, 4, 12]) == tables([0, 4, 8, 12])
     assert tables([0, 12]) != tables([0, 12], seed=2)
@@ -256,7 +321,9 @@ MANY = 6000
 
 
 def draws(labels, n_classes, n_draws, sampling, **how):
-    """The run of many examples that all have the same labels, and how often each class was drawn, (n_lines, n_classes)."""
+    """The run of many examples that all have the same labels, and how often each class was drawn,
+    (n_lines, n_classes).
+    """
     problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
     run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **how)
     n_lines = run.train(0, MANY, 0.0)[1]
@@ -264,7 +331,9 @@ def draws(labels, n_classes, n_draws, sampling, **how):
     within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_lines, None]
     sample_count = np.zeros((n_lines, n_classes))
     line, place = np.nonzero(within)
-    assert len(set(zip(line, s.rows[line, place], strict=True))) == len(line), "a row stands twice in a line"
+    assert len(set(zip(line, s.rows[line, place], strict=True))) == len(line), (
+        "a row stands twice in a line"
+    )
     sample_count[line, s.rows[line, place]] = s.batch.sample_count[line, place]
     return run, sample_count
 
@@ -282,12 +351,17 @@ def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
         assert not mine[:, own].any()
         assert (mine.sum(axis=1) == expected).all()
         counts = mine[:, others].sum(axis=0)
-        if expected < len(others):  # sampling without replacement varies less than the multinomial that the test is made for
+        # sampling without replacement varies less than the multinomial that the test is made for
+        if expected < len(others):
             assert stats.chisquare(counts).pvalue > 1e-3
             patterns = np.unique(mine[:, others], axis=0, return_counts=True)[1]
             assert stats.chisquare(patterns).pvalue > 1e-3
-        log_expected_count = run.workspace.batch.log_expected_count[i, : run.workspace.n_candidates[i]]
-        np.testing.assert_allclose(log_expected_count, np.log(expected / len(others)), rtol=1e-6, atol=1e-7)
+        log_expected_count = run.workspace.batch.log_expected_count[
+            i, : run.workspace.n_candidates[i]
+        ]
+        np.testing.assert_allclose(
+            log_expected_count, np.log(expected / len(others)), rtol=1e-6, atol=1e-7
+        )
 
 
 @pytest.mark.parametrize(("positives", "labels"), [("single", [3]), ("summed", [3, 0])])
@@ -304,7 +378,9 @@ NOISE = np.array([10, 1, 4, 0.5, 2, 2, 0.1])
 @pytest.mark.parametrize("keeps_accidental_hits", [True, False], ids=["hits", "no hits"])
 @pytest.mark.parametrize("n_draws", [1, 5, 20])
 def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_accidental_hits):
-    run, sample_count = draws([2], 7, n_draws, REPLACED, keeps_accidental_hits=keeps_accidental_hits, noise=NOISE)
+    run, sample_count = draws(
+        [2], 7, n_draws, REPLACED, keeps_accidental_hits=keeps_accidental_hits, noise=NOISE
+    )
     if keeps_accidental_hits:
         assert (sample_count.sum(axis=1) == n_draws).all()
     else:
@@ -313,12 +389,16 @@ def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_accid
     expected = run.noise[others] / run.noise[others].sum() * sample_count.sum()
     assert stats.chisquare(sample_count[:, others].sum(axis=0), expected).pvalue > 1e-3
     total = sample_count.sum() / MANY
-    assert total == pytest.approx(n_draws * run.noise[others].sum(), abs=5 * np.sqrt(n_draws / MANY))
+    assert total == pytest.approx(
+        n_draws * run.noise[others].sum(), abs=5 * np.sqrt(n_draws / MANY)
+    )
 
 
 @pytest.mark.parametrize("n_draws", [1, 5, 20])
 def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws):
-    """With probability 1 - (1 - q)^m, so that sample_count / e^log_expected_count is 1 on average."""
+    """With probability 1 - (1 - q)^m, so that sample_count / e^log_expected_count is 1
+    on average.
+    """
     run, sample_count = draws([2], 7, n_draws, COLLAPSED, keeps_accidental_hits=True, noise=NOISE)
     assert set(np.unique(sample_count)) <= {0, 1}
     for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):

@@ -1,4 +1,6 @@
-"""The skip-gram kernel against the naive reference, and what a user relies on: every word once, nothing twice."""
+"""The skip-gram kernel against the naive reference, and what a user relies on: every word once,
+nothing twice.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ AR = AugmentReduce(AugmentReduce.Settings())
 @pytest.mark.parametrize("chunk", [1, 7, 50, 120])
 def test_every_pair_is_seen_once_wherever_the_chunks_are_cut(chunk, objective):
     setup = Setup(objective, block_size=3)
-    seen = [setup.train(start, min(start + chunk, 120), lr=0.0)[1:] for start in range(0, 120, chunk)]
+    seen = [
+        setup.train(start, min(start + chunk, 120), lr=0.0)[1:] for start in range(0, 120, chunk)
+    ]
     assert sum(pairs for pairs, _ in seen) == len(reference.pairs_of(setup.kept(), 0, 120))
     assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
 
@@ -40,7 +44,9 @@ def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
     setup.stream.word[:] = word
     before = setup.tables.inputs.rows.copy(), setup.tables.outputs.rows.copy()
     setup.train(0, 120)
-    for table, old in zip((setup.tables.inputs.rows, setup.tables.outputs.rows), before, strict=True):
+    for table, old in zip(
+        (setup.tables.inputs.rows, setup.tables.outputs.rows), before, strict=True
+    ):
         moved = (table != old).any(axis=1)
         assert not moved[rare]
         assert moved.sum() == K - 1
@@ -64,16 +70,24 @@ def test_a_long_run_of_words_left_out_is_walked_through_once():
     """Chunks without a centre return at once, however far the next kept word is."""
     setup = Setup(NS, n_tokens=2000)
     setup.stream.word[:] = LEFT_OUT
-    assert [setup.train(start, start + 100)[:3] for start in range(0, 2000, 100)] == [(0.0, 0, 0)] * 20
+    assert [setup.train(start, start + 100)[:3] for start in range(0, 2000, 100)] == [
+        (0.0, 0, 0)
+    ] * 20
 
 
 # ---- what is held out
 
 
 def held_out_setup(objective=NS, block_size=5, **options):
-    """Pieces 1, 3 and 4 of a corpus of 6 are held out; they alone hold the words 6 and up, the others alone those below."""
+    """Pieces 1, 3 and 4 of a corpus of 6 are held out; they alone hold the words 6 and up, the
+    others alone those below.
+    """
     setup = Setup(
-        objective, block_size=block_size, n_tokens=5 * PIECE + 300, noise=np.where(np.arange(K) < 6, 1.0, 0.0), **options
+        objective,
+        block_size=block_size,
+        n_tokens=5 * PIECE + 300,
+        noise=np.where(np.arange(K) < 6, 1.0, 0.0),
+        **options,
     )
     setup.stream.held_out[[1, 3, 4]] = 1
     setup.stream.word[2:] = np.arange(K)
@@ -92,7 +106,9 @@ def test_words_that_are_held_out_are_neither_centre_nor_context(objective, chunk
     before = setup.tables.inputs.rows.copy(), setup.tables.outputs.rows.copy()
     for start in range(0, setup.n_tokens, chunk):
         setup.train(start, min(start + chunk, setup.n_tokens), lr=0.01)
-    for table, old in zip((setup.tables.inputs.rows, setup.tables.outputs.rows), before, strict=True):
+    for table, old in zip(
+        (setup.tables.inputs.rows, setup.tables.outputs.rows), before, strict=True
+    ):
         moved = (table != old).any(axis=1)
         assert moved[:6].all()
         assert not moved[6:].any()
@@ -100,7 +116,9 @@ def test_words_that_are_held_out_are_neither_centre_nor_context(objective, chunk
 
 @pytest.mark.parametrize("chunk", [1, 333, 5300])
 def test_no_window_reaches_across_what_is_held_out(chunk):
-    """The words before and after a piece of one word are not neighbours, though nothing kept stands between them."""
+    """The words before and after a piece of one word are not neighbours, though nothing kept stands
+    between them.
+    """
     setup = held_out_setup()
     around = range(990, 2010) if chunk == 1 else range(0, setup.n_tokens, chunk)
     seen = [setup.train(start, min(start + chunk, setup.n_tokens), lr=0.0)[1:] for start in around]
@@ -118,7 +136,9 @@ def test_no_window_reaches_across_what_is_held_out(chunk):
 
 @kernel
 def record(batch, state, constants, n_examples, n, lr):
-    """Write the random numbers of every example to a row of `state` of its own; state[0, 0] counts them."""
+    """Write the random numbers of every example to a row of `state` of its own; state[0, 0] counts
+    them.
+    """
     for e in range(n_examples):
         batch.z[e, :n] = 0
         state[0, 0] += 1
@@ -136,7 +156,11 @@ class Recorder(Objective):
 
     def __init__(self, positives="single", merges_pairs=False):
         super().__init__(SampledSettings())
-        self.positives, self.merges_pairs, self.keeps_accidental_hits = positives, merges_pairs, positives == "summed"
+        self.positives, self.merges_pairs, self.keeps_accidental_hits = (
+            positives,
+            merges_pairs,
+            positives == "summed",
+        )
 
     def given(self, noise_key=7, **options):
         """The random numbers of every line of one chunk, (n, 2), and its number of pairs."""
@@ -154,7 +178,8 @@ RECORDERS = {"sums": Recorder("summed"), "sets": Recorder(merges_pairs=True), "p
 @pytest.mark.parametrize("form", RECORDERS)
 def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, block_size, sampler):
     found, pairs = RECORDERS[form].given(block_size=block_size, sampler=sampler)
-    assert len(found) == pairs if block_size == 0 else 20 < len(found) < pairs  # pairs of the same words are one line
+    # pairs of the same words are one line
+    assert len(found) == pairs if block_size == 0 else 20 < len(found) < pairs
     assert (found > 0).all()
     assert (found < 1).all()
     assert len(np.unique(found)) > 0.99 * found.size  # of 2^23

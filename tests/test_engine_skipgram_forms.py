@@ -1,4 +1,6 @@
-"""Every form in which an objective gets the pairs of a block, with every kind of candidates, against the naive reference."""
+"""Every form in which an objective gets the pairs of a block, with every kind of candidates,
+against the naive reference.
+"""
 
 import numpy as np
 import pytest
@@ -16,8 +18,12 @@ def make(name, **settings):
 
 
 def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200):
-    """Train on tokens[start:stop], by the kernel and by the naive reference; all tables must agree."""
-    naive = Naive(setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim)
+    """Train on tokens[start:stop], by the kernel and by the naive reference; all tables
+    must agree.
+    """
+    naive = Naive(
+        setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim
+    )
     expected = found = 0.0
     n_pairs = 0
     for first in range(start, stop, chunk):
@@ -30,28 +36,50 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
     assert n_pairs > 20
     assert found == pytest.approx(expected, rel=2e-5)
     for name, ours, truth in (
-        ("inputs", setup.tables.inputs.rows, naive.inputs), ("outputs", setup.tables.outputs.rows, naive.outputs),
+        ("inputs", setup.tables.inputs.rows, naive.inputs),
+        ("outputs", setup.tables.outputs.rows, naive.outputs),
         ("inputs' state", setup.tables.inputs.state, naive.input_state),
-        ("outputs' state", setup.tables.outputs.state, naive.output_state), ("state", setup.tables.state, naive.state),
-    ):  # fmt: skip
-        np.testing.assert_allclose(ours, truth[: len(ours), : ours.shape[1]], rtol=2e-4, atol=2e-5, err_msg=name)
+        ("outputs' state", setup.tables.outputs.state, naive.output_state),
+        ("state", setup.tables.state, naive.state),
+    ):
+        np.testing.assert_allclose(
+            ours, truth[: len(ours), : ours.shape[1]], rtol=2e-4, atol=2e-5, err_msg=name
+        )
     if setup.objective.state_width:
-        assert setup.tables.n_updates.tolist() == [naive.n_updates[word] for word in range(len(setup.tables.n_updates))]
+        assert setup.tables.n_updates.tolist() == [
+            naive.n_updates[word] for word in range(len(setup.tables.n_updates))
+        ]
 
 
 FORMS = {
     SUMMED: [("ns", {"negatives": 4}), ("nce", {"negatives": 4})],
-    JOINT: [("ar", {}), ("umax", {}), ("implicit", {}), ("bouchard", {}), ("sgd-double-sum", {}),
-     ("sampled-softmax", {"complementary": True})],
-    SINGLE: [("ove", {}), ("sampled-softmax", {}), ("sampled-softmax", {"keep_hits": True}), ("ova", {}),
-     ("ar", {"augment": "noise"}), ("implicit", {"double_sum": "proposed"})],
-}  # fmt: skip
+    JOINT: [
+        ("ar", {}),
+        ("umax", {}),
+        ("implicit", {}),
+        ("bouchard", {}),
+        ("sgd-double-sum", {}),
+        ("sampled-softmax", {"complementary": True}),
+    ],
+    SINGLE: [
+        ("ove", {}),
+        ("sampled-softmax", {}),
+        ("sampled-softmax", {"keep_hits": True}),
+        ("ova", {}),
+        ("ar", {"augment": "noise"}),
+        ("implicit", {"double_sum": "proposed"}),
+    ],
+}
 
 
 @pytest.mark.parametrize("block_size", [0, 5, 64])
-@pytest.mark.parametrize(("form", "name", "settings"), [(form, *each) for form, those in FORMS.items() for each in those])
+@pytest.mark.parametrize(
+    ("form", "name", "settings"), [(form, *each) for form, those in FORMS.items() for each in those]
+)
 def test_each_form_trains_as_the_reference(form, name, settings, block_size):
-    """Sums count a draw for every pair; sets count it once, and are certain of the other centres; pairs meet it in turn."""
+    """Sums count a draw for every pair; sets count it once, and are certain of the other centres;
+    pairs meet it in turn.
+    """
     n_draws, lr = (2 * block_size, 0.02) if form == SUMMED else (block_size, 0.005)
     setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, n_draws))
     assert setup.plan.form == form
@@ -61,11 +89,15 @@ def test_each_form_trains_as_the_reference(form, name, settings, block_size):
 @pytest.mark.parametrize(("n_words", "block_size"), [(2, 5), (12, 0), (12, 64), (71, 1), (71, 17)])
 def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, block_size):
     """With 2 words all paths are one node; with 12 most nodes are shared, and with 71 some are."""
-    assert_trains_as_the_reference(Setup(make("hs"), block_size=block_size, sampler="path", n_words=n_words))
+    assert_trains_as_the_reference(
+        Setup(make("hs"), block_size=block_size, sampler="path", n_words=n_words)
+    )
 
 
 @pytest.mark.parametrize(("n_words", "block_size"), [(12, 0), (130, 5), (71, 64)])
-@pytest.mark.parametrize(("name", "form"), [("softmax", JOINT), ("ar", JOINT), ("ns", SUMMED), ("ova", SINGLE)])
+@pytest.mark.parametrize(
+    ("name", "form"), [("softmax", JOINT), ("ar", JOINT), ("ns", SUMMED), ("ova", SINGLE)]
+)
 def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, block_size):
     """More than are looked at together, and of neither a whole number of tiles."""
     setup = Setup(make(name), block_size=block_size, sampler="all", n_words=n_words)
@@ -76,20 +108,32 @@ def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, blo
 EVERY_WAY = [
     *(("ns", sampler) for sampler in ("unigram", "uniform", "all")),
     *(("ar", sampler) for sampler in ("unigram", "uniform", "all")),
-    *(("ove", sampler) for sampler in ("unigram", "uniform", "all")), ("hs", "path"),
+    *(("ove", sampler) for sampler in ("unigram", "uniform", "all")),
+    ("hs", "path"),
     ("implicit", "unigram"),  # whose step depends on the score gain, the 1 of the biases included
     ("softmax", "all"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("optimizer", "sampler", "settings"), [
-    ("sgd", "unigram", {}), ("sgd", "uniform", {"double_sum": "proposed"}), ("rowwise-adagrad", "uniform", {}),
-    ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
-])  # fmt: skip
-def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_far(optimizer, sampler, settings):
-    held = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
+@pytest.mark.parametrize(
+    ("optimizer", "sampler", "settings"),
+    [
+        ("sgd", "unigram", {}),
+        ("sgd", "uniform", {"double_sum": "proposed"}),
+        ("rowwise-adagrad", "uniform", {}),
+        ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
+    ],
+)
+def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_far(
+    optimizer, sampler, settings
+):
+    held = Setup(
+        make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True
+    )
     assert_trains_as_the_reference(held, 0, 40, lr=20)
-    free = Setup(make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
+    free = Setup(
+        make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True
+    )
     free.workspace.longest_step[0] = 1e9
     free.train(0, 40, lr=20)
     assert np.abs(free.tables.outputs.rows - held.tables.outputs.rows).max() > 0.3
@@ -105,11 +149,13 @@ def test_biases_move_and_the_ones_of_the_inputs_stay(name, sampler):
     assert (setup.tables.outputs.rows[:, dim] != before).mean() > 0.8
 
 
-ADAPTIVE = [  # a proximal step has one rate a row, so that optimisers with one for each number are refused
+# a proximal step has one rate a row, so that optimisers with one for each number are refused
+ADAPTIVE = [
     (optimizer, name, sampler)
     for optimizer in NAIVE_OPTIMIZERS
     for name, sampler in EVERY_WAY
-    if optimizer != "sgd" and (OBJECTIVES[name].kind != "proximal" or OPTIMIZERS[optimizer].keeps != "per_coordinate")
+    if optimizer != "sgd"
+    and (OBJECTIVES[name].kind != "proximal" or OPTIMIZERS[optimizer].keeps != "per_coordinate")
 ]
 
 
@@ -121,8 +167,17 @@ def test_a_row_moves_by_what_its_optimiser_saw_of_it_before(optimizer, name, sam
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_what_is_kept_of_a_row_lasts_from_chunk_to_chunk(name, sampler):
-    """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of all lengths here."""
-    setup = Setup(make(name), block_size=17, draws=20, sampler=sampler, optimizer="rowwise-adagrad", n_tokens=400)
+    """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of
+    all lengths here.
+    """
+    setup = Setup(
+        make(name),
+        block_size=17,
+        draws=20,
+        sampler=sampler,
+        optimizer="rowwise-adagrad",
+        n_tokens=400,
+    )
     assert_trains_as_the_reference(setup, 0, 400, lr=0.02, chunk=57)
 
 
@@ -131,15 +186,25 @@ def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler):
     is_even = EVERY_WAY.index((name, sampler)) % 2 == 0
     block_size, n_ngrams, optimizer = (5, 9, "rowwise-adagrad") if is_even else (17, 0, "sgd")
     setup = Setup(
-        make(name), architecture="cbow", block_size=block_size, draws=max(4, block_size), sampler=sampler, bias=True,
-        n_ngrams=n_ngrams, optimizer=optimizer, n_tokens=200,
-    )  # fmt: skip
+        make(name),
+        architecture="cbow",
+        block_size=block_size,
+        draws=max(4, block_size),
+        sampler=sampler,
+        bias=True,
+        n_ngrams=n_ngrams,
+        optimizer=optimizer,
+        n_tokens=200,
+    )
     assert_trains_as_the_reference(setup, 0, 200, lr=0.005, chunk=57)
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
-    plain, printed = Setup(make(name), block_size=5, sampler=sampler), Setup(make(name), block_size=5, sampler=sampler)
+    plain, printed = (
+        Setup(make(name), block_size=5, sampler=sampler),
+        Setup(make(name), block_size=5, sampler=sampler),
+    )
     printed.plan = printed.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
     assert plain.train(0, 100) == printed.train(0, 100)
     np.testing.assert_array_equal(plain.tables.outputs.rows, printed.tables.outputs.rows)

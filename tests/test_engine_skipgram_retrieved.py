@@ -1,4 +1,6 @@
-"""The skip-gram kernel where words keep what they have found: what competes, with which weight, and when it is sought anew."""
+"""The skip-gram kernel where words keep what they have found: what competes, with which weight, and
+when it is sought anew.
+"""
 
 import itertools
 from collections import Counter
@@ -19,7 +21,14 @@ from embedx.training.progress import Silent
 
 K, FOUND, DRAWS = 30, 3, 6
 NEVER_AGAIN = 1000
-SETTINGS = {"loss": "softmax", "found": FOUND, "clusters": 2, "blocks": 2, "scored_fraction": 1.0, "candidate_fraction": 1.0}
+SETTINGS = {
+    "loss": "softmax",
+    "found": FOUND,
+    "clusters": 2,
+    "blocks": 2,
+    "scored_fraction": 1.0,
+    "candidate_fraction": 1.0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +38,14 @@ def few_are_few(monkeypatch):
 
 
 class Retrieving(Setup):
-    """As `Setup`, with words that have found rows at random and never look again, unless told otherwise."""
+    """As `Setup`, with words that have found rows at random and never look again, unless told
+    otherwise.
+    """
 
     def __init__(self, block_size=4, draws=DRAWS, refresh=NEVER_AGAIN, known=True, **options):
-        objective = Ldgs(Ldgs.Settings.from_options({**SETTINGS, "slack": 1e6, "min_coefficient": 1e-30}))
+        objective = Ldgs(
+            Ldgs.Settings.from_options({**SETTINGS, "slack": 1e6, "min_coefficient": 1e-30})
+        )
         super().__init__(objective, block_size=block_size, draws=draws, n_words=K, **options)
         columns = self.dim + (self.plan.bias >= 0)
         self.search = objective.search(K).for_columns(columns)
@@ -47,7 +60,9 @@ class Retrieving(Setup):
         self.refresh = refresh
         self.retrieval = retrieved.new_retrieval_workspace(K, FOUND, self.search, self.dim)
         wide = self.plan._replace(n_draws=draws + K)
-        self.workspace = engine.new_workspace(wide, self.n_tokens, self.tables.inputs.rows.shape[1], 1, 0)
+        self.workspace = engine.new_workspace(
+            wide, self.n_tokens, self.tables.inputs.rows.shape[1], 1, 0
+        )
         self.plan = self.plan._replace(candidates=blocks.RETRIEVED)
 
     def train(self, start, stop, lr=0.1):
@@ -55,40 +70,68 @@ class Retrieving(Setup):
         shared = retrieved.Retrieval(self.index, self.search, self.found, self.refresh)
         arguments = run, shared, self.workspace, self.retrieval, chunk
         functions = loading.load_kernel(
-            engine.train_chunk_retrieved, self.objective.coefficients, self.drawing, arguments, Silent()
+            engine.train_chunk_retrieved,
+            self.objective.coefficients,
+            self.drawing,
+            arguments,
+            Silent(),
         )
         return engine.train_chunk_retrieved(*functions, *arguments)
 
     def naive_blocks(self, pairs, kept):
-        """Every block of a chunk: centres and what was found are certain, and of the draws those count that are neither."""
-        for number, (together, words) in enumerate(groups_of(pairs, kept, 0, self.n_tokens, self.plan.block_size)):
+        """Every block of a chunk: centres and what was found are certain, and of the draws those
+        count that are neither.
+        """
+        for number, (together, words) in enumerate(
+            groups_of(pairs, kept, 0, self.n_tokens, self.plan.block_size)
+        ):
             certain = list(dict.fromkeys(words))
             found, inputs = examples_of(together, kept, self.plan.encoder)
             for word in inputs:
                 certain += [int(row) for row in self.found.rows[word, : self.found.n[word]]]
             certain = list(dict.fromkeys(certain))
             first = self.plan.n_draws * number
-            drawn = [int(draw(self.alias, self.noise_key, np.uint64(first + i))) for i in range(self.plan.n_draws)]
+            drawn = [
+                int(draw(self.alias, self.noise_key, np.uint64(first + i)))
+                for i in range(self.plan.n_draws)
+            ]
             noise = Counter(row for row in drawn if row not in certain)
             examples = [
-                Example(key, contexts, lines_of_draws(met, certain, noise, self.draws.log_expected, JOINT, False))
+                Example(
+                    key,
+                    contexts,
+                    lines_of_draws(met, certain, noise, self.draws.log_expected, JOINT, False),
+                )
                 for key, contexts, met in found
             ]
             yield Block([*certain, *noise], inputs, examples)
 
 
-@pytest.mark.parametrize(("block_size", "draws", "bias", "n_ngrams", "architecture"), [
-    (1, 6, False, 0, "skipgram"), (4, 6, True, 20, "skipgram"), (5, 20, True, 0, "cbow"), (64, 3, False, 20, "cbow"),
-    (4, 0, True, 0, "skipgram"), (64, 6, True, 0, "skipgram"),
-])  # fmt: skip
-def test_what_was_found_competes_and_draws_stand_for_the_rest(block_size, draws, bias, n_ngrams, architecture):
+@pytest.mark.parametrize(
+    ("block_size", "draws", "bias", "n_ngrams", "architecture"),
+    [
+        (1, 6, False, 0, "skipgram"),
+        (4, 6, True, 20, "skipgram"),
+        (5, 20, True, 0, "cbow"),
+        (64, 3, False, 20, "cbow"),
+        (4, 0, True, 0, "skipgram"),
+        (64, 6, True, 0, "skipgram"),
+    ],
+)
+def test_what_was_found_competes_and_draws_stand_for_the_rest(
+    block_size, draws, bias, n_ngrams, architecture
+):
     setup = Retrieving(block_size, draws, bias=bias, n_ngrams=n_ngrams, architecture=architecture)
-    naive = Naive(setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim)
+    naive = Naive(
+        setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim
+    )
     naive.inputs, naive.outputs = naive.inputs.copy(), naive.outputs.copy()
     pairs, kept = blocks_pairs(setup)
     expected = sum(naive.train(block, 0.1) for block in setup.naive_blocks(pairs, kept))
     loss, n_pairs, _ = setup.train(0, setup.n_tokens)
-    assert n_pairs == (len(pairs) if architecture == "skipgram" else len({pair[2] for pair in pairs}))
+    assert n_pairs == (
+        len(pairs) if architecture == "skipgram" else len({pair[2] for pair in pairs})
+    )
     assert loss == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(setup.tables.inputs.rows, naive.inputs, atol=1e-4)
     np.testing.assert_allclose(setup.tables.outputs.rows, naive.outputs, atol=1e-4)
@@ -106,7 +149,10 @@ def test_the_estimate_of_the_normaliser_is_unbiased_whatever_was_found(n_certain
     """Over all draws of two rows out of five, each with its probability."""
     q, z = np.array([0.1, 0.3, 0.2, 0.25, 0.15]), np.random.default_rng(1).normal(size=5)
     plan = Setup(Ldgs(Ldgs.Settings()), block_size=4, n_words=5).plan
-    block, workspace = blocks.new_block(plan._replace(n_draws=8), 1), np.zeros((5, 2), dtype=np.int64)
+    block, workspace = (
+        blocks.new_block(plan._replace(n_draws=8), 1),
+        np.zeros((5, 2), dtype=np.int64),
+    )
     mean = 0.0
     for drawn in itertools.product(range(5), repeat=2):
         retrieval_workspace = Retrieving().retrieval._replace(joined=workspace)
@@ -151,7 +197,9 @@ def test_what_is_sought_anew_is_what_rows_have_become():
     setup.train(0, setup.n_tokens, lr=0.0)
     before = setup.found.rows.copy()
     setup.tables.outputs.rows[:] *= -1
-    updater = IndexUpdater(setup.tables.outputs.rows, K, setup.dim, setup.search, seed=1, threads=1, progress=Silent())
+    updater = IndexUpdater(
+        setup.tables.outputs.rows, K, setup.dim, setup.search, seed=1, threads=1, progress=Silent()
+    )
     updater.index, updater.n_builds = setup.index, 1
     for _ in range(4):
         updater.update_next(8)

@@ -1,4 +1,6 @@
-"""The classifier by scikit-learn's conventions: its own checks for every objective, and what its users count on."""
+"""The classifier by scikit-learn's conventions: its own checks for every objective, and what its
+users count on.
+"""
 
 import inspect
 import pickle
@@ -29,21 +31,37 @@ from embedx.settings import settings_of
 from embedx.training import progress
 from tests.test_calibration import N_LABELS, noisy
 
-ORDER = "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met otherwise"
-BY_STEPS = {f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")}
-FEW = {"epochs": 5}  # of 100 on data that small: conventions are the same after any number, and this one learns
+ORDER = (
+    "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met"
+    " otherwise"
+)
+BY_STEPS = {
+    f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")
+}
+# of 100 on data that small: conventions are the same after any number, and this one learns
+FEW = {"epochs": 5}
 CANDIDATES = [
-    (SoftmaxClassifier(), {}), (SoftmaxClassifier("ns", epochs=25), BY_STEPS),
+    (SoftmaxClassifier(), {}),
+    (SoftmaxClassifier("ns", epochs=25), BY_STEPS),
     *((SoftmaxClassifier(name, **FEW), BY_STEPS) for name in ("hs", "ldgs", "implicit")),
-    (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS), (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
-]  # fmt: skip
+    (SoftmaxClassifier("ova", optimizer="adagrad", **FEW), BY_STEPS),
+    (SoftmaxClassifier(hidden=16, **FEW), BY_STEPS),
+]
 
 
-@pytest.mark.parametrize(("candidate", "may_fail"), CANDIDATES, ids=[str(each) for each, _ in CANDIDATES])
+@pytest.mark.parametrize(
+    ("candidate", "may_fail"), CANDIDATES, ids=[str(each) for each, _ in CANDIDATES]
+)
 @pytest.mark.filterwarnings("default")  # the checks provoke some
 def test_scikit_learns_own_checks(candidate, may_fail):
-    results = check_estimator(candidate, expected_failed_checks=may_fail, on_fail=None, on_skip=None)
-    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    results = check_estimator(
+        candidate, expected_failed_checks=may_fail, on_fail=None, on_skip=None
+    )
+    failed = {
+        result["check_name"]: result["exception"]
+        for result in results
+        if result["status"] == "failed"
+    }
     assert not failed
     assert len(results) > 50
 
@@ -55,7 +73,12 @@ def test_parameters_are_the_settings_of_embedx_classify():
     parameters = inspect.signature(SoftmaxClassifier).parameters
     groups = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
     settings = {name for group in groups for name in settings_of(group)}
-    own = {name for each in OBJECTIVES.values() for name in settings_of(each.Settings) if name not in each.word_settings}
+    own = {
+        name
+        for each in OBJECTIVES.values()
+        for name in settings_of(each.Settings)
+        if name not in each.word_settings
+    }
     settings = {estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.NOT_TRAINING}
     assert parameters.keys() == settings | own | {"objective", "verbose"}
     assert all(parameters[name].default is None for name in settings)
@@ -70,19 +93,37 @@ def data():
 
 def test_the_settings_are_used_and_recorded(data):
     X, y, *_ = data
-    fitted = SoftmaxClassifier("ns", negatives=3, epochs=2, batch_size="all", random_state=7).fit(X, y)
+    fitted = SoftmaxClassifier("ns", negatives=3, epochs=2, batch_size="all", random_state=7).fit(
+        X, y
+    )
     record = fitted.classifier_.settings
-    assert [record[name] for name in ("negatives", "epochs", "batch_size", "seed", "threads")] == [3, 2, len(X), 7, 1]
+    assert [record[name] for name in ("negatives", "epochs", "batch_size", "seed", "threads")] == [
+        3,
+        2,
+        len(X),
+        7,
+        1,
+    ]
     assert fitted.n_iter_ == 2
 
 
-@pytest.mark.parametrize(("parameters", "optimizer"), [
-    ({}, "lbfgs"), ({"objective": "ova"}, "lbfgs"), ({"objective": "ns"}, "adagrad"),
-    ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"), ({"epochs": 1}, "adagrad"),
-    ({"time_budget": "0.1s"}, "adagrad"), ({"objective": "ova", "sampler": "uniform", "negatives": 2}, "adagrad"),
-    ({"n_jobs": 2}, "adagrad"),
-], ids=str)  # fmt: skip
-def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(data, parameters, optimizer, monkeypatch):
+@pytest.mark.parametrize(
+    ("parameters", "optimizer"),
+    [
+        ({}, "lbfgs"),
+        ({"objective": "ova"}, "lbfgs"),
+        ({"objective": "ns"}, "adagrad"),
+        ({"objective": "ove", "sampler": "all", "optimizer": "lbfgs"}, "lbfgs"),
+        ({"epochs": 1}, "adagrad"),
+        ({"time_budget": "0.1s"}, "adagrad"),
+        ({"objective": "ova", "sampler": "uniform", "negatives": 2}, "adagrad"),
+        ({"n_jobs": 2}, "adagrad"),
+    ],
+    ids=str,
+)
+def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(
+    data, parameters, optimizer, monkeypatch
+):
     if "n_jobs" in parameters:
         monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)
     fitted = SoftmaxClassifier(**parameters).fit(*data[:2])
@@ -90,13 +131,25 @@ def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(da
     assert fitted.classifier_.settings["l2"] == (1 / 600 if optimizer == "lbfgs" else 0.0)
 
 
-@pytest.mark.parametrize(("parameters", "error", "message"), [
-    ({"objective": "magic"}, EmbedxError, "no such objective"),
-    ({"negatives": 5}, EmbedxError, "negatives does not apply to objective='softmax'; taken by ns, ar"),
-    ({"epochs": 0}, EmbedxError, "^epochs=0: must be at least 1"),
-    ({"random_state": -1}, EmbedxError, "^random_state=-1: must be at least 0"),
-    ({"hidden": 5, "optimizer": "lbfgs"}, EmbedxError, "optimizer='lbfgs' needs .* no hidden layer"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"objective": "magic"}, EmbedxError, "no such objective"),
+        (
+            {"negatives": 5},
+            EmbedxError,
+            "negatives does not apply to objective='softmax'; taken by ns, ar",
+        ),
+        ({"epochs": 0}, EmbedxError, "^epochs=0: must be at least 1"),
+        ({"random_state": -1}, EmbedxError, "^random_state=-1: must be at least 0"),
+        (
+            {"hidden": 5, "optimizer": "lbfgs"},
+            EmbedxError,
+            "optimizer='lbfgs' needs .* no hidden layer",
+        ),
+    ],
+    ids=str,
+)
 def test_parameters_that_cannot_be_are_refused_by_fit(data, parameters, error, message):
     with pytest.raises(error, match=message):
         SoftmaxClassifier(**parameters).fit(*data[:2])
@@ -115,14 +168,22 @@ def test_random_states(data):
         return SoftmaxClassifier("ns", epochs=1, random_state=random_state).fit(X, y).coef_
 
     np.testing.assert_array_equal(weights(None), weights(None))
-    np.testing.assert_array_equal(weights(np.random.RandomState(3)), weights(np.random.RandomState(3)))
+    np.testing.assert_array_equal(
+        weights(np.random.RandomState(3)), weights(np.random.RandomState(3))
+    )
     assert not np.array_equal(weights(0), weights(3))
 
 
 def test_verbose_reports_on_standard_error(data, monkeypatch):
     reported = []
-    monkeypatch.setattr(progress.Reporter, "start", lambda self, title, total, unit, done=0: reported.append(self.stream))
-    monkeypatch.setattr(progress.Reporter, "update", lambda self, done, **facts: reported.append(facts["loss"]))
+    monkeypatch.setattr(
+        progress.Reporter,
+        "start",
+        lambda self, title, total, unit, done=0: reported.append(self.stream),
+    )
+    monkeypatch.setattr(
+        progress.Reporter, "update", lambda self, done, **facts: reported.append(facts["loss"])
+    )
     monkeypatch.setattr(progress.Reporter, "finish", lambda self: None)
     SoftmaxClassifier(epochs=1).fit(*data[:2])
     assert not reported
@@ -139,8 +200,12 @@ def test_the_optimum_is_that_of_logistic_regression(data, strength, seed):
     """Of rows with weights too, which are any numbers."""
     X, y, unseen, _ = data
     weights = None if seed is None else np.random.default_rng(seed).uniform(0, 2, len(y))
-    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y, weights)
-    ours = SoftmaxClassifier(l2=1 / (strength * (len(y) if weights is None else weights.sum()))).fit(X, y, weights)
+    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(
+        X.astype(np.float64), y, weights
+    )
+    ours = SoftmaxClassifier(
+        l2=1 / (strength * (len(y) if weights is None else weights.sum()))
+    ).fit(X, y, weights)
     np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-2)
     if strength == 1:
@@ -171,10 +236,15 @@ def test_objectives_learn_digits_from_dense_and_sparse_pictures(data, name):
 def test_fractions_of_weights_are_for_lbfgs(data, name):
     X, y, *_ = data
     weights = np.where(y == 0, 0.5, 1.0)
-    with pytest.raises(ValueError, match="need whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"):
+    with pytest.raises(
+        ValueError,
+        match="need whole numbers, by which rows are repeated; optimizer='lbfgs' takes any",
+    ):
         SoftmaxClassifier(name, epochs=1).fit(X, y, weights)
     twice = SoftmaxClassifier(name, epochs=1).fit(X, y, 2 * weights)
-    once = SoftmaxClassifier(name, epochs=1).fit(np.repeat(X, 2 - (y == 0), axis=0), np.repeat(y, 2 - (y == 0)))
+    once = SoftmaxClassifier(name, epochs=1).fit(
+        np.repeat(X, 2 - (y == 0), axis=0), np.repeat(y, 2 - (y == 0))
+    )
     np.testing.assert_array_equal(twice.coef_, once.coef_)
 
 
@@ -184,18 +254,27 @@ def test_fractions_of_weights_are_for_lbfgs(data, name):
 def test_scores_are_linear_in_the_features(data):
     X, y, unseen, _ = data
     fitted = SoftmaxClassifier().fit(X, y)
-    np.testing.assert_allclose(fitted.decision_function(unseen), unseen @ fitted.coef_.T + fitted.intercept_, rtol=1e-6)
+    np.testing.assert_allclose(
+        fitted.decision_function(unseen), unseen @ fitted.coef_.T + fitted.intercept_, rtol=1e-6
+    )
     assert fitted.coef_.dtype == np.float64
     pair = SoftmaxClassifier().fit(X[y < 2], y[y < 2])
-    np.testing.assert_allclose(pair.decision_function(unseen), (unseen @ pair.coef_.T + pair.intercept_)[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(
+        pair.decision_function(unseen), (unseen @ pair.coef_.T + pair.intercept_)[:, 0], rtol=1e-6
+    )
     assert not SoftmaxClassifier(bias="none").fit(X, y).intercept_.any()
 
 
 def test_a_hidden_layer_takes_dense_features_as_sparse_ones_and_has_no_coef(data):
-    fitted, other = (SoftmaxClassifier(hidden=8, epochs=1).fit(X, data[1]) for X in (data[0], sparse.csr_matrix(data[0])))
+    fitted, other = (
+        SoftmaxClassifier(hidden=8, epochs=1).fit(X, data[1])
+        for X in (data[0], sparse.csr_matrix(data[0]))
+    )
     assert not hasattr(fitted, "coef_")
     assert fitted.decision_function(data[2]).shape == (200, 10)
-    np.testing.assert_array_equal(fitted.decision_function(data[2]), other.decision_function(data[2]))
+    np.testing.assert_array_equal(
+        fitted.decision_function(data[2]), other.decision_function(data[2])
+    )
 
 
 def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, tmp_path):
@@ -205,7 +284,9 @@ def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, 
     labels, probabilities = fitted.top_k(unseen, 3)
     assert labels.shape == probabilities.shape == (200, 3)
     np.testing.assert_array_equal(labels[:, 0], fitted.predict(unseen))
-    np.testing.assert_allclose(probabilities, -np.sort(-fitted.predict_proba(unseen), axis=1)[:, :3])
+    np.testing.assert_allclose(
+        probabilities, -np.sort(-fitted.predict_proba(unseen), axis=1)[:, :3]
+    )
     assert fitted.top_k(unseen, 99)[0].shape == (200, 10)
     loaded = classifier.load(fitted.classifier_.save(tmp_path / "model"))
     ((ids, p),) = loaded.top_k(unseen, 1)
@@ -214,38 +295,61 @@ def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, 
 
 
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("parameters", [{"objective": "ova", "weights": "sparse"}, {"epochs": 5, "neighbours": "5"}])
+@pytest.mark.parametrize(
+    "parameters", [{"objective": "ova", "weights": "sparse"}, {"epochs": 5, "neighbours": "5"}]
+)
 def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters):
     rows = noisy(1500, 0, several=several)
     ids, offsets = rows.labels.ids, rows.labels.offsets
-    y = sparse.csr_matrix((np.ones(len(ids)), ids, offsets), (1500, N_LABELS)).toarray() if several else ids
+    y = (
+        sparse.csr_matrix((np.ones(len(ids)), ids, offsets), (1500, N_LABELS)).toarray()
+        if several
+        else ids
+    )
     fitted = SoftmaxClassifier(**parameters).fit(rows.features, y)
     assert "calibration" in fitted.classifier_.arrays
     found = fitted.predict_proba(rows.features[:50])
     ids, p = fitted.top_k(rows.features[:50], N_LABELS)
-    np.testing.assert_allclose(np.take_along_axis(found, ids, 1), p if several else p / p.sum(axis=1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.take_along_axis(found, ids, 1),
+        p if several else p / p.sum(axis=1, keepdims=True),
+        rtol=1e-5,
+    )
 
 
 def test_rows_whose_label_is_empty_are_not_trained_on():
     X, y = np.eye(6)[[0, 1, 2, 0, 1, 2]], np.array(["a", "b", "", "a", "b", " "])
-    with pytest.warns(UserWarning, match="2 of 6 training rows have no label and are not trained on"):
+    with pytest.warns(
+        UserWarning, match="2 of 6 training rows have no label and are not trained on"
+    ):
         fitted = SoftmaxClassifier().fit(X, y)
     assert fitted.classes_.tolist() == ["a", "b"]
     kept = [0, 1, 3, 4]
-    np.testing.assert_allclose(fitted.coef_, SoftmaxClassifier(l2=1 / 6).fit(X[kept], y[kept]).coef_, atol=1e-5)
+    np.testing.assert_allclose(
+        fitted.coef_, SoftmaxClassifier(l2=1 / 6).fit(X[kept], y[kept]).coef_, atol=1e-5
+    )
 
 
 def test_the_users_data_stay_as_they_are(data):
     """Columns in disorder, twice and read-only are put in order in a copy."""
     y = data[1][:4]
-    X = sparse.csr_matrix((np.ones(8, dtype=np.float32), np.array([3, 1, 2, 2, 0, 1, 3, 2]), np.array([0, 2, 4, 6, 8])), (4, 4))
+    X = sparse.csr_matrix(
+        (
+            np.ones(8, dtype=np.float32),
+            np.array([3, 1, 2, 2, 0, 1, 3, 2]),
+            np.array([0, 2, 4, 6, 8]),
+        ),
+        (4, 4),
+    )
     for array in (X.data, X.indices, X.indptr):
         array.flags.writeable = False
     ordered = X.toarray()
     fitted = SoftmaxClassifier("ns", epochs=2).fit(X, y)
     np.testing.assert_array_equal(X.indices, [3, 1, 2, 2, 0, 1, 3, 2])
     other = SoftmaxClassifier("ns", epochs=2).fit(sparse.csr_matrix(ordered), y)
-    np.testing.assert_array_equal(fitted.predict_proba(X), other.predict_proba(sparse.csr_matrix(ordered)))
+    np.testing.assert_array_equal(
+        fitted.predict_proba(X), other.predict_proba(sparse.csr_matrix(ordered))
+    )
 
 
 # ---- several labels
@@ -254,7 +358,9 @@ def test_the_users_data_stay_as_they_are(data):
 @pytest.fixture(scope="module")
 def tagged():
     """Counts of words, and an indicator matrix of their texts' topics."""
-    X, y = make_multilabel_classification(400, n_features=30, n_classes=6, n_labels=2, random_state=0)
+    X, y = make_multilabel_classification(
+        400, n_features=30, n_classes=6, n_labels=2, random_state=0
+    )
     return X / X.max(), y
 
 
@@ -313,7 +419,9 @@ def test_partial_fit_learns_from_one_part_after_another(data, name):
 
 
 def test_partial_fit_keeps_what_the_optimiser_has_learned(data):
-    """Adagrad's first step moves every weight by the learning rate; one that goes on moves them by less."""
+    """Adagrad's first step moves every weight by the learning rate; one that goes on moves them by
+    less.
+    """
     X, y, *_ = data
     plain = {"batch_size": "all", "learning_rate": 0.1, "initial_gradient": 0.0}
     fitted = SoftmaxClassifier("ova", optimizer="adagrad", **plain).fit(X, y)
@@ -361,7 +469,9 @@ def test_texts_are_classified_by_their_words_and_in_pipelines(tmp_path):
     assert alone.predict(["my cat", "no road"]).tolist() == ["pet", "car"]
     assert alone.classifier_.settings["scaling"] == "tf-idf"
     pipeline = make_pipeline(TfidfVectorizer(), SoftmaxClassifier("ns", epochs=5))
-    search = GridSearchCV(pipeline, {"softmaxclassifier__negatives": [1, 2]}, cv=2).fit(TEXTS, TOPICS)
+    search = GridSearchCV(pipeline, {"softmaxclassifier__negatives": [1, 2]}, cv=2).fit(
+        TEXTS, TOPICS
+    )
     assert search.score(TEXTS, TOPICS) == 1
     loaded = SoftmaxClassifier.load(alone.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(TEXTS), alone.predict_proba(TEXTS))
@@ -371,9 +481,13 @@ def test_texts_are_classified_by_their_words_and_in_pipelines(tmp_path):
 ROWS = np.arange(600)
 
 
-@pytest.mark.parametrize("labels", [ROWS % 3 - 1, ROWS % 2 == 0, ROWS % 3 * 1.0, np.eye(3, dtype=int)[ROWS % 3]])
+@pytest.mark.parametrize(
+    "labels", [ROWS % 3 - 1, ROWS % 2 == 0, ROWS % 3 * 1.0, np.eye(3, dtype=int)[ROWS % 3]]
+)
 def test_a_saved_classifier_has_the_same_classes_and_parameters(data, tmp_path, labels):
-    fitted = SoftmaxClassifier("ova", negatives=np.int64(2), sampler="uniform", epochs=1, random_state=3).fit(data[0], labels)
+    fitted = SoftmaxClassifier(
+        "ova", negatives=np.int64(2), sampler="uniform", epochs=1, random_state=3
+    ).fit(data[0], labels)
     loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "model"))
     assert loaded.get_params() == fitted.get_params()
     assert loaded.classes_.dtype == fitted.classes_.dtype
@@ -420,7 +534,9 @@ def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
         "try: embedx.SoftmaxClassifier\n"
         "except ImportError as error: print(error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert 'pip install "embedx[sklearn]"' in said
 
 
@@ -450,12 +566,19 @@ def test_sparse_weights_predict_as_their_coefficients_say(several):
 
 
 def many_labels(n=600, n_labels=100):
-    """Rows of one or two labels, each with two features of its own: too many labels for one cluster of a tree."""
+    """Rows of one or two labels, each with two features of its own: too many labels for one cluster
+    of a tree.
+    """
     rng = np.random.default_rng(3)
     y = np.zeros((n, n_labels), dtype=np.int64)
     y[np.arange(n), np.arange(n) % n_labels] = 1
     y[np.arange(n), rng.integers(0, n_labels, n)] = 1
-    return sparse.csr_matrix(np.repeat(y, 2, axis=1) / np.sqrt(2 * y.sum(axis=1, keepdims=True)), dtype=np.float32), y
+    return (
+        sparse.csr_matrix(
+            np.repeat(y, 2, axis=1) / np.sqrt(2 * y.sum(axis=1, keepdims=True)), dtype=np.float32
+        ),
+        y,
+    )
 
 
 def test_a_tree_finds_labels():

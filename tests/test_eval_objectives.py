@@ -1,4 +1,6 @@
-"""eval objectives: records become tables whatever is missing or diverged, and resuming measures only what is not there."""
+"""eval objectives: records become tables whatever is missing or diverged, and resuming measures
+only what is not there.
+"""
 
 import dataclasses
 import json
@@ -22,13 +24,25 @@ def likelihood(seed, level=-9.0):
     """A model's log-probabilities of the same ten pairs."""
     values = level + np.random.default_rng(seed).normal(0, 0.3, sum(SIZES))
     groups = np.repeat([4, 7, 8, 21], SIZES)
-    return heldout.Likelihood(float(values.mean()), 0.1, -8.9, 1.1, -9.5, len(values), len(SIZES), values, groups, ["a"])
+    return heldout.Likelihood(
+        float(values.mean()), 0.1, -8.9, 1.1, -9.5, len(values), len(SIZES), values, groups, ["a"]
+    )
 
 
 def run(
-    part, name, level=-9.0, diverged=False, speed=1_000_000, options=None, wordsim=0.61, seed=None, seconds=9.0, pooled=None,
-    draw=None, even=0.0,
-):  # fmt: skip
+    part,
+    name,
+    level=-9.0,
+    diverged=False,
+    speed=1_000_000,
+    options=None,
+    wordsim=0.61,
+    seed=None,
+    seconds=9.0,
+    pooled=None,
+    draw=None,
+    even=0.0,
+):
     """A made-up line of the raw file; spans of even number are likelier by `even`."""
     length = {"time_budget": "60s"} if part == "time" else {"epochs": 5}
     options = options or {**length, "threads": 2, "heldout": "0.5%"}
@@ -39,15 +53,30 @@ def run(
         found.values[found.groups % 2 == 0] += even
         found = dataclasses.replace(found, log_likelihood=float(found.values.mean()))
         result = {
-            "settings": {"negatives": 5, "block_size": 8, "draws": 32}, "loss": 2.5, "words": 5000,
-            "epochs": float(options.get("epochs", 12.0)), "seconds": seconds, "words_per_second": speed, "whole": 20.0,
-            "peak_rss": 200_000_000, "heldout": found.metrics() | script.by_group(found),
+            "settings": {"negatives": 5, "block_size": 8, "draws": 32},
+            "loss": 2.5,
+            "words": 5000,
+            "epochs": float(options.get("epochs", 12.0)),
+            "seconds": seconds,
+            "words_per_second": speed,
+            "whole": 20.0,
+            "peak_rss": 200_000_000,
+            "heldout": found.metrics() | script.by_group(found),
             "scores": {"WordSim-353": wordsim, "SimLex-999": 0.25, "Google analogies": 0.4},
-        }  # fmt: skip
+        }
         if pooled is not None:
             noise = np.random.default_rng(0).normal(0, 0.02, script.word_tests.RESAMPLES)
-            result["pooled"] = {"score": pooled, "pairs": 1800, "resampled": (pooled + noise).tolist()}
-    return {"part": part, "objective": name, "options": options, "defaults": {"seed": next(RUNS)}}, result
+            result["pooled"] = {
+                "score": pooled,
+                "pairs": 1800,
+                "resampled": (pooled + noise).tolist(),
+            }
+    return {
+        "part": part,
+        "objective": name,
+        "options": options,
+        "defaults": {"seed": next(RUNS)},
+    }, result
 
 
 RUNS = iter(range(10_000))  # so that no two of a test are the same job
@@ -66,7 +95,10 @@ def rows_of(part, records):
 
 def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
     a, b = (likelihood(seed, level) for seed, level in ((1, -9.0), (2, -9.2)))
-    runs = {name: [{"result": {"heldout": script.by_group(each)}}] for name, each in (("a", a), ("b", b))}
+    runs = {
+        name: [{"result": {"heldout": script.by_group(each)}}]
+        for name, each in (("a", a), ("b", b))
+    }
     found = statistics.standings(compared.likelihoods(runs), "b")["a"].behind
     gain = heldout.compare(a, b)
     assert (found.value, found.error) == pytest.approx((gain.value, gain.error), abs=1e-6)
@@ -76,19 +108,27 @@ def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
 
 
 def epochs_of(n, **more):
-    return {"part": "time" if n != 5 else "epochs", "options": {"epochs": n, "threads": 2, "heldout": "0.5%"}, "seed": 1} | more
+    return {
+        "part": "time" if n != 5 else "epochs",
+        "options": {"epochs": n, "threads": 2, "heldout": "0.5%"},
+        "seed": 1,
+    } | more
 
 
 def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     found = records(
         {"part": "time", "name": "ns", "level": -9.4, "seed": 1, "even": -0.5},
-        epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30), epochs_of(5, name="ns", level=-9.0, even=0.0, seconds=50),
+        epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30),
+        epochs_of(5, name="ns", level=-9.0, even=0.0, seconds=50),
         epochs_of(10, name="ns", level=-8.0, seconds=90),  # too long
         epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30, seed=2),
         {"part": "time", "name": "hs", "level": -9.2, "seed": 1},
-    )  # fmt: skip
+    )
     points = compared.points(found)
-    assert {name: sorted(of) for name, of in points.items()} == {"ns": ["3", "5", "end"], "hs": ["end"]}
+    assert {name: sorted(of) for name, of in points.items()} == {
+        "ns": ["3", "5", "end"],
+        "hs": ["end"],
+    }
     assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen
     assert [compared.seed_of(each) for each in compared.best_points(found)["ns"]] == [1, 2]
     table = compared.equal_time(found)
@@ -98,7 +138,9 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     assert "| 3, 5 |" in ns
 
 
-def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics, tmp_path, monkeypatch):
+def test_resuming_measures_what_is_not_on_record_with_these_defaults(
+    two_topics, tmp_path, monkeypatch
+):
     measured = []
 
     def fake(run, objective, options, text):
@@ -109,7 +151,12 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics,
 
     def go(resume=False):
         measured.clear()
-        chosen = Run(found("objectives"), ["epochs", "exact", "ns", "softmax"], quick=False, corpus=str(two_topics))
+        chosen = Run(
+            found("objectives"),
+            ["epochs", "exact", "ns", "softmax"],
+            quick=False,
+            corpus=str(two_topics),
+        )
         chosen.folder = tmp_path
         chosen.records = Records(tmp_path / "raw", environment())
         chosen.measure(resume)
@@ -124,7 +171,10 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(two_topics,
 
 
 def test_what_is_published_is_what_embedx_tells(records, tmp_path, monkeypatch):
-    made = records({"part": "epochs", "name": "ns", "wordsim": 0.654}, {"part": "epochs", "name": "ove", "diverged": True})
+    made = records(
+        {"part": "epochs", "name": "ns", "wordsim": 0.654},
+        {"part": "epochs", "name": "ove", "diverged": True},
+    )
     monkeypatch.setattr(registry, "MEASURED_FILE", tmp_path / "measured.json")
     shutil.copy(compared.PAGE, tmp_path)
     monkeypatch.setattr(compared, "PAGE", tmp_path / compared.PAGE.name)
@@ -146,7 +196,17 @@ def test_what_embedx_reports_is_what_is_on_record():
 
 @needs_gensim
 def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path, monkeypatch):
-    words = ["--quick", "--only", "exact", "ns", "softmax", "--set", f"corpus={two_topics}", "--results", str(tmp_path)]
+    words = [
+        "--quick",
+        "--only",
+        "exact",
+        "ns",
+        "softmax",
+        "--set",
+        f"corpus={two_topics}",
+        "--results",
+        str(tmp_path),
+    ]
     monkeypatch.setattr(script, "watched", forked.watched)
     command.main(["objectives", *words])
     records = Records(tmp_path / "objectives.jsonl")
@@ -159,7 +219,9 @@ def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path, monkeypa
     assert str(tmp_path) not in page
     for record in records.find():
         held = record["result"]["heldout"]
-        assert sum(held["sums"]) / sum(held["sizes"]) == pytest.approx(held["log_likelihood"], abs=1e-5)
+        assert sum(held["sums"]) / sum(held["sizes"]) == pytest.approx(
+            held["log_likelihood"], abs=1e-5
+        )
     with pytest.raises(SystemExit, match="nothing of the part `epochs`"):
         compared.published(records)
     (tmp_path / "objectives.md").unlink()

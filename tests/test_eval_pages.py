@@ -1,4 +1,6 @@
-"""eval: the pages say what the records do, a run keeps what it measures, and no module needs itself."""
+"""eval: the pages say what the records do, a run keeps what it measures, and no module needs
+itself.
+"""
 
 import ast
 import functools
@@ -17,7 +19,11 @@ from eval.page import MARKED, filled, table
 @functools.cache
 def published(name):
     experiment = found(name)
-    return experiment, Records(RESULTS / f"{name}.jsonl", mixed=experiment.mixed), (RESULTS / f"{name}.md").read_text("utf-8")
+    return (
+        experiment,
+        Records(RESULTS / f"{name}.jsonl", mixed=experiment.mixed),
+        (RESULTS / f"{name}.md").read_text("utf-8"),
+    )
 
 
 # ---- the published pages
@@ -26,7 +32,9 @@ def published(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_generated_parts_of_a_page_are_what_the_records_make(name):
     experiment, records, text = published(name)
-    assert filled(text, parts_of(experiment, records), RESULTS / name) == text, f"python -m eval {name} --report-only"
+    assert filled(text, parts_of(experiment, records), RESULTS / name) == text, (
+        f"python -m eval {name} --report-only"
+    )
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -37,24 +45,46 @@ def test_every_picture_is_made_and_shown(name):
     assert all((RESULTS / picture).stat().st_size > 10_000 for picture in shown)
 
 
-# Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables, follow from the records by
-# the line that has it below, or be stated here: a setting, a number of the paper's, or an observation without record.
+# Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables,
+# follow from the records by the line that has it below, or be stated here: a setting, a number of
+# the paper's, or an observation without record.
 STATED = {
-    "speed": "0.0001 0.010 1.0", "speed-classification": "0.005", "speed-many-labels": "0.005 5.7",
-    "defaults": "0.1 0.574 2.69 0.604 1.84 0.614 0.547 0.568 0.533 0.553 0.576 0.597 0.555 0.765 0.007 0.044", "objectives": "",
-    "papers-augment-and-reduce": "0.35 0.31 0.23 0.59 0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 4.1 0.1.0 3.11.7",
-    "papers-one-vs-each": "0.1.0 3.11.7 0.622 2.793 0.095 0.162 0.64 0.09 0.010 0.11 0.7 0.9 0.5 0.3 0.1 2.5 4.1",
-    "papers-unbiased-softmax": "0.9 0.1.0 3.11.7 0.73 0.75 0.62 0.64 1.461 4.008 6.136 4.743 1.414 0.1",
-    "papers-adversarial": "1.5 7.5e-4 2.8e-4 2.3e-4 0.5e-4 0.3", "scale": "1.1", "subwords": "",
+    "speed": "0.0001 0.010 1.0",
+    "speed-classification": "0.005",
+    "speed-many-labels": "0.005 5.7",
+    "defaults": (
+        "0.1 0.574 2.69 0.604 1.84 0.614 0.547 0.568 0.533 0.553 0.576 0.597 0.555 0.765 0.007"
+        " 0.044"
+    ),
+    "objectives": "",
+    "papers-augment-and-reduce": (
+        "0.35 0.31 0.23 0.59 0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 4.1 0.1.0 3.11.7"
+    ),
+    "papers-one-vs-each": (
+        "0.1.0 3.11.7 0.622 2.793 0.095 0.162 0.64 0.09 0.010 0.11 0.7 0.9 0.5 0.3 0.1 2.5 4.1"
+    ),
+    "papers-unbiased-softmax": (
+        "0.9 0.1.0 3.11.7 0.73 0.75 0.62 0.64 1.461 4.008 6.136 4.743 1.414 0.1"
+    ),
+    "papers-adversarial": "1.5 7.5e-4 2.8e-4 2.3e-4 0.5e-4 0.3",
+    "scale": "1.1",
+    "subwords": "",
     "cluster": "0.8 1.05 1.15 0.026",  # what was aimed at, and a second seed
-    "papers-ldgs": "0.1.0 3.11.7", "graphs": "0.03 0.04 0.06 0.25 0.961",
-}  # fmt: skip
+    "papers-ldgs": "0.1.0 3.11.7",
+    "graphs": "0.03 0.04 0.06 0.25 0.961",
+}
 
 
 def claims_of_adversarial():
     module, records = module_of("papers-adversarial")
-    ends = [module.curves(records, name)["uniform"][0]["points"][-1] for name in ("eurlex", "categories")]
-    yield "at the end is {:.4f} on EURLex and {:.4f} on the categories", *(end["accuracy error"] for end in ends)
+    ends = [
+        module.curves(records, name)["uniform"][0]["points"][-1]
+        for name in ("eurlex", "categories")
+    ]
+    yield (
+        "at the end is {:.4f} on EURLex and {:.4f} on the categories",
+        *(end["accuracy error"] for end in ends),
+    )
 
 
 def claims_of_one_vs_each():
@@ -70,12 +100,30 @@ def claims_of_one_vs_each():
         measure: [paper - ove(m, measure) for m, paper in zip(module.METHODS, printed, strict=True)]
         for measure, printed in (("nlpd", (2.793, 2.955, 2.888)), ("error", (0.622, 0.621, 0.636)))
     }
-    yield "OVE's nlpd exceeds SOFT's by {:.3f} (paper 0.095)", ove("OVE", "nlpd") - ove("SOFT", "nlpd")
+    yield (
+        "OVE's nlpd exceeds SOFT's by {:.3f} (paper 0.095)",
+        ove("OVE", "nlpd") - ove("SOFT", "nlpd"),
+    )
     yield "BOUCHARD's by {:.3f} (paper 0.162)", ove("BOUCHARD", "nlpd") - ove("SOFT", "nlpd")
-    yield "by nearly the same amount, {:.3f} to {:.3f} in nlpd", min(below["nlpd"]), max(below["nlpd"])
-    yield "and {:.3f} to {:.3f} in error, whatever the method", min(below["error"]), max(below["error"])
-    yield "one standard error by the choice of test rows is {:.3f} in nlpd", ove("SOFT", "standard_error")
-    yield "from OVE on Bibtex: {:.3f} by sums, {:.3f} by lengths", ove("OVE", "norm"), ove("OVE", "norm_2")
+    yield (
+        "by nearly the same amount, {:.3f} to {:.3f} in nlpd",
+        min(below["nlpd"]),
+        max(below["nlpd"]),
+    )
+    yield (
+        "and {:.3f} to {:.3f} in error, whatever the method",
+        min(below["error"]),
+        max(below["error"]),
+    )
+    yield (
+        "one standard error by the choice of test rows is {:.3f} in nlpd",
+        ove("SOFT", "standard_error"),
+    )
+    yield (
+        "from OVE on Bibtex: {:.3f} by sums, {:.3f} by lengths",
+        ove("OVE", "norm"),
+        ove("OVE", "norm_2"),
+    )
     yield "change nlpd by less than 0.00{:.0f}", 1 + 1000 * moved("nlpd") // 1
     yield "error by at most {:.3f}", moved("error")
 
@@ -88,30 +136,55 @@ def claims_of_augment_and_reduce():
         return records.get(module.one(name, method, 1, False, **(changes or start)))[measure]
 
     def minus_paper(name, measure="log_likelihood_clamped", **paper):
-        return [of(name, method.replace("_", "-"), measure) - value for method, value in paper.items()]
+        return [
+            of(name, method.replace("_", "-"), measure) - value for method, value in paper.items()
+        ]
 
     other = {"start": "random", "augment": "utility"}
     omniglot = minus_paper("omniglot", ove=-5.667, ar=-5.171, ar_logistic=-5.395)
-    accuracy = minus_paper("omniglot", "accuracy", ove=0.179, ar=0.201, ar_probit=0.178, ar_logistic=0.184)
+    accuracy = minus_paper(
+        "omniglot", "accuracy", ove=0.179, ar=0.201, ar_probit=0.178, ar_logistic=0.184
+    )
     above = sum(minus_paper("bibtex", softmax=-3.188, ove=-3.300, ar=-3.036)) / 3
     softmax = {"section": "table-3", "data": "bibtex", "method": "softmax", "iterations": 5000}
-    pace = {method: 1e6 / 60_000 * sorted(records.get(module.timing("mnist", False))[method])[5] for method in ("ove", "ar")}
+    pace = {
+        method: 1e6 / 60_000 * sorted(records.get(module.timing("mnist", False))[method])[5]
+        for method in ("ove", "ar")
+    }
     yield "A&R leads one-vs-each by {:.2f} in both", of("bibtex", "ar") - of("bibtex", "ove")
     yield "by 0.11 in the paper and {:.2f} here", of("bibtex", "softmax") - of("bibtex", "ove")
-    yield "A&R over one-vs-each, {:.2f} nats (paper 0.50)", of("omniglot", "ar") - of("omniglot", "ove")
+    yield (
+        "A&R over one-vs-each, {:.2f} nats (paper 0.50)",
+        of("omniglot", "ar") - of("omniglot", "ove"),
+    )
     yield "are {:.2f} to {:.2f} nats below the paper", -max(omniglot), -min(omniglot)
     yield "and all accuracies {:.2f} to {:.2f}", -max(accuracy), -min(accuracy)
-    yield "better than the paper's by {:.2f}, as it is on Bibtex", *minus_paper("omniglot", ar_probit=-7.350)
+    yield (
+        "better than the paper's by {:.2f}, as it is on Bibtex",
+        *minus_paper("omniglot", ar_probit=-7.350),
+    )
     yield "are all some {:.2f} nats above the paper", above
-    yield "above the paper, {:.1f} standard errors", above / of("bibtex", "softmax", "log_likelihood_standard_error")
-    yield "the mean of |n_k/N - p_k|, is {:.1f}e-5", 1e5 * records.get(module.on_toy("ar", False))["noise"]
-    yield "interpolates (log-likelihood of {:.2f} on the training rows)", of("bibtex", "softmax", "training_log_likelihood")
+    yield (
+        "above the paper, {:.1f} standard errors",
+        above / of("bibtex", "softmax", "log_likelihood_standard_error"),
+    )
+    yield (
+        "the mean of |n_k/N - p_k|, is {:.1f}e-5",
+        1e5 * records.get(module.on_toy("ar", False))["noise"],
+    )
+    yield (
+        "interpolates (log-likelihood of {:.2f} on the training rows)",
+        of("bibtex", "softmax", "training_log_likelihood"),
+    )
     plain = records.get(softmax | {"seed": 1})["log_likelihood"]
     yield "costs the exact softmax {:.2f} nats", plain - of("bibtex", "softmax")
     yield "our probit is {:.2f} nats better", *minus_paper("bibtex", ar_probit=-4.184)
     authors = of("bibtex", "ar-probit", start="random", entropy=False, local_rate=0.001)
     yield "in the authors' code it loses {:.3f}", of("bibtex", "ar-probit") - authors
-    yield "the state of the utility it loses {:.2f}", of("bibtex", "ar-probit") - of("bibtex", "ar-probit", **other)
+    yield (
+        "the state of the utility it loses {:.2f}",
+        of("bibtex", "ar-probit") - of("bibtex", "ar-probit", **other),
+    )
     yield "and A&R loses {:.2f}", of("bibtex", "ar") - of("bibtex", "ar", **other)
     best = records.last(section="best", data="bibtex", program="embedx")["log_likelihood"]
     yield "weight decay gains {:.2f} nats", best - of("bibtex", "softmax")
@@ -124,8 +197,13 @@ def claims_of_unbiased_softmax():
     module, records = module_of("papers-unbiased-softmax")
 
     def of(name, method, at="tuned", measure="log_loss", kind="train"):
-        rates = {"tuned": module.tuned(records, name, method), "paper": module.PAPER_RATES[name][method]}
-        return module.value(records, module.one(records, name, method, rates.get(at, at)), kind, measure)
+        rates = {
+            "tuned": module.tuned(records, name, method),
+            "paper": module.PAPER_RATES[name][method],
+        }
+        return module.value(
+            records, module.one(records, name, method, rates.get(at, at)), kind, measure
+        )
 
     def over_implicit(name):
         found = [of(name, method) / of(name, "Implicit") for method in ("OVE", "NCE", "IS")]
@@ -133,29 +211,47 @@ def claims_of_unbiased_softmax():
 
     printed = {"OVE": 5.73, "NCE": 6.05, "IS": 5.74}
     errors = [
-        of("bibtex", m, at, "error", "test") for m in ("OVE", "NCE", "IS", "U-max", "Implicit") for at in ("tuned", "paper")
+        of("bibtex", m, at, "error", "test")
+        for m in ("OVE", "NCE", "IS", "U-max", "Implicit")
+        for at in ("tuned", "paper")
     ]
     tuned = of("bibtex", "NCE", 10.0), of("bibtex", "IS", 10.0), of("bibtex", "Implicit", 100.0)
-    implicit = [abs(of(name, "Implicit", "paper") - paper) for name, paper in (("mnist", 0.295), ("bibtex", 0.333))]
+    implicit = [
+        abs(of(name, "Implicit", "paper") - paper)
+        for name, paper in (("mnist", 0.295), ("bibtex", 0.333))
+    ]
     yield "they are {:.1f} to {:.1f} times Implicit's on MNIST", *over_implicit("mnist")
     yield "{:.1f} to {:.1f} times on EURLex-4.3K", *over_implicit("eurlex-4.3k")
     yield "and {:.1f} to {:.1f} times on Bibtex", *over_implicit("bibtex")
     yield "NCE has {:.3f}, IS {:.3f}, Implicit {:.3f}", *tuned
     yield (
         "ours equal them on MNIST within {:.3f}",
-        max(abs(of("mnist", method, "paper", "doubled") - 0.271 * ratio) for method, ratio in printed.items()),
+        max(
+            abs(of("mnist", method, "paper", "doubled") - 0.271 * ratio)
+            for method, ratio in printed.items()
+        ),
     )
-    yield "Implicit {:.3f} and OVE {:.3f}. At the", of("bibtex", "Implicit", 100.0), of("bibtex", "OVE", 0.1)
+    yield (
+        "Implicit {:.3f} and OVE {:.3f}. At the",
+        of("bibtex", "Implicit", 100.0),
+        of("bibtex", "OVE", 0.1),
+    )
     yield "log-loss is the paper's within {:.3f} on MNIST", max(implicit)
-    yield "Test errors on Bibtex, Vanilla aside, are {:.2f} to {:.2f} here", min(errors), max(errors)
+    yield (
+        "Test errors on Bibtex, Vanilla aside, are {:.2f} to {:.2f} here",
+        min(errors),
+        max(errors),
+    )
     yield "rate 0.1 ours ends at {:.3f}", of("bibtex", "U-max", "paper")
     yield "(1) our U-max reaches {:.3f}", of("bibtex", "U-max", 1.0)
 
 
 CLAIMS = {  # by page: sentences with places for numbers, and the numbers
-    "papers-adversarial": claims_of_adversarial, "papers-one-vs-each": claims_of_one_vs_each,
-    "papers-augment-and-reduce": claims_of_augment_and_reduce, "papers-unbiased-softmax": claims_of_unbiased_softmax,
-}  # fmt: skip
+    "papers-adversarial": claims_of_adversarial,
+    "papers-one-vs-each": claims_of_one_vs_each,
+    "papers-augment-and-reduce": claims_of_augment_and_reduce,
+    "papers-unbiased-softmax": claims_of_unbiased_softmax,
+}
 
 
 def module_of(name):
@@ -164,7 +260,9 @@ def module_of(name):
 
 def stated(name):
     """The sentences of a page whose numbers follow from its records."""
-    return [sentence.format(*values) for sentence, *values in CLAIMS[name]()] if name in CLAIMS else []
+    return (
+        [sentence.format(*values) for sentence, *values in CLAIMS[name]()] if name in CLAIMS else []
+    )
 
 
 def prose(name):
@@ -183,10 +281,16 @@ def test_what_a_sentence_states_follows_from_the_records(name):
 def test_no_sentence_states_a_number_that_nothing_vouches_for(name):
     decimal = r"(?<![\w.])\d+(?:\.\d+)+(?:e[+-]?\d+)?(?![\w])"
     text = published(name)[2]
-    tables = " ".join([*(match[3] for match in MARKED.finditer(text)), *re.findall(r"^\| .*$", text, re.MULTILINE)])
+    tables = " ".join(
+        [
+            *(match[3] for match in MARKED.finditer(text)),
+            *re.findall(r"^\| .*$", text, re.MULTILINE),
+        ]
+    )
     known = {*re.findall(decimal, tables), *STATED[name].split()}
     known |= set(re.findall(decimal, " ".join(stated(name))))
-    numbers = set(re.findall(decimal, re.sub(r"\S*(?:\d\.\d+K|text8)\S*", "", prose(name))))  # without names of data sets
+    # without names of data sets
+    numbers = set(re.findall(decimal, re.sub(r"\S*(?:\d\.\d+K|text8)\S*", "", prose(name))))
     assert numbers - known == set()
     assert set(STATED[name].split()) <= numbers  # none is vouched for that is not there
 
@@ -206,9 +310,16 @@ def counting(tmp_path, **more):
         return {"value": len(measured)}
 
     def values(records):
-        return table([{"which": each["job"]["which"], "value": each["result"]["value"]} for each in records.find()])
+        return table(
+            [
+                {"which": each["job"]["which"], "value": each["result"]["value"]}
+                for each in records.find()
+            ]
+        )
 
-    made = Experiment("counting", "Counting", {"which": ("a", "b")}, jobs, measure, {"values": values}, {}, **more)
+    made = Experiment(
+        "counting", "Counting", {"which": ("a", "b")}, jobs, measure, {"values": values}, {}, **more
+    )
     return made, measured
 
 
@@ -239,7 +350,9 @@ def test_a_report_touches_nothing_but_the_tables(run, tmp_path):
     run()
     page = tmp_path / "counting.md"
     marks = "<!-- table of {0} -->\nold\n<!-- end of the table -->"
-    page.write_text(f"before\n{marks.format('values')}\nbetween\n{marks.format('circumstances')}\nafter\n")
+    page.write_text(
+        f"before\n{marks.format('values')}\nbetween\n{marks.format('circumstances')}\nafter\n"
+    )
     assert run("--report-only") == []
     text = page.read_text()
     assert re.sub(MARKED, "T", text) == "before\nT\nbetween\nT\nafter\n"
@@ -264,10 +377,14 @@ def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path
     assert before == {file: file.read_bytes() for file in RESULTS.iterdir()}
 
 
-@pytest.mark.parametrize(("words", "printed"), [
-    (["--only", "c"], "no c in speed, which has which: 'a' 'b'"), (["--set", "size=1"], "speed has no size"),
-    (["--publish"], "speed publishes nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (["--only", "c"], "no c in speed, which has which: 'a' 'b'"),
+        (["--set", "size=1"], "speed has no size"),
+        (["--publish"], "speed publishes nothing"),
+    ],
+)
 def test_what_there_is_not_is_reported(run, capsys, words, printed):
     with pytest.raises(SystemExit):
         run(*words)
@@ -282,7 +399,8 @@ def test_a_report_without_records_is_refused(run):
 def test_settings_are_the_experiments_the_trial_runs_or_what_was_typed(tmp_path):
     made, _ = counting(tmp_path, settings={"size": 9, "name": None}, quick={"size": 1})
     sizes = [
-        Run(made, [], quick=quick, **typed).settings.size for quick, typed in ((False, {}), (True, {}), (True, {"size": 3}))
+        Run(made, [], quick=quick, **typed).settings.size
+        for quick, typed in ((False, {}), (True, {}), (True, {"size": 3}))
     ]
     assert sizes == [9, 1, 3]
     assert command.value_of("3") == 3
@@ -307,12 +425,18 @@ def test_a_failure_is_reported_by_its_last_line():
 
 
 def test_the_newest_record_of_a_job_counts_but_no_failure_replaces_a_result(tmp_path):
-    runs = [({"n": 1}, {"value": 1}), ({"n": 2}, {"error": "no memory"}), ({"n": 1}, {"value": 2}), ({"n": 1}, {"error": "no"})]
+    runs = [
+        ({"n": 1}, {"value": 1}),
+        ({"n": 2}, {"error": "no memory"}),
+        ({"n": 1}, {"value": 2}),
+        ({"n": 1}, {"error": "no"}),
+    ]
     records = made_up(tmp_path / "raw", runs)
     assert records.get({"n": 1}) == {"value": 2}
     assert records.get({"n": 2}) is None
     assert [each["job"]["n"] for each in records.find()] == [2, 1]
-    assert made_up(tmp_path / "raw", [({"n": 1}, {"error": 0.25})]).get({"n": 1}) == {"error": 0.25}  # a measure
+    # a measure
+    assert made_up(tmp_path / "raw", [({"n": 1}, {"error": 0.25})]).get({"n": 1}) == {"error": 0.25}
 
 
 def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_path):
@@ -323,7 +447,10 @@ def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_pa
     other = environment() | {"id": "f"}
     Records(path, other, mixed=True).add({"n": 2}, {"value": 2}, "s")
     assert [each["job"]["n"] for each in Records(path, mixed=True).find()] == [1, 3, 2]
-    assert "1 measurements from before machine and time were recorded" in Records(path, mixed=True).circumstances()
+    assert (
+        "1 measurements from before machine and time were recorded"
+        in Records(path, mixed=True).circumstances()
+    )
     assert [each["job"]["n"] for each in Records(path).find()] == [2]
 
 
@@ -337,7 +464,10 @@ def test_the_import_graph_of_eval_has_no_circle():
         graph[name] = set()
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom):
-                graph[name] |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & modules.keys()
+                graph[name] |= {
+                    node.module,
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                } & modules.keys()
             elif isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names} & modules.keys()
     assert "eval.page" in graph["eval.speed"]
@@ -356,13 +486,20 @@ def test_every_name_that_eval_imports_is_there():
 
 def test_the_experiments_are_listed(capsys):
     command.main([])
-    assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == [*EXPERIMENTS, "overview"]
+    assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == [
+        *EXPERIMENTS,
+        "overview",
+    ]
 
 
 def test_the_readme_of_eval_names_every_experiment_and_module():
     text = (ROOT / "eval" / "README.md").read_text("utf-8")
     assert re.findall(r"(?m)^\| `([\w-]+)` \|.*\| \[", text) == list(EXPERIMENTS)
-    assert set(re.findall(r"(?m)^(\w+\.py)", text)) == {file.name for file in (ROOT / "eval").glob("[a-z]*.py")}
+    assert set(re.findall(r"(?m)^(\w+\.py)", text)) == {
+        file.name for file in (ROOT / "eval").glob("[a-z]*.py")
+    }
     for name in ("speed", "speed-classification", "objectives"):
-        sections = next(words for what, words in found(name).choices.items() if what in ("section", "part"))
+        sections = next(
+            words for what, words in found(name).choices.items() if what in ("section", "part")
+        )
         assert all(f"| `{section}` |" in text for section in sections)

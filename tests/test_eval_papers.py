@@ -1,4 +1,6 @@
-"""eval papers-...: each experiment on tiny data, from its jobs to its tables and pictures; its data, its search for rates."""
+"""eval papers-...: each experiment on tiny data, from its jobs to its tables and pictures; its
+data, its search for rates.
+"""
 
 import gzip
 import struct
@@ -8,7 +10,13 @@ import pytest
 from eval_setup import RESULTS, Records, Run, environment, found, rows_of
 
 from embedx.labeled.data import Labeled, Labels
-from eval import papers, papers_adversarial as script, papers_augment_and_reduce, papers_one_vs_each, papers_unbiased_softmax
+from eval import (
+    papers,
+    papers_adversarial as script,
+    papers_augment_and_reduce,
+    papers_one_vs_each,
+    papers_unbiased_softmax,
+)
 
 
 @pytest.fixture
@@ -18,7 +26,10 @@ def data(tmp_path, monkeypatch):
 
     def lines(n):
         labels = rng.permutation(np.arange(n) % 8)
-        rows = [f"{label} {2 * label + rng.integers(2)}:1 {rng.integers(16, 20)}:0.5" for label in labels]
+        rows = [
+            f"{label} {2 * label + rng.integers(2)}:1 {rng.integers(16, 20)}:0.5"
+            for label in labels
+        ]
         return gzip.compress("\n".join([f"{n} 20 8", *rows, ""]).encode())
 
     for name in ("bibtex", "omniglot", "eurlex-4.3k", "mnist"):
@@ -33,11 +44,15 @@ def data(tmp_path, monkeypatch):
         (head / f"{kind}-images-idx3-ubyte.gz").write_bytes(
             gzip.compress(struct.pack(">HBBIII", 0, 8, 3, 20, 3, 3) + images.tobytes())
         )
-        (head / f"{kind}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">HBBI", 0, 8, 1, 20) + labels.tobytes()))
+        (head / f"{kind}-labels-idx1-ubyte.gz").write_bytes(
+            gzip.compress(struct.pack(">HBBI", 0, 8, 1, 20) + labels.tobytes())
+        )
     papers.load.cache_clear()
     for module, cached in (
-        (papers_augment_and_reduce, "prepared"), (papers_one_vs_each, "loaded"), (papers_unbiased_softmax, "prepared")
-    ):  # fmt: skip
+        (papers_augment_and_reduce, "prepared"),
+        (papers_one_vs_each, "loaded"),
+        (papers_unbiased_softmax, "prepared"),
+    ):
         getattr(module, cached).cache_clear()
     return tmp_path
 
@@ -94,10 +109,14 @@ def test_unbiased_softmax(data):
     assert rows_of(tables["bibtex-sums"](records))["0.1"]["ours: Raman"] != "–"
     assert tables["mnist-tuned"](records) == "Not measured."
     assert "Vanilla (m=1)" in tables["variants"](records)
-    assert all(draw(records) is not None for draw in found("papers-unbiased-softmax").plots.values())
+    assert all(
+        draw(records) is not None for draw in found("papers-unbiased-softmax").plots.values()
+    )
 
 
-@pytest.mark.parametrize("name", ["papers-augment-and-reduce", "papers-one-vs-each", "papers-unbiased-softmax"])
+@pytest.mark.parametrize(
+    "name", ["papers-augment-and-reduce", "papers-one-vs-each", "papers-unbiased-softmax"]
+)
 def test_published_records_are_those_that_resuming_finds(name):
     run = Run(found(name), [], quick=False)
     run.records = Records(RESULTS / f"{name}.jsonl", mixed=True)
@@ -107,15 +126,22 @@ def test_published_records_are_those_that_resuming_finds(name):
 
 def point(seconds, accuracy, epochs=1.0):
     return {
-        "seconds": seconds, "epochs": epochs, "accuracy": accuracy, "accuracy error": 0.01, "log-likelihood": accuracy - 3,
+        "seconds": seconds,
+        "epochs": epochs,
+        "accuracy": accuracy,
+        "accuracy error": 0.01,
+        "log-likelihood": accuracy - 3,
         "log-likelihood error": 0.01,
-    }  # fmt: skip
+    }
 
 
 def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is_kept():
     features = np.arange(100, dtype=np.float32)[:, None]
     several = Labels.of_rows([[7 * (i // 2), 3] for i in range(100)])  # of which the first counts
-    training, test = Labeled(features, several, 600), Labeled(features[:60] + 1000, Labels.single(7 * np.arange(60)), 600)
+    training, test = (
+        Labeled(features, several, 600),
+        Labeled(features[:60] + 1000, Labels.single(7 * np.arange(60)), 600),
+    )
     halves = script.halves(training, test, 90)
     apart = set(halves.training.features[:, 0]), set(halves.validation.features[:, 0])
     assert not apart[0] & apart[1]
@@ -123,7 +149,9 @@ def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is
     seen = sorted({7 * (int(x) // 2) for x in apart[0]})
     assert halves.training.n_labels == len(seen)
     assert sorted(set(halves.training.labels.ids)) == list(range(len(seen)))
-    assert [seen[y] for y in halves.test.labels.ids] == [7 * (x - 1000) for x in halves.test.features[:, 0]]
+    assert [seen[y] for y in halves.test.labels.ids] == [
+        7 * (x - 1000) for x in halves.test.features[:, 0]
+    ]
     assert len(halves.test) == len(seen)
 
 
@@ -138,7 +166,9 @@ def test_the_search_finds_a_peak_wherever_it_lies_and_tries_both_sides(tmp_path,
         run.records.add(job, {"points": [] if diverged else [point(3, height)]}, "s")
     tried = {(each["job"]["rate"], each["job"]["penalty"]) for each in run.records.find()}
     rates = [float(f"{10 ** ((top[0] + step) / 4):.3g}") for step in (-1, 0, 1)]
-    penalties = [float(f"{10.0 ** (j - 5):.3g}") if j else 0.0 for j in range(max(top[1] - 1, 0), top[1] + 2)]
+    penalties = [
+        float(f"{10.0 ** (j - 5):.3g}") if j else 0.0 for j in range(max(top[1] - 1, 0), top[1] + 2)
+    ]
     best = script.best_of(run.records, "eurlex", "uniform")
     assert (best["rate"], best["penalty"]) == (rates[1], penalties[-2])
     assert {(rate, best["penalty"]) for rate in rates} <= tried

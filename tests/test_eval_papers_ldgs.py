@@ -1,4 +1,6 @@
-"""eval papers-ldgs: contexts are what they claim, legs go through data fairly, and tables say what the records do."""
+"""eval papers-ldgs: contexts are what they claim, legs go through data fairly, and tables say what
+the records do.
+"""
 
 from types import SimpleNamespace
 
@@ -18,12 +20,16 @@ def test_contexts_are_the_kept_neighbours_within_a_sentence():
     tokens = np.array([0, 1, 2, end, 3, 4, 5, 6, 7])
     remap = np.array([0, 1, 2, 3, -1, 5, 6, 7], dtype=np.int32)  # 4 is no word
     chance = np.array([1, 1, 1, 1, 1, 1, 0, 1.0])  # 6 is never kept
-    words = papers_ldgs_data.kept_words(tokens, remap, chance, np.zeros(1, dtype=np.uint8), np.random.default_rng(0))
+    words = papers_ldgs_data.kept_words(
+        tokens, remap, chance, np.zeros(1, dtype=np.uint8), np.random.default_rng(0)
+    )
     assert words.ids.tolist() == [0, 1, 2, 3, 5, 7]
     found = papers_ldgs_data.contexts(words, np.array([0, 1, 3, 5]), 2)
     assert found.tolist() == [[-1, -1, 1, 2], [-1, 0, 2, -1], [-1, -1, 5, 7], [3, 5, -1, -1]]
     assert papers_ldgs_data.has_context(words).all()
-    alone = papers_ldgs_data.Words(np.arange(3), np.array([0, 1, 1]), np.arange(3), np.zeros(3, dtype=bool))
+    alone = papers_ldgs_data.Words(
+        np.arange(3), np.array([0, 1, 1]), np.arange(3), np.zeros(3, dtype=bool)
+    )
     assert papers_ldgs_data.has_context(alone).tolist() == [False, True, True]
 
 
@@ -52,7 +58,9 @@ def test_ranks_and_precisions():
     z = [[9, 1, 2, 3, 4, 5, 6], [9, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0, 0]]
     labels = Labels.single(np.array([0, 2, 1]))
     found = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
-    assert found == pytest.approx({"accuracy": 1 / 3, "top-5": 1 / 3, "reciprocal rank": (1 + 1 / 6 + 1 / 7) / 3})
+    assert found == pytest.approx(
+        {"accuracy": 1 / 3, "top-5": 1 / 3, "reciprocal rank": (1 + 1 / 6 + 1 / 7) / 3}
+    )
     labels = Labels.of_rows([[0, 6], [5], [1]])
     found = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
     assert found["p@1"] == pytest.approx(1 / 3)  # row 0
@@ -99,14 +107,35 @@ def test_rates_are_tried_beyond_where_the_best_one_is_at_an_end(tmp_path, monkey
 
 
 def test_tables_and_pictures_from_some_of_the_records(tmp_path):
-    key = {"section": "speed", "what": "faces", "contender": "ldgs", "labels": 200_000, "threads": 2, "batch": 10, "turn": 0}
+    key = {
+        "section": "speed",
+        "what": "faces",
+        "contender": "ldgs",
+        "labels": 200_000,
+        "threads": 2,
+        "batch": 10,
+        "turn": 0,
+    }
     points = [
-        {"epochs": epoch, "examples": 100 * epoch, "seconds": 2.0 * epoch, "whole": 3.0 * epoch, "accuracy": accuracy}
+        {
+            "epochs": epoch,
+            "examples": 100 * epoch,
+            "seconds": 2.0 * epoch,
+            "whole": 3.0 * epoch,
+            "accuracy": accuracy,
+        }
         for epoch, accuracy in ((0.5, 0.4), (1, 0.76), (3, 0.8))
     ]
-    found = {"points": points, "options": {"batch_size": 10, "learning_rate": 0.3}, "final": {"accuracy": 0.8}}
+    found = {
+        "points": points,
+        "options": {"batch_size": 10, "learning_rate": 0.3},
+        "final": {"accuracy": 0.8},
+    }
     curve = {"section": "faces", "what": "curve", "contender": "ldgs", "optimizer": "adagrad"}
-    pairs = (curve, found | {"curve_rows": 100, "test_rows": 10_000}), (key, {"seconds": 0.001, "once": 0.5})
+    pairs = (
+        (curve, found | {"curve_rows": 100, "test_rows": 10_000}),
+        (key, {"seconds": 0.001, "once": 0.5}),
+    )
     made = made_up(tmp_path / "made-up.jsonl", pairs, mixed=True)
     plots = papers_ldgs.EXPERIMENT.plots
     assert rows_of(papers_ldgs.speed_table(made))["faces"]["over `ldgs`"] == "1.00"

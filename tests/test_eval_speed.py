@@ -44,7 +44,9 @@ def test_a_corpus_of_lines_is_given_to_all_tools_as_it_is(two_topics, tmp_path):
 
 def jobs_of(tmp_path, *only, runs=(), quick=False):
     run = Run(found("speed"), list(only), quick=quick)
-    run.records = made_up(tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs])
+    run.records = made_up(
+        tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs]
+    )
     return list(speed.jobs(run))
 
 
@@ -69,8 +71,12 @@ def test_the_tables_of_the_readme_are_made_from_the_records(file):
 @pytest.mark.parametrize(("below", "expected"), [(0.9, True), (1.1, False), (None, False)])
 @pytest.mark.parametrize("judged", speed.JUDGED)
 def test_as_good_is_what_no_interval_of_a_judged_test_denies(judged, below, expected):
-    """Where one was not scored nothing is shown. That tables follow from records is tested with those that are published."""
-    lower = {each: 0.0 for each in speed.JUDGED if each != judged} | ({judged: -below * speed.MARGIN} if below else {})
+    """Where one was not scored nothing is shown. That tables follow from records is tested with
+    those that are published.
+    """
+    lower = {each: 0.0 for each in speed.JUDGED if each != judged} | (
+        {judged: -below * speed.MARGIN} if below else {}
+    )
     found = [SimpleNamespace(test=each, interval=(low, 1.0)) for each, low in lower.items()]
     assert speed.as_good(found) is expected
 
@@ -80,7 +86,9 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     command = ["speed", "--quick", "--only", "feed", "embedx", "--results", str(tmp_path)]
 
     def run(*more):
-        done = forked.run(*command, *more, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL)
+        done = forked.run(
+            *command, *more, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL
+        )
         return done.stderr, (tmp_path / "speed.md").read_text()
 
     printed, written = run("--set", f"corpus={two_topics}")
@@ -95,8 +103,12 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     assert (tmp_path / "speed.md").read_text() == again
 
 
-@pytest.mark.parametrize(("tool", "min_counts"), [("word2vec", ["5", "15"]), ("pWord2Vec", ["5", "5"])])
-def test_a_program_trains_all_epochs_and_an_epoch_takes_the_difference_of_two_runs(tool, min_counts, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("tool", "min_counts"), [("word2vec", ["5", "15"]), ("pWord2Vec", ["5", "5"])]
+)
+def test_a_program_trains_all_epochs_and_an_epoch_takes_the_difference_of_two_runs(
+    tool, min_counts, tmp_path, monkeypatch
+):
     """word2vec.c, which would skip epochs, gets the text as many times over."""
     typed = []
 
@@ -126,14 +138,29 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
     done = []
     for alpha, score in zip(speed.RATES, (0.2, 0.4, 0.3), strict=True):
         pooled = {"score": score, "pairs": 9, "resampled": [score] * 2}
-        done.append((about | {"threads": 2, "alpha": alpha}, {"pooled": pooled, "training": 2.0, "cpu": 4.0}))
+        done.append(
+            (
+                about | {"threads": 2, "alpha": alpha},
+                {"pooled": pooled, "training": 2.0, "cpu": 4.0},
+            )
+        )
     done = [({"kind": "train", "epochs": 5, **job}, result) for job, result in done]
     run = Run(found("speed"), ["peers", "embedx", "word2vec"], quick=False, peers=str(tmp_path))
     run.records = made_up(tmp_path / "raw", done, **{"words of 20 MB": 800})
     asked = [(job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"]
     assert asked == [(2, rate) for rate in speed.RATES] + [(1, speed.RATES[1])]
     row = rows_of(speed.peers(run.records))["2"]
-    shown = [row[name] for name in ("tool", "rate", "CPU s", "words/s", "words per CPU second", "pooled similarity")]
+    shown = [
+        row[name]
+        for name in (
+            "tool",
+            "rate",
+            "CPU s",
+            "words/s",
+            "words per CPU second",
+            "pooled similarity",
+        )
+    ]
     assert shown == ["word2vec", "0.05", "4.0", "2,000", "1,000", "0.400"]
     assert speed.plot(run.records) is not None
     run = Run(found("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
@@ -147,14 +174,19 @@ def test_the_parts_of_the_training_kernel_are_timed_and_shown(tmp_path):
     text = tmp_path / "text"
     text.write_text("a b c d " * 30)
     job = {"objective": "ns", "turns": 1}
-    result = in_process("eval.speed_process", "block", job, {"excerpt": str(text)}, NUMBA_DISABLE_JIT="1")
+    result = in_process(
+        "eval.speed_process", "block", job, {"excerpt": str(text)}, NUMBA_DISABLE_JIT="1"
+    )
     assert list(result["seconds"]) == list(speed_block.PARTS)
     assert result["words"] == 120
     assert min(result["rows"], result["multiply_adds"], result["peak"]) > 0
     records = made_up(
-        tmp_path / "raw", [({"kind": "block", **job}, result | {"seconds": dict.fromkeys(speed_block.PARTS, 1e-6)})]
+        tmp_path / "raw",
+        [({"kind": "block", **job}, result | {"seconds": dict.fromkeys(speed_block.PARTS, 1e-6)})],
     )
     row = rows_of(speed_block.parts(records))["ns"]
     assert row["all, ns"] == "50"
     assert row["planning, ns"] == "8"
-    assert {"ns", "ar", "ove", "implicit", "sampled-softmax", "bouchard", "umax"} < {*speed_block.SAMPLED}
+    assert {"ns", "ar", "ove", "implicit", "sampled-softmax", "bouchard", "umax"} < {
+        *speed_block.SAMPLED
+    }

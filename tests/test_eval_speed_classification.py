@@ -1,4 +1,6 @@
-"""eval speed-classification: which jobs run, what tools read, how they are scored, and tables that follow from the records."""
+"""eval speed-classification: which jobs run, what tools read, how they are scored, and tables that
+follow from the records.
+"""
 
 import gzip
 
@@ -34,7 +36,12 @@ def test_pecos_needs_its_interpreter_in_a_full_run(capsys):
 
 
 def test_settings_of_embedx_are_settings_that_there_are():
-    for job in [*main.EURLEX.values(), *main.BIBTEX.values(), *main.ONE_LABEL.values(), *main.scaling_jobs(1, quick=False)]:
+    for job in [
+        *main.EURLEX.values(),
+        *main.BIBTEX.values(),
+        *main.ONE_LABEL.values(),
+        *main.scaling_jobs(1, quick=False),
+    ]:
         if job["tool"].startswith("embedx"):
             own = objectives.find(job["objective"]).Settings.from_options(job["options"])
             settings = ClassifySettings.from_options(job["options"])
@@ -77,10 +84,14 @@ def test_a_data_set_is_written_once_and_measured_in_a_process(tmp_path):
     folder.mkdir(parents=True)
     rows = [f"{row % 2} {row % 2}:1" for row in range(40)]
     for half in ("train", "test"):
-        (folder / f"{half}.txt.gz").write_bytes(gzip.compress("\n".join(["40 2 6", *rows, ""]).encode()))
+        (folder / f"{half}.txt.gz").write_bytes(
+            gzip.compress("\n".join(["40 2 6", *rows, ""]).encode())
+        )
     run = Run(found("speed-classification"), [], quick=True, data=tmp_path)
     run.folder = tmp_path
-    job = {"dataset": "eurlex", "name": "embedx", "threads": 1, "turn": 1} | main.embedx("ova", epochs=5, optimizer="adagrad")
+    job = {"dataset": "eurlex", "name": "embedx", "threads": 1, "turn": 1} | main.embedx(
+        "ova", epochs=5, optimizer="adagrad"
+    )
     result = main.measure(run, job)
     assert result["p@1"] == 1.0, result
     assert result["used"]["epochs"] == 5
@@ -91,9 +102,24 @@ def test_a_data_set_is_written_once_and_measured_in_a_process(tmp_path):
 
 
 def several(name, tool, training, p, turn=1, **more):
-    job = {"section": "eurlex", "dataset": "eurlex", "name": name, "tool": tool, "threads": 2, "turn": turn}
+    job = {
+        "section": "eurlex",
+        "dataset": "eurlex",
+        "name": name,
+        "tool": tool,
+        "threads": 2,
+        "turn": turn,
+    }
     scores = {"p@1": p, "p@3": p, "p@5": p}
-    result = {"reading": 1.0, "training": training, "prediction": 1.0, "size": 1e6, "used": {"C": 2.5}, **scores, **more}
+    result = {
+        "reading": 1.0,
+        "training": training,
+        "prediction": 1.0,
+        "size": 1e6,
+        "used": {"C": 2.5},
+        **scores,
+        **more,
+    }
     return job, result
 
 
@@ -106,7 +132,9 @@ def test_who_is_as_accurate_is_judged_by_the_first_answer_and_by_five(measure):
 
 def test_a_contender_that_failed_is_reported(tmp_path):
     job, _ = several("peer", "omikuji", 1.0, 0.5)
-    records = made_up(tmp_path / "raw", [(job, {"error": "no | memory"}), several("embedx", "embedx", 1.0, 0.5)])
+    records = made_up(
+        tmp_path / "raw", [(job, {"error": "no | memory"}), several("embedx", "embedx", 1.0, 0.5)]
+    )
     row = rows_of(main.several_labels("eurlex", records))["peer"]
     assert (row["runs"], row["s training"]) == ("0", "failed: no / memory")
     assert rows_of(main.equal_quality("eurlex", records)) == {}
@@ -133,7 +161,9 @@ def test_generated_data_are_as_they_are_said_to_be():
     again, _ = generated(50, 300, seed=1)
     assert (again != features).nnz == 0
     # labels have the same words in data of another seed
-    sums, others = ((y.T @ x).toarray() for x, y in ((features, labels), generated(50, 300, seed=2)))
+    sums, others = (
+        (y.T @ x).toarray() for x, y in ((features, labels), generated(50, 300, seed=2))
+    )
     similar = normalised(sums - sums.mean(axis=0)) @ normalised(others - others.mean(axis=0)).T
     seen = counts > 20
     assert (similar[seen].argmax(axis=1) == np.flatnonzero(seen)).mean() > 0.9

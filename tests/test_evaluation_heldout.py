@@ -1,4 +1,6 @@
-"""Held-out likelihood against its definition: pairs as training draws them, and probabilities written out in float64."""
+"""Held-out likelihood against its definition: pairs as training draws them, and probabilities
+written out in float64.
+"""
 
 import json
 
@@ -8,7 +10,15 @@ import reference
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
-from embedx.evaluation.heldout import HeldOutPairs, compare, draw, evaluate, pairs_of, sample_pairs, text_of
+from embedx.evaluation.heldout import (
+    HeldOutPairs,
+    compare,
+    draw,
+    evaluate,
+    pairs_of,
+    sample_pairs,
+    text_of,
+)
 from embedx.evaluation.statistics import grouped
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram.settings import SkipGramSettings
@@ -27,14 +37,20 @@ def words_model(objective="softmax", n=30, dim=4, seed=1, **settings):
     rng = np.random.default_rng(seed)
     found = OBJECTIVES[objective]
     rows = found(found.Settings()).n_rows(n)
-    arrays = {"input": rng.normal(size=(n, dim)), "output": rng.normal(size=(rows, dim)), "bias": rng.normal(size=rows)}
+    arrays = {
+        "input": rng.normal(size=(n, dim)),
+        "output": rng.normal(size=(rows, dim)),
+        "bias": rng.normal(size=rows),
+    }
     groups = (SkipGramSettings(), found.Settings(), TextSettings(), VocabularySettings())
     record = {name: value for group in groups for name, value in group.record().items()}
     return WordVectors(
-        [f"w{k}" for k in range(n)], {name: array.astype(np.float32) for name, array in arrays.items()},
-        counts=np.sort(rng.integers(5, 1000, n))[::-1].copy(), settings={**record, "sample": 0.01, **settings},
+        [f"w{k}" for k in range(n)],
+        {name: array.astype(np.float32) for name, array in arrays.items()},
+        counts=np.sort(rng.integers(5, 1000, n))[::-1].copy(),
+        settings={**record, "sample": 0.01, **settings},
         facts={"objective": objective},
-    )  # fmt: skip
+    )
 
 
 def random_pairs(n, n_words=30, seed=2, n_groups=20):
@@ -61,7 +77,9 @@ def log_softmax(z):
 def test_a_pair_is_as_likely_as_training_meets_it():
     """At a distance d with probability (window - d + 1) / window, on either side."""
     n, window = 40_000, 5
-    pairs = sample_pairs(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), np.ones(n, np.float32), window, 3, MANY)
+    pairs = sample_pairs(
+        np.arange(n, dtype=np.int32), np.zeros(n, np.int64), np.ones(n, np.float32), window, 3, MANY
+    )
     steps = pairs.inputs - pairs.targets
     assert abs(steps).max() == window
     for d in range(1, window + 1):
@@ -75,14 +93,18 @@ def test_a_pair_is_as_likely_as_training_meets_it():
 
 def test_the_widest_window_takes_all_words_of_the_sentence():
     groups = np.repeat([0, 1, 2], [3, 1, 2])
-    pairs = sample_pairs(np.arange(6, dtype=np.int32), groups, np.ones(6, np.float32), WHOLE_SENTENCE, 0, MANY)
+    pairs = sample_pairs(
+        np.arange(6, dtype=np.int32), groups, np.ones(6, np.float32), WHOLE_SENTENCE, 0, MANY
+    )
     expected = [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2), (5, 4), (4, 5)]
     assert list(zip(pairs.inputs.tolist(), pairs.targets.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_centre_meets_all_kept_words_within_some_reach(seed):
-    """Every token is a word of its own, so that places can be told; some are unknown, and some never kept."""
+    """Every token is a word of its own, so that places can be told; some are unknown, and some
+    never kept.
+    """
     rng = np.random.default_rng(seed)
     n, window = 400, 4
     words = np.where(rng.random(n) < 0.8, np.arange(n), -1).astype(np.int32)
@@ -113,7 +135,9 @@ def test_of_too_many_pairs_any_are_taken_and_none_twice():
     assert chosen < everything
     steps = np.array([abs(x - y) for x, y, _ in everything])
     for d in (1, 2, 3):  # as usual as among all
-        assert np.mean(abs(some.inputs - some.targets) == d) == pytest.approx(np.mean(steps == d), abs=0.03)
+        assert np.mean(abs(some.inputs - some.targets) == d) == pytest.approx(
+            np.mean(steps == d), abs=0.03
+        )
     assert np.mean(some.targets) == pytest.approx(n / 2, rel=0.05)
     again = sample_pairs(*arguments, 4000)
     assert all(np.array_equal(a, b) for a, b in zip(some, again, strict=True))
@@ -135,7 +159,10 @@ def test_no_pair_is_scored_and_calibrated_with():
     pairs, calibration = draw(words, groups, vectors, seed=5)
     assert len(pairs.targets) == 20_000
     assert len(calibration.targets) == 1000
-    together = [set(zip(each.inputs.tolist(), each.targets.tolist(), strict=True)) for each in (pairs, calibration)]
+    together = [
+        set(zip(each.inputs.tolist(), each.targets.tolist(), strict=True))
+        for each in (pairs, calibration)
+    ]
     assert not together[0] & together[1]
     assert (np.diff(pairs.groups) >= 0).all()
     assert calibration.targets.mean() == pytest.approx(n / 2, rel=0.1)
@@ -147,7 +174,9 @@ def test_no_pair_is_scored_and_calibrated_with():
 def test_calibration_pairs_are_fewer_where_words_are_many(monkeypatch):
     monkeypatch.setattr(heldout, "MAX_CALIBRATION", 40 * 300)
     vectors = words_model(n=300, sample=0.0)
-    pairs, calibration = draw(np.arange(300, dtype=np.int32).repeat(40), np.arange(12_000) // 25, vectors, at_most=5000)
+    pairs, calibration = draw(
+        np.arange(300, dtype=np.int32).repeat(40), np.arange(12_000) // 25, vectors, at_most=5000
+    )
     assert (len(pairs.targets), len(calibration.targets)) == (5000, 40)
 
 
@@ -159,7 +188,9 @@ def test_text_is_read_as_the_model_read_it(tmp_path):
     together = list(zip(*(each.tolist() for each in pairs), strict=True))
     assert together == [(2, 1, 1), (1, 2, 1), (3, 2, 1), (2, 3, 1), (1, 4, 2), (4, 1, 2)]
     assert not len(calibration.targets)
-    with pytest.raises(EmbedxError, match="the held-out text has no two words of the model side by side"):
+    with pytest.raises(
+        EmbedxError, match="the held-out text has no two words of the model side by side"
+    ):
         pairs_of(str(file), words_model(tokenizer="words", lowercase=False, n=2))
 
 
@@ -179,9 +210,14 @@ def test_softmax_is_the_definition(monkeypatch):
     assert np.isnan(found.calibrated)
 
 
-@pytest.mark.parametrize(("sampler", "exponent"), [("unigram", 0.75), ("unigram", 0.3), ("uniform", 0.75)])
+@pytest.mark.parametrize(
+    ("sampler", "exponent"), [("unigram", 0.75), ("unigram", 0.3), ("uniform", 0.75)]
+)
 def test_negative_sampling_adds_the_log_of_its_noise(sampler, exponent):
-    vectors, pairs = words_model("ns", sampler=sampler, sampler_exponent=exponent), random_pairs(200)
+    vectors, pairs = (
+        words_model("ns", sampler=sampler, sampler_exponent=exponent),
+        random_pairs(200),
+    )
     noise = exponent * np.log(vectors.counts) if sampler == "unigram" else 0
     expected = log_softmax(scores(vectors, pairs.inputs) + noise)[np.arange(200), pairs.targets]
     np.testing.assert_allclose(evaluate(vectors, pairs, NO_PAIRS).values, expected, atol=1e-5)
@@ -196,7 +232,9 @@ def test_a_tree_is_that_of_the_kept_counts():
     of_counts.prepare(vectors.counts)
     assert not np.array_equal(tree.paths().nodes, of_counts.paths().nodes)
     z = scores(vectors, pairs.inputs)
-    expected = [reference.tree_log_probability(z[i], *tree.paths())[y] for i, y in enumerate(pairs.targets)]
+    expected = [
+        reference.tree_log_probability(z[i], *tree.paths())[y] for i, y in enumerate(pairs.targets)
+    ]
     np.testing.assert_allclose(evaluate(vectors, pairs, NO_PAIRS).values, expected, atol=1e-5)
 
 
@@ -211,19 +249,30 @@ def test_the_standard_error_is_by_group():
     vectors, pairs = words_model(), random_pairs(300, n_groups=17)
     found = evaluate(vectors, pairs, NO_PAIRS)
     assert found.standard_error == grouped(found.values, pairs.groups).item_error().value
-    assert np.isnan(evaluate(vectors, pairs._replace(groups=np.zeros(300, int)), NO_PAIRS).standard_error)
+    assert np.isnan(
+        evaluate(vectors, pairs._replace(groups=np.zeros(300, int)), NO_PAIRS).standard_error
+    )
 
 
 @pytest.mark.parametrize("by", [2.0, 0.6])
 def test_the_temperature_undoes_what_multiplied_the_scores(by):
     true = words_model()
     wrong = words_model()
-    wrong.arrays = true.arrays | {name: np.float32(by) * true.arrays[name] for name in ("output", "bias")}
+    wrong.arrays = true.arrays | {
+        name: np.float32(by) * true.arrays[name] for name in ("output", "bias")
+    }
     rng = np.random.default_rng(4)
     inputs = rng.integers(0, 30, 30_000).astype(np.int32)
     noise = rng.gumbel(size=(30_000, 30))
-    pairs = HeldOutPairs(inputs, (scores(true, inputs) + noise).argmax(axis=1).astype(np.int32), np.arange(30_000) // 10)
-    scored, calibration = (HeldOutPairs(*(each[part] for each in pairs)) for part in (slice(10_000), slice(10_000, None)))
+    pairs = HeldOutPairs(
+        inputs,
+        (scores(true, inputs) + noise).argmax(axis=1).astype(np.int32),
+        np.arange(30_000) // 10,
+    )
+    scored, calibration = (
+        HeldOutPairs(*(each[part] for each in pairs))
+        for part in (slice(10_000), slice(10_000, None))
+    )
     right, found = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)
     assert found.temperature == pytest.approx(by, rel=0.03)
     assert right.temperature == pytest.approx(1, rel=0.03)
@@ -231,7 +280,9 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
     assert right.calibrated == pytest.approx(right.log_likelihood, abs=0.002)
     assert found.log_likelihood < right.log_likelihood - 0.05
     tempered = log_softmax(log_softmax(scores(wrong, scored.inputs)) / found.temperature)
-    assert found.calibrated == pytest.approx(tempered[np.arange(10_000), scored.targets].mean(), abs=1e-5)
+    assert found.calibrated == pytest.approx(
+        tempered[np.arange(10_000), scored.targets].mean(), abs=1e-5
+    )
 
 
 # ---- two models
@@ -242,13 +293,18 @@ def test_the_difference_of_two_models_is_paired():
     found = [evaluate(each, pairs, NO_PAIRS) for each in (a, b)]
     difference = compare(*found)
     assert difference.value == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
-    assert difference.error == grouped(found[0].values - found[1].values, pairs.groups).item_error().value
+    assert (
+        difference.error
+        == grouped(found[0].values - found[1].values, pairs.groups).item_error().value
+    )
     assert compare(found[0], found[0]).interval() == (0, 0)
 
 
 def test_models_of_different_words_and_different_pairs_do_not_compare():
     a, b = (evaluate(words_model(n=n), random_pairs(50), NO_PAIRS) for n in (30, 31))
-    with pytest.raises(EmbedxError, match=r"the two models have different words, 30 and 31 of them, .*; train both"):
+    with pytest.raises(
+        EmbedxError, match=r"the two models have different words, 30 and 31 of them, .*; train both"
+    ):
         compare(a, b)
     with pytest.raises(ValueError, match="different pairs"):
         compare(a, evaluate(words_model(), random_pairs(51), NO_PAIRS))
@@ -262,7 +318,9 @@ def test_a_model_without_record_is_reported_what_it_needs(lost):
         part.pop(lost, None)
     if lost == "counts":
         vectors.counts = None
-    with pytest.raises(EmbedxError, match=r"vectors.txt: no record of how it was trained.*; give a folder"):
+    with pytest.raises(
+        EmbedxError, match=r"vectors.txt: no record of how it was trained.*; give a folder"
+    ):
         pairs_of([["w1", "w2"]], vectors)
 
 
@@ -281,7 +339,16 @@ def home(tmp_path_factory):
     (folder / "vectors.txt").write_text("1 2\nw1 0.5 0.5\n")
     (folder / "classifier").mkdir()
     (folder / "classifier" / "model.json").write_text(
-        json.dumps({"format": 1, "task": "classification", "names": {}, "arrays": {}, "settings": {}, "facts": {}})
+        json.dumps(
+            {
+                "format": 1,
+                "task": "classification",
+                "names": {},
+                "arrays": {},
+                "settings": {},
+                "facts": {},
+            }
+        )
     )
     (folder / "similar.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(9)))
     return folder
@@ -298,13 +365,23 @@ def test_eval_prints_the_likelihood_and_nothing_else(home):
     pairs, calibration = pairs_of(str(home / "text.txt"), vectors)
     expected = evaluate(vectors, pairs, calibration)
     printed = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert list(printed) == ["log_likelihood", "standard_error", "calibrated", "temperature", "unigram", "n_pairs", "n_groups"]
+    assert list(printed) == [
+        "log_likelihood",
+        "standard_error",
+        "calibrated",
+        "temperature",
+        "unigram",
+        "n_pairs",
+        "n_groups",
+    ]
     assert printed["log_likelihood"] == f"{expected.log_likelihood:.4f}"
     assert printed["n_groups"] == "200"
 
 
 def test_eval_of_two_models_reports_the_difference(home):
-    done = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv")
+    done = embedx_eval(
+        home, "a", "b", "--text", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv"
+    )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     found = printed["heldout"]
@@ -319,13 +396,22 @@ def test_eval_of_two_models_reports_the_difference(home):
     assert lines[1] == "\t".join(["log_likelihood", *scores, f"{gain:.4f}"])
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["vectors.txt"], "vectors.txt: not a folder written by `embedx train`, which --text needs"),
-    (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
-    (["nowhere"], "nowhere: not a folder written by `embedx train`"),
-    (["a", "c"], "the two models have different words, 30 and 31 of them"),
-    (["a", "--test", "text.txt"], "--text is for word vectors, --test for classifiers; give one of them"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["vectors.txt"],
+            "vectors.txt: not a folder written by `embedx train`, which --text needs",
+        ),
+        (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
+        (["nowhere"], "nowhere: not a folder written by `embedx train`"),
+        (["a", "c"], "the two models have different words, 30 and 31 of them"),
+        (
+            ["a", "--test", "text.txt"],
+            "--text is for word vectors, --test for classifiers; give one of them",
+        ),
+    ],
+)
 def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, message):
     done = embedx_eval(home, *arguments, "--text", "text.txt")
     assert done.returncode == 2

@@ -42,27 +42,42 @@ def standard_error(values):
 
 def naive(log_p, scores, truth, counts, n_train, ks):
     n_labels, n_rows = len(counts), len(truth)
-    log_p, scores, truth = ([row for row, y in zip(part, truth, strict=True) if y] for part in (log_p, scores, truth))
-    likelihoods = [average([row[label] for label in y if label < n_labels]) for row, y in zip(log_p, truth, strict=True)]
+    log_p, scores, truth = (
+        [row for row, y in zip(part, truth, strict=True) if y] for part in (log_p, scores, truth)
+    )
+    likelihoods = [
+        average([row[label] for label in y if label < n_labels])
+        for row, y in zip(log_p, truth, strict=True)
+    ]
     likelihoods = [value for value in likelihoods if not math.isnan(value)]
     answers = [ranking(row) for row in scores]
     expected = {
-        "n": len(truth), "n_without_labels": n_rows - len(truth), "n_unknown": sum(min(y) >= n_labels for y in truth),
+        "n": len(truth),
+        "n_without_labels": n_rows - len(truth),
+        "n_unknown": sum(min(y) >= n_labels for y in truth),
         "accuracy": average([answer[0] in y for answer, y in zip(answers, truth, strict=True)]),
-        "log_likelihood": average(likelihoods), "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
+        "log_likelihood": average(likelihoods),
+        "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
         "log_likelihood_standard_error": standard_error(likelihoods),
-    }  # fmt: skip
+    }
     for k in ks:
         precisions, ndcgs, gained, best = [], [], 0.0, 0.0
         for answer, y in zip(answers, truth, strict=True):
             hits = [label in y for label in answer[:k]]
             precisions.append(sum(hits) / k)
             ndcgs.append(dcg(hits) / dcg([1] * min(k, len(y))))
-            weight = {label: 1 / propensity(counts[label] if label < n_labels else 0, n_train) for label in [*y, *answer]}
+            weight = {
+                label: 1 / propensity(counts[label] if label < n_labels else 0, n_train)
+                for label in [*y, *answer]
+            }
             gained += sum(weight[label] for label in answer[:k] if label in y)
             best += sum(sorted((weight[label] for label in y), reverse=True)[:k])
         propensity_scored = gained / best if best else math.nan
-        expected |= {f"p@{k}": average(precisions), f"ndcg@{k}": average(ndcgs), f"psp@{k}": propensity_scored}
+        expected |= {
+            f"p@{k}": average(precisions),
+            f"ndcg@{k}": average(ndcgs),
+            f"psp@{k}": propensity_scored,
+        }
     return expected
 
 
@@ -71,7 +86,9 @@ def naive(log_p, scores, truth, counts, n_train, ks):
 
 @st.composite
 def cases(draw):
-    """Few labels with few distinct scores, so that many are equal; rows without labels and labels that are unknown."""
+    """Few labels with few distinct scores, so that many are equal; rows without labels and labels
+    that are unknown.
+    """
     n_labels, n = draw(st.integers(1, 6)), draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     levels = draw(st.sampled_from([1, 2, 3, 1000]))
@@ -79,7 +96,10 @@ def cases(draw):
     log_p = log_softmax(rng.normal(size=(n, n_labels)) * draw(st.sampled_from([1, 30])))
     log_p[rng.random(log_p.shape) < draw(st.sampled_from([0, 0.1]))] = -np.inf
     unknown = draw(st.integers(0, 3))
-    truth = [np.flatnonzero(rng.random(n_labels + unknown) < rng.choice([0, 0.3, 0.7])).tolist() for _ in range(n)]
+    truth = [
+        np.flatnonzero(rng.random(n_labels + unknown) < rng.choice([0, 0.3, 0.7])).tolist()
+        for _ in range(n)
+    ]
     cut = draw(st.integers(0, n))
     return log_p, scores, truth, rng.integers(0, 50, n_labels), cut
 
@@ -103,7 +123,9 @@ def test_metrics_are_their_definitions_in_one_block_or_two(case):
         # a variance by way of squares keeps half the digits where it is nothing
         error = "log_likelihood_standard_error"
         assert result.pop(error) == pytest.approx(expected[error], rel=1e-9, abs=1e-6, nan_ok=True)
-        assert result == pytest.approx({name: expected[name] for name in result}, rel=1e-12, nan_ok=True)
+        assert result == pytest.approx(
+            {name: expected[name] for name in result}, rel=1e-12, nan_ok=True
+        )
 
 
 @settings(max_examples=100, deadline=None)
@@ -118,7 +140,8 @@ def test_top_k_are_the_first_of_the_ranking(case, k):
 
 def test_scores_that_are_no_numbers_come_last():
     scores = np.random.default_rng(0).normal(size=(9, 300)).round(1)
-    np.testing.assert_array_equal(top_k(scores, 101)[0][:, :100], top_k(scores, 100)[0])  # sorted, and inserted
+    # sorted, and inserted
+    np.testing.assert_array_equal(top_k(scores, 101)[0][:, :100], top_k(scores, 100)[0])
     ids, values = top_k(np.array([[np.nan, 1, -np.inf, 2], [np.nan] * 4]), 3)
     assert ids.tolist() == [[3, 1, 0], [0, 1, 2]]
     assert values[1].tolist() == [-np.inf] * 3
@@ -126,7 +149,14 @@ def test_scores_that_are_no_numbers_come_last():
 
 def test_only_what_can_be_measured_is_reported():
     metrics = LabelMetrics(2, ks=(1,))
-    assert metrics.result().keys() == {"n", "n_without_labels", "n_unknown", "accuracy", "p@1", "ndcg@1"}
+    assert metrics.result().keys() == {
+        "n",
+        "n_without_labels",
+        "n_unknown",
+        "accuracy",
+        "p@1",
+        "ndcg@1",
+    }
     assert math.isnan(metrics.result()["accuracy"])
     metrics.add(None, np.array([[0.0, 1.0]]), Labels.single(np.array([1])))
     assert metrics.result()["accuracy"] == 1
@@ -137,11 +167,16 @@ def test_only_what_can_be_measured_is_reported():
 
 
 def validation(seed, scale, n=300, n_labels=20):
-    """Scores of which softmax(z / scale) is the truth, some rows with several labels, none, or an unknown one."""
+    """Scores of which softmax(z / scale) is the truth, some rows with several labels, none, or an
+    unknown one.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, n_labels)) * 2
     drawn = (z + rng.gumbel(size=z.shape)).argsort(axis=1)[:, ::-1]
-    truth = [drawn[row, : rng.choice([0, 1, 1, 1, 2])].tolist() + [n_labels + 3] * rng.choice([0, 0, 1]) for row in range(n)]
+    truth = [
+        drawn[row, : rng.choice([0, 1, 1, 1, 2])].tolist() + [n_labels + 3] * rng.choice([0, 0, 1])
+        for row in range(n)
+    ]
     return (z * scale).astype(np.float32), truth
 
 
@@ -149,7 +184,9 @@ def likelihood(temperature, z, truth):
     n_labels = z.shape[1]
     log_p = log_softmax(temperature * z.astype(np.float64))
     known = [[label for label in y if label < n_labels] for y in truth]
-    return average([average([row[label] for label in y]) for row, y in zip(log_p, known, strict=True) if y])
+    return average(
+        [average([row[label] for label in y]) for row, y in zip(log_p, known, strict=True) if y]
+    )
 
 
 def blocks_of(z, truth, size=70):
@@ -164,13 +201,18 @@ def blocks_of(z, truth, size=70):
     return blocks, passes
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(0.01, 0.0), (0.3, 50.0), (1.0, 0.0), (4.0, 50.0), (100.0, 50.0)])
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(0.01, 0.0), (0.3, 50.0), (1.0, 0.0), (4.0, 50.0), (100.0, 50.0)]
+)
 def test_the_temperature_is_scipys(scale, shift, monkeypatch):
     monkeypatch.setattr(evaluation, "BLOCK_FLOATS", 500)
     z, truth = validation(seed=round(10 * scale), scale=scale)
     blocks, passes = blocks_of(z + np.float32(shift * scale), truth)
     best = minimize_scalar(
-        lambda log_t: -likelihood(math.exp(log_t), z, truth), bounds=(-7, 7), method="bounded", options={"xatol": 1e-9}
+        lambda log_t: -likelihood(math.exp(log_t), z, truth),
+        bounds=(-7, 7),
+        method="bounded",
+        options={"xatol": 1e-9},
     )
     fitted = fit_temperature(blocks)
     assert fitted == pytest.approx(math.exp(best.x), rel=1e-4)
@@ -183,15 +225,20 @@ def test_probabilities_of_zero_do_not_disturb_the_temperature():
     ruled_out = np.full((len(z), 3), -np.inf, dtype=np.float32)
     truth = [[label + 3 for label in y] for y in truth]
     expected = fit_temperature(blocks_of(z, [[label - 3 for label in y] for y in truth])[0])
-    assert fit_temperature(blocks_of(np.hstack([ruled_out, z]), truth)[0]) == pytest.approx(expected)
+    assert fit_temperature(blocks_of(np.hstack([ruled_out, z]), truth)[0]) == pytest.approx(
+        expected
+    )
 
 
-@pytest.mark.parametrize(("z", "at_least", "at_most"), [
-    ([[0.0, 0.0], [3.0, 3.0]], 1.0, 1.0),  # any is as good
-    ([[1.0, 0.0], [2.0, 0.0]], 10.0, 1e3),  # the more the better
-    ([[0.0, 1.0], [0.0, 2.0]], 1e-3, 2e-3),  # the less the better
-    ([[1e6, 0.0], [0.0, 1e6]], 1e-3, 2e-3),  # and from far away
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("z", "at_least", "at_most"),
+    [
+        ([[0.0, 0.0], [3.0, 3.0]], 1.0, 1.0),  # any is as good
+        ([[1.0, 0.0], [2.0, 0.0]], 10.0, 1e3),  # the more the better
+        ([[0.0, 1.0], [0.0, 2.0]], 1e-3, 2e-3),  # the less the better
+        ([[1e6, 0.0], [0.0, 1e6]], 1e-3, 2e-3),  # and from far away
+    ],
+)
 def test_a_temperature_without_a_finite_optimum_stays_within_bounds(z, at_least, at_most):
     blocks, passes = blocks_of(np.array(z), [[0], [0]])
     assert at_least <= fit_temperature(blocks) <= at_most
@@ -199,7 +246,9 @@ def test_a_temperature_without_a_finite_optimum_stays_within_bounds(z, at_least,
 
 
 def test_a_temperature_needs_known_labels_and_finite_scores():
-    with pytest.raises(EmbedxError, match="not one validation row has a label that training has seen"):
+    with pytest.raises(
+        EmbedxError, match="not one validation row has a label that training has seen"
+    ):
         fit_temperature(blocks_of(np.zeros((2, 3)), [[], [5]])[0])
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(DivergedError, match="not finite"):

@@ -20,8 +20,15 @@ if HAS_NO_GENSIM:
 
 
 def written(path, lines, separator, ends, marked, last):
-    """A file of fields, perhaps with a byte order mark, a comment, a blank line and an end of the last line."""
-    text = ["# a comment", *(separator.join(line) for line in lines[:1]), "", *(separator.join(line) for line in lines[1:])]
+    """A file of fields, perhaps with a byte order mark, a comment, a blank line and an end of the
+    last line.
+    """
+    text = [
+        "# a comment",
+        *(separator.join(line) for line in lines[:1]),
+        "",
+        *(separator.join(line) for line in lines[1:]),
+    ]
     path.write_bytes(b"\xef\xbb\xbf" * marked + (ends.join(text) + ends * last).encode())
     return path
 
@@ -30,11 +37,17 @@ def written(path, lines, separator, ends, marked, last):
 def test_every_layout_is_read(tmp_path, separator):
     for ends, marked, last in (("\n", False, True), ("\r\n", True, False), ("\r\n", False, True)):
         rest = (separator, ends, marked, last)
-        pairs = word_sets.read_pairs(written(tmp_path / "p", [("Tiger", "cat", "7.35"), ("sex", "love", "6")], *rest))
+        pairs = word_sets.read_pairs(
+            written(tmp_path / "p", [("Tiger", "cat", "7.35"), ("sex", "love", "6")], *rest)
+        )
         assert pairs.words == [("Tiger", "cat"), ("sex", "love")]
         assert pairs.gold.tolist() == [7.35, 6]
         questions = word_sets.read_analogies(
-            written(tmp_path / "q", [("he", "she", "his", "her"), ("Oslo", "Norway", "Rome", "Italy")], *rest)
+            written(
+                tmp_path / "q",
+                [("he", "she", "his", "her"), ("Oslo", "Norway", "Rome", "Italy")],
+                *rest,
+            )
         )
         assert questions.words == [("he", "she", "his", "her"), ("Oslo", "Norway", "Rome", "Italy")]
 
@@ -49,16 +62,31 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
     assert questions.sections == ["cities", "more"]
 
 
-@pytest.mark.parametrize(("reader", "content", "complaint"), [
-    (word_sets.read_pairs, "a,b,1\na,b\n", "set.txt:2: not a pair with its score; lines look like `tiger TAB"),
-    (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
-    (word_sets.read_pairs, "a\tb\tnan\n", "set.txt:1: a word is missing or the score is not finite"),
-    (word_sets.read_pairs, "a\t\t1\n", "set.txt:1: a word is missing"),
-    (word_sets.read_pairs, "# nothing\n", "set.txt: holds no pairs"),
-    (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3: 3 words; a question has four"),
-    (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
-    (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reader", "content", "complaint"),
+    [
+        (
+            word_sets.read_pairs,
+            "a,b,1\na,b\n",
+            "set.txt:2: not a pair with its score; lines look like `tiger TAB",
+        ),
+        (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
+        (
+            word_sets.read_pairs,
+            "a\tb\tnan\n",
+            "set.txt:1: a word is missing or the score is not finite",
+        ),
+        (word_sets.read_pairs, "a\t\t1\n", "set.txt:1: a word is missing"),
+        (word_sets.read_pairs, "# nothing\n", "set.txt: holds no pairs"),
+        (
+            word_sets.read_analogies,
+            ": s\na b c d\na b c\n",
+            "set.txt:3: 3 words; a question has four",
+        ),
+        (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
+        (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
+    ],
+)
 def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
     (tmp_path / "set.txt").write_text(content)
     with pytest.raises(EmbedxError, match=re.escape(complaint)):
@@ -69,7 +97,10 @@ def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
 
 
 def some_vectors():
-    return WordVectors([f"w{k}" for k in range(24)], {"input": np.float32(np.random.default_rng(0).normal(size=(24, 6)))})
+    return WordVectors(
+        [f"w{k}" for k in range(24)],
+        {"input": np.float32(np.random.default_rng(0).normal(size=(24, 6)))},
+    )
 
 
 def saved(folder, vectors, output=None):
@@ -82,9 +113,15 @@ def test_output_and_summed_vectors_are_scored(tmp_path):
     output = np.random.default_rng(7).normal(size=vectors.vectors.shape).astype(np.float32)
     folder = saved(tmp_path / "a", vectors, output)
     (tmp_path / "pairs").write_text("".join(f"g0w{i}\tg1w{i}\t{i}\n" for i in range(8)))
-    for which, table in (("input", vectors.vectors), ("output", output), ("sum", vectors.vectors + output)):
+    for which, table in (
+        ("input", vectors.vectors),
+        ("output", output),
+        ("sum", vectors.vectors + output),
+    ):
         report = words.evaluate([folder], (), WordTests([tmp_path / "pairs"]), which=which)
-        [expected] = words.score(WordVectors(vectors.words, {"input": table}), [word_sets.read_pairs(tmp_path / "pairs")])
+        [expected] = words.score(
+            WordVectors(vectors.words, {"input": table}), [word_sets.read_pairs(tmp_path / "pairs")]
+        )
         assert (report.scores[0].score, report.as_dict()["vectors"]) == (expected.score, which)
 
 
@@ -92,7 +129,9 @@ def test_output_and_summed_vectors_are_scored(tmp_path):
 def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
     vectors = some_vectors()
     tree = saved(tmp_path / "tree", vectors, np.ones((len(vectors) - 1, 6), np.float32))
-    with pytest.raises(EmbedxError, match=f"--vectors {which}: the 23 output rows of hs do not belong to words"):
+    with pytest.raises(
+        EmbedxError, match=f"--vectors {which}: the 23 output rows of hs do not belong to words"
+    ):
         model.load(tree).of(which)
     with pytest.raises(EmbedxError, match=f"--vectors {which}: this model has no output vectors"):
         model.load(saved(tmp_path / "none", vectors)).of(which)
@@ -105,15 +144,21 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
 
 def test_sentences_say_what_the_interval_does():
     far = word_report.ScoreDifference("pooled", "spearman", 0.02, (0.01, 0.03), 1800, (3, 3))
-    assert word_report.sentence(far) == (
-        "pooled: A is better than B by 0.020 (A - B: 95 % interval +0.010 to +0.030, 1,800 items, 3 and 3 runs)."
+    assert (
+        word_report.sentence(far)
+        == "pooled: A is better than B by 0.020 (A - B: 95 % interval +0.010 to +0.030, 1,800"
+        " items, 3 and 3 runs)."
     )
     near = word_report.ScoreDifference("Google analogies", "accuracy", -0.02, (-0.03, -0.01), 900)
-    assert word_report.sentence(near) == (
-        "Google analogies: B is better than A by 2.0 points (A - B: 95 % interval -3.0 to -1.0 points, 900 items)."
+    assert (
+        word_report.sentence(near)
+        == "Google analogies: B is better than A by 2.0 points (A - B: 95 % interval -3.0 to -1.0"
+        " points, 900 items)."
     )
     none = dataclasses.replace(far, interval=(-0.001, 0.041))
-    assert word_report.sentence(none).startswith("pooled: A and B cannot be told apart (A - B: 95 % interval -0.001")
+    assert word_report.sentence(none).startswith(
+        "pooled: A and B cannot be told apart (A - B: 95 % interval -0.001"
+    )
 
 
 @pytest.fixture
@@ -123,10 +168,14 @@ def two_sides(tmp_path):
     names, base = [f"w{k}" for k in range(80)], rng.normal(size=(80, 10))
     for side, noise in (("good", 0.2), ("bad", 3.0)):
         for seed in range(3):
-            table = (base + noise * np.random.default_rng([seed, len(side)]).normal(size=base.shape)).astype(np.float32)
+            table = (
+                base + noise * np.random.default_rng([seed, len(side)]).normal(size=base.shape)
+            ).astype(np.float32)
             saved(tmp_path / f"{side}.{seed}", WordVectors(names, {"input": table}))
     units = base / np.linalg.norm(base, axis=1, keepdims=True)
-    (tmp_path / "pairs.tsv").write_text("".join(f"w{k}\tw{k + 40}\t{units[k] @ units[k + 40]}\n" for k in range(40)))
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"w{k}\tw{k + 40}\t{units[k] @ units[k + 40]}\n" for k in range(40))
+    )
     return tmp_path
 
 
@@ -137,7 +186,9 @@ def test_two_configurations_with_several_seeds(two_sides):
     assert report.sides == ["A1", "A2", "A3", "B1", "B2", "B3"]
     [difference] = report.differences
     scores = [each.score for each in report.scores]
-    assert difference.difference == pytest.approx(np.mean(scores[:3]) - np.mean(scores[3:]), abs=1e-12)
+    assert difference.difference == pytest.approx(
+        np.mean(scores[:3]) - np.mean(scores[3:]), abs=1e-12
+    )
     assert difference.runs == (3, 3)
     [sentence] = report.conclusions()
     assert sentence.startswith("pairs: A is better than B by ")
@@ -145,7 +196,11 @@ def test_two_configurations_with_several_seeds(two_sides):
     assert json.loads(json.dumps(report.as_dict(), allow_nan=False))["conclusions"] == [sentence]
     rows = [line.split("\t") for line in report.tsv().splitlines()]
     assert {len(row) for row in rows} == {10}
-    assert [row[1] for row in rows[1:]] == [*map(str, good), *(str(two_sides / f"bad.{k}") for k in range(3)), "A - B"]
+    assert [row[1] for row in rows[1:]] == [
+        *map(str, good),
+        *(str(two_sides / f"bad.{k}") for k in range(3)),
+        "A - B",
+    ]
     assert rows[1][3] == f"{scores[0]:.6g}"
     alone = words.evaluate(good[:1], good[1:2], tests)
     assert alone.conclusions()[-1].startswith("A and B are one run each")
@@ -171,14 +226,23 @@ def test_the_command_line_takes_them_all(two_sides):
     assert printed["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
     printed = json.loads(
-        embedx_run(two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim").stdout
+        embedx_run(
+            two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim"
+        ).stdout
     )
     assert (printed["protocol"]["name"], len(printed["scores"])) == ("gensim", 1)
     done = embedx_run(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
-        2, ["embedx: --vectors sum: this model has no output vectors, which only a model folder keeps"],
-    )  # fmt: skip
-    done = embedx_run(two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False)
+        2,
+        [
+            "embedx: --vectors sum: this model has no output vectors, which only a model folder"
+            " keeps"
+        ],
+    )
+    done = embedx_run(
+        two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False
+    )
     assert (done.returncode, done.stderr.splitlines()) == (
-        2, ["embedx: --text does not apply with --against; give all models as arguments"],
-    )  # fmt: skip
+        2,
+        ["embedx: --text does not apply with --against; give all models as arguments"],
+    )

@@ -1,4 +1,6 @@
-"""Scores, errors, intervals and ranks, by hand, against scipy, and by counting how often they are wrong in simulations."""
+"""Scores, errors, intervals and ranks, by hand, against scipy, and by counting how often they are
+wrong in simulations.
+"""
 
 import json
 import math
@@ -20,13 +22,16 @@ def items(n=60, seed=0):
     return gold, np.round(gold + rng.normal(size=n) * 3, 1)
 
 
-# ---- resampling, against its definition: repeat each item as often as it was drawn, then compute the statistic afresh
+# ---- resampling, against its definition: repeat each item as often as it was drawn, then compute
+# the statistic afresh
 
 
 def test_spearman_is_scipys_on_every_resample():
     gold, values = items()
     statistic = statistics.mean_spearman([(gold, values)])
-    draws = np.random.default_rng(1).integers(len(gold), size=(statistics.RESAMPLES, len(gold)))[:50]
+    draws = np.random.default_rng(1).integers(len(gold), size=(statistics.RESAMPLES, len(gold)))[
+        :50
+    ]
     expected = [stats.spearmanr(gold[draw], values[draw])[0] for draw in draws]
     found = statistics.resampled(statistic, [len(gold)], 1)
     assert found.value == pytest.approx(stats.spearmanr(gold, values)[0], abs=1e-12)
@@ -36,7 +41,9 @@ def test_spearman_is_scipys_on_every_resample():
 def test_resamples_draw_each_item_alike(monkeypatch):
     monkeypatch.setattr(statistics, "BLOCK_FLOATS", 700)
     blocks = []
-    statistics.resampled(lambda counts: blocks.append(counts[0]) or np.zeros(len(counts[0])), [7], seed=3)
+    statistics.resampled(
+        lambda counts: blocks.append(counts[0]) or np.zeros(len(counts[0])), [7], seed=3
+    )
     assert [len(block) for block in blocks[:-1]] == [100] * (statistics.RESAMPLES // 100)
     counts = np.concatenate(blocks[:-1])
     assert (counts.sum(axis=1) == 7).all()
@@ -45,12 +52,16 @@ def test_resamples_draw_each_item_alike(monkeypatch):
 
 
 def test_two_models_are_compared_on_the_same_resamples():
-    """What is hard for both cancels out, so the interval of the difference is far narrower than that of either."""
+    """What is hard for both cancels out, so the interval of the difference is far narrower than
+    that of either.
+    """
     gold, values = items(300)
     a = statistics.resampled(statistics.mean_spearman([(gold, values)]), [300], 0)
     other = values + np.random.default_rng(2).normal(size=300) * 0.01
     b = statistics.resampled(statistics.mean_spearman([(gold, other)]), [300], 0)
-    width = [estimate.half_width() for estimate in (Estimate(0.0, (a.item_error(),)), single_run(a, b))]
+    width = [
+        estimate.half_width() for estimate in (Estimate(0.0, (a.item_error(),)), single_run(a, b))
+    ]
     assert width[1] < width[0] / 10
     assert single_run(a, a).interval() == (0, 0)
 
@@ -68,7 +79,9 @@ def test_without_variation_there_is_no_correlation_and_no_interval():
 
 def test_resamples_without_variation_do_not_spoil_the_interval():
     """Of three items, one resample in nine draws the same item three times."""
-    found = statistics.resampled(statistics.mean_spearman([(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]))]), [3], seed=0)
+    found = statistics.resampled(
+        statistics.mean_spearman([(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]))]), [3], seed=0
+    )
     low, high = Estimate(found.value, (found.item_error(),)).interval(-1, 1)
     assert -1 <= low < high <= 1
 
@@ -86,7 +99,9 @@ def test_a_score_by_groups_has_the_error_of_its_items():
     others = values + rng.normal(size=60)
     gain = single_run(score, statistics.grouped(others, groups))
     assert gain.value == pytest.approx((values - others).mean())
-    assert gain.error == pytest.approx(statistics.grouped(values - others, groups).item_error().value)
+    assert gain.error == pytest.approx(
+        statistics.grouped(values - others, groups).item_error().value
+    )
     assert single_run(score, statistics.grouped(values[1:], groups[1:])) is None  # other items
     assert math.isnan(Score.of_groups([1.0], [2]).item_error().value)  # one group tells nothing
     alone = statistics.grouped(values, np.arange(60))
@@ -96,8 +111,11 @@ def test_a_score_by_groups_has_the_error_of_its_items():
 def test_errors_by_hand():
     a, b = Score.of_groups([3.0, 1.0], [2, 2]), Score.of_groups([1.0, 1.0], [2, 2])
     assert a.value == 1.0
-    assert a.item_error() == pytest.approx((math.sqrt(2 * (1 + 1)) / 4, 1))  # what is left is 1 and -1
-    assert statistics.pooled_deviation([[1, 3], [2, 2, 5], [9]]) == pytest.approx((math.sqrt((2 + 6) / 3), 3))
+    # what is left is 1 and -1
+    assert a.item_error() == pytest.approx((math.sqrt(2 * (1 + 1)) / 4, 1))
+    assert statistics.pooled_deviation([[1, 3], [2, 2, 5], [9]]) == pytest.approx(
+        (math.sqrt((2 + 6) / 3), 3)
+    )
     assert statistics.pooled_deviation([[1], [2]]) == (0, 0)
     seeds = Error(0.3, 4)
     together = statistics.estimate([a, b], seeds)  # sums 2 and 1 on average: what is left is ±0.5
@@ -119,13 +137,23 @@ def test_errors_by_hand():
 
 
 def test_noise_in_items_counts_once():
-    """Runs that differ in items alone have no variance beyond that of the items; a level of each run is between seeds."""
+    """Runs that differ in items alone have no variance beyond that of the items; a level of each
+    run is between seeds.
+    """
     rng = np.random.default_rng(0)
-    noisy = [[statistics.grouped(rng.normal(size=400), np.arange(400)) for _ in range(5)] for _ in range(40)]
+    noisy = [
+        [statistics.grouped(rng.normal(size=400), np.arange(400)) for _ in range(5)]
+        for _ in range(40)
+    ]
     single = noisy[0][0].item_error().value
-    assert statistics.pooled_deviation([[run.value for run in runs] for runs in noisy]).value == pytest.approx(single, rel=0.15)
+    assert statistics.pooled_deviation(
+        [[run.value for run in runs] for runs in noisy]
+    ).value == pytest.approx(single, rel=0.15)
     assert statistics.between_seeds(noisy).value < single / 2
-    shifted = [[statistics.grouped(np.full(4, level), np.arange(4)) for level in levels] for levels in ([1, 3], [2, 2, 5])]
+    shifted = [
+        [statistics.grouped(np.full(4, level), np.arange(4)) for level in levels]
+        for levels in ([1, 3], [2, 2, 5])
+    ]
     assert statistics.between_seeds(shifted) == pytest.approx((math.sqrt((2 + 6) / 3), 3))
 
 
@@ -137,7 +165,9 @@ def test_an_order_needs_a_significant_difference():
 
 
 def test_holm_corrects_level_after_level():
-    """By p-values .01, .02 and .04: each is below .05 divided by how many are left; with .03 in place of .02 the first only."""
+    """By p-values .01, .02 and .04: each is below .05 divided by how many are left; with .03 in
+    place of .02 the first only.
+    """
 
     def signs(*p_values):
         found = {p: Estimate(stats.t.isf(p / 2, 8), (Error(1.0, 8),)) for p in p_values}
@@ -150,12 +180,17 @@ def test_holm_corrects_level_after_level():
 
 def test_those_without_an_order_share_a_rank():
     # The standard deviation between seeds is 0.02 each, on three degrees of freedom.
-    near = {name: scores(value, value + 0.02 * math.sqrt(2)) for name, value in {"a": 1.0, "b": 0.97, "c": 0.5}.items()}
+    near = {
+        name: scores(value, value + 0.02 * math.sqrt(2))
+        for name, value in {"a": 1.0, "b": 0.97, "c": 0.5}.items()
+    }
     found = statistics.standings(near)
     assert {name: each.rank for name, each in found.items()} == {"a": 1, "b": 1, "c": 3}
     assert list(found) == ["a", "b", "c"]
     assert found["a"].behind is None
-    assert (found["b"].behind.value, found["b"].behind.error) == pytest.approx((-0.03, 0.02), rel=1e-2)
+    assert (found["b"].behind.value, found["b"].behind.error) == pytest.approx(
+        (-0.03, 0.02), rel=1e-2
+    )
     assert found["c"].score.value == pytest.approx(0.5 + 0.01 * math.sqrt(2))
     assert statistics.standings(near, "c")["a"].behind.value == pytest.approx(0.5, abs=1e-3)
 
@@ -163,17 +198,27 @@ def test_those_without_an_order_share_a_rank():
 # ---- how often they are wrong
 
 
-DOMINATED = {"seeds": (1.0, 0.1, 0.0), "items": (0.1, 1.0, 0.0), "noise in items": (0.0, 0.0, 1.0), "nothing": (0.6, 0.6, 0.6)}
+DOMINATED = {
+    "seeds": (1.0, 0.1, 0.0),
+    "items": (0.1, 1.0, 0.0),
+    "noise in items": (0.0, 0.0, 1.0),
+    "nothing": (0.6, 0.6, 0.6),
+}
 
 
 def equals(rng, n_equal, n_runs, of_seeds, of_items, noise, n_groups=40):
-    """Configurations of the same expected score. They differ in seeds, items, and in each item by seed, by these variances of a
-    run's score.
+    """Configurations of the same expected score. They differ in seeds, items, and in each item by
+    seed, by these variances of a run's score.
     """
     wide = math.sqrt(n_groups)
-    values = of_items * wide * rng.normal(size=(n_equal, 1, n_groups)) + of_seeds * rng.normal(size=(n_equal, n_runs, 1))
+    values = of_items * wide * rng.normal(size=(n_equal, 1, n_groups)) + of_seeds * rng.normal(
+        size=(n_equal, n_runs, 1)
+    )
     values = values + noise * wide * rng.normal(size=(n_equal, n_runs, n_groups))
-    return {str(k): [Score.of_groups(run, np.ones(n_groups, int)) for run in runs] for k, runs in enumerate(values)}
+    return {
+        str(k): [Score.of_groups(run, np.ones(n_groups, int)) for run in runs]
+        for k, runs in enumerate(values)
+    }
 
 
 def at_most(rate, trials):
@@ -185,15 +230,17 @@ def at_most(rate, trials):
 @pytest.mark.parametrize(("n_equal", "trials"), [(4, 100), (8, 40)])
 def test_equals_are_seldom_ordered(n_equal, trials, variances):
     rng = np.random.default_rng(n_equal)
-    wrong = sum(any(statistics.orders(equals(rng, n_equal, 3, *variances)).values()) for _ in range(trials))
+    wrong = sum(
+        any(statistics.orders(equals(rng, n_equal, 3, *variances)).values()) for _ in range(trials)
+    )
     assert wrong <= at_most(0.05, trials)
 
 
 @pytest.mark.parametrize("variances", DOMINATED.values(), ids=DOMINATED)
 @pytest.mark.parametrize("n_runs", [2, 3, 5])
 def test_intervals_cover(n_runs, variances):
-    """The difference of equal configurations, and the score of one, is in 95 % of the intervals; not in far more, where one
-    source of variance dominates.
+    """The difference of equal configurations, and the score of one, is in 95 % of the intervals;
+    not in far more, where one source of variance dominates.
     """
     rng, trials, covered = np.random.default_rng(n_runs), 300, [0, 0]
     for _ in range(trials):
@@ -210,18 +257,34 @@ def test_intervals_cover(n_runs, variances):
 def test_an_equal_pair_stands_out_of_many_single_runs_no_more_often():
     """With one run each, ranks hold the choice of items alone, as they say."""
     rng = np.random.default_rng(0)
-    assert sum(any(statistics.orders(equals(rng, 4, 1, 0, 1, 0)).values()) for _ in range(150)) <= at_most(0.05, 150)
+    assert sum(
+        any(statistics.orders(equals(rng, 4, 1, 0, 1, 0)).values()) for _ in range(150)
+    ) <= at_most(0.05, 150)
 
 
 def questions(n_pairs, second_from=0):
-    """All questions of two of some pairs; those in second place begin with another if they are no first ones."""
-    numbers = [(i, j + second_from) for i in range(n_pairs) for j in range(n_pairs) if i != j or second_from]
-    return Analogies("all", ["s"] * len(numbers), [(f"a{i}", f"b{i}", f"a{j}", f"b{j}") for i, j in numbers]), np.array(numbers)
+    """All questions of two of some pairs; those in second place begin with another if they are no
+    first ones.
+    """
+    numbers = [
+        (i, j + second_from)
+        for i in range(n_pairs)
+        for j in range(n_pairs)
+        if i != j or second_from
+    ]
+    return Analogies(
+        "all", ["s"] * len(numbers), [(f"a{i}", f"b{i}", f"a{j}", f"b{j}") for i, j in numbers]
+    ), np.array(numbers)
 
 
-@pytest.mark.parametrize(("second_from", "together", "noise"), [(30, 0.0, 1.0), (0, 0.0, 1.0), (0, 0.7, 1.0), (0, 0.7, 0.3)])
+@pytest.mark.parametrize(
+    ("second_from", "together", "noise"),
+    [(30, 0.0, 1.0), (0, 0.0, 1.0), (0, 0.7, 1.0), (0, 0.7, 0.3)],
+)
 def test_the_interval_of_analogies_covers_though_they_share_pairs(second_from, together, noise):
-    """A question is answered where what its pairs are good for, as the first and as the second, exceeds a threshold."""
+    """A question is answered where what its pairs are good for, as the first and as the second,
+    exceeds a threshold.
+    """
     test, numbers = questions(30, second_from)
     rng, trials, missed, missed_alone = np.random.default_rng(1), 150, 0, 0
     threshold = 0.3
@@ -229,7 +292,11 @@ def test_the_interval_of_analogies_covers_though_they_share_pairs(second_from, t
     for _ in range(trials):
         first = rng.normal(size=30 + second_from)
         second = together * first + math.sqrt(1 - together**2) * rng.normal(size=30 + second_from)
-        ease = 0.5 * first[numbers[:, 0]] + 0.5 * second[numbers[:, 1]] + noise * rng.normal(size=len(test))
+        ease = (
+            0.5 * first[numbers[:, 0]]
+            + 0.5 * second[numbers[:, 1]]
+            + noise * rng.normal(size=len(test))
+        )
         right = (ease > threshold).astype(float)
         score = Answers(test, right).scored()
         missed += Estimate(score.value - true, (score.item_error(),)).sign() != 0
@@ -240,5 +307,7 @@ def test_the_interval_of_analogies_covers_though_they_share_pairs(second_from, t
 
 
 def test_a_pair_is_the_same_wherever_it_stands():
-    test = Analogies("x", ["s", "s", "t"], [("a", "b", "c", "d"), ("e", "f", "A", "B"), ("b", "a", "c", "d")])
+    test = Analogies(
+        "x", ["s", "s", "t"], [("a", "b", "c", "d"), ("e", "f", "A", "B"), ("b", "a", "c", "d")]
+    )
     assert test.clusters.tolist() == [[0, 1, 2], [3, 0, 3]]

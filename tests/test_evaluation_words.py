@@ -1,4 +1,6 @@
-"""Word-vector evaluation gives gensim's numbers, says how they came about, and survives what users feed it."""
+"""Word-vector evaluation gives gensim's numbers, says how they came about, and survives what users
+feed it.
+"""
 
 import gzip
 import itertools
@@ -32,14 +34,20 @@ from gensim.test.utils import datapath
 
 
 def toy(seed=0, dim=8, share=0.9, cased=True):
-    """Vectors for most words of the test sets: relations are offsets, some words have more spellings, are equal or zero."""
+    """Vectors for most words of the test sets: relations are offsets, some words have more
+    spellings, are equal or zero.
+    """
     rng = np.random.default_rng(seed)
     *pairs, questions = word_sets.default_tests()
-    vectors = {word.lower(): rng.normal(size=dim) for test in pairs for item in test.words for word in item}
+    vectors = {
+        word.lower(): rng.normal(size=dim) for test in pairs for item in test.words for word in item
+    }
     offsets = {section: rng.normal(size=dim) for section in dict.fromkeys(questions.sections)}
     for section, (a, b, _, _) in zip(questions.sections, questions.words, strict=True):
         vectors.setdefault(a.lower(), rng.normal(size=dim))
-        vectors.setdefault(b.lower(), vectors[a.lower()] + offsets[section] + 0.3 * rng.normal(size=dim))
+        vectors.setdefault(
+            b.lower(), vectors[a.lower()] + offsets[section] + 0.3 * rng.normal(size=dim)
+        )
     for word in list(vectors) if cased else ():
         if rng.random() < 0.3:
             for variant in (word.upper(), word.capitalize()):
@@ -63,7 +71,14 @@ def some_questions(tmp_path, n=400, seed=0):
     """A file with a sample of Google's questions, and some odd ones."""
     rng = np.random.default_rng(seed)
     test = word_sets.default_tests()[2]
-    lines = [": odd", "boy boy girl girl", "boy girl boy girl", "boy girl girl boy", "Boy GIRL brother sister", ": sample"]
+    lines = [
+        ": odd",
+        "boy boy girl girl",
+        "boy girl boy girl",
+        "boy girl girl boy",
+        "Boy GIRL brother sister",
+        ": sample",
+    ]
     lines += [" ".join(test.words[i]) for i in rng.choice(len(test), n, replace=False)]
     file = tmp_path / "questions.txt"
     file.write_text("\n".join(lines))
@@ -76,19 +91,27 @@ def test_pairs_are_scored_as_gensim_scores_the_file(name):
     _, spearman, oov = as_gensim(vectors).evaluate_word_pairs(datapath(name))
     [answers] = words.score(vectors, [word_sets.read_pairs(Path(datapath(name)))])
     used = answers.used
-    assert answers.score == pytest.approx(spearman[0], abs=1e-3)  # vectors may be tied but for rounding
+    # vectors may be tied but for rounding
+    assert answers.score == pytest.approx(spearman[0], abs=1e-3)
     assert 100 * (1 - used.mean()) == pytest.approx(oov, abs=1e-9)
     assert 0 < used.sum() < len(used)
-    assert stats.spearmanr(answers.test.gold[used], answers.values[used])[0] == pytest.approx(answers.score, abs=1e-9)
+    assert stats.spearmanr(answers.test.gold[used], answers.values[used])[0] == pytest.approx(
+        answers.score, abs=1e-9
+    )
 
 
-@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero)")  # gensim divides by the norm of the zero vector
-@pytest.mark.parametrize(("cased", "candidates"), [(True, 40), (False, 700), (True, 700), (True, 30_000)])
+# gensim divides by the norm of the zero vector
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero)")
+@pytest.mark.parametrize(
+    ("cased", "candidates"), [(True, 40), (False, 700), (True, 700), (True, 30_000)]
+)
 def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidates, monkeypatch):
     monkeypatch.setattr(analogies, "BLOCK_FLOATS", 20_000)  # several blocks
     monkeypatch.setattr(analogies, "SCORE_FLOATS", 1_000)
     file, vectors = some_questions(tmp_path), toy(cased=cased, share=1.0)
-    score, sections = as_gensim(vectors).evaluate_word_analogies(str(file), restrict_vocab=candidates)
+    score, sections = as_gensim(vectors).evaluate_word_analogies(
+        str(file), restrict_vocab=candidates
+    )
     test = word_sets.read_analogies(file, candidates=candidates)
     [answers] = words.score(vectors, [test])
     if candidates == 40:
@@ -96,11 +119,17 @@ def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidat
         return
     assert answers.score == score
     for value, kind in ((1, "correct"), (0, "incorrect")):
-        asked = sorted(tuple(word.upper() for word in test.words[i]) for i in np.flatnonzero(answers.values == value))
+        asked = sorted(
+            tuple(word.upper() for word in test.words[i])
+            for i in np.flatnonzero(answers.values == value)
+        )
         assert asked == sorted(sections[-1][kind])
         assert asked
     assert answers.details["sections"] == {
-        part["section"]: {"correct": len(part["correct"]), "used": len(part["correct"] + part["incorrect"])}
+        part["section"]: {
+            "correct": len(part["correct"]),
+            "used": len(part["correct"] + part["incorrect"]),
+        }
         for part in sections[:-1]
     }
 
@@ -117,11 +146,17 @@ def test_3cosmul_is_that_of_the_paper(tmp_path, monkeypatch):
     assert len(checked) == 40
     for item in checked.tolist():
         a, b, c, expected = test.words[item]
-        assert answers.values[item] == (reference_words.cosmul(vectors.words, vectors.vectors, a, b, c) == expected.upper())
+        assert answers.values[item] == (
+            reference_words.cosmul(vectors.words, vectors.vectors, a, b, c) == expected.upper()
+        )
 
 
 def test_the_protocol_of_gensim_has_its_number_of_candidates(tmp_path):
-    for options, n in (({}, 30_000), ({"protocol": "gensim"}, 300_000), ({"protocol": "gensim", "candidates": 9}, 9)):
+    for options, n in (
+        ({}, 30_000),
+        ({"protocol": "gensim"}, 300_000),
+        ({"protocol": "gensim", "candidates": 9}, 9),
+    ):
         [test] = WordTests(analogies=some_questions(tmp_path, 5), **options).read()
         assert test.candidates == n
 
@@ -144,14 +179,25 @@ def test_memory_does_not_grow_with_questions_and_words(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:(invalid value|divide by zero)")
 def test_variants_of_a_question_word_and_zero_vectors_are_no_answers(tmp_path):
-    """As in gensim, which looks at the best five words alone, so that it has no answer where these are all variants."""
+    """As in gensim, which looks at the best five words alone, so that it has no answer where these
+    are all variants.
+    """
     rng = np.random.default_rng(0)
     file = tmp_path / "questions.txt"
-    for spellings, words_asked in ((7, "boy girl man woman"), (3, "boy girl man woman"), (0, "boy girl man woman")):
-        near = ["".join(letters) for letters in itertools.product("gG", "iI", "rR", "l")][1 : spellings + 1]
+    for spellings, words_asked in (
+        (7, "boy girl man woman"),
+        (3, "boy girl man woman"),
+        (0, "boy girl man woman"),
+    ):
+        near = ["".join(letters) for letters in itertools.product("gG", "iI", "rR", "l")][
+            1 : spellings + 1
+        ]
         vocabulary = ["zero", "boy", "girl", "man", "woman", *near, "other"]
         girl, other = np.array([1.0, 2, 0]), np.array([-3.0, -3, 1])
-        table = np.array([[0, 0, 0], [1, 0, 0], girl, [1, 0.1, 0], [1, 0.4, 0.5], *[girl] * len(near), other], np.float32)
+        table = np.array(
+            [[0, 0, 0], [1, 0, 0], girl, [1, 0.1, 0], [1, 0.4, 0.5], *[girl] * len(near), other],
+            np.float32,
+        )
         table[5:-1] += 0.01 * rng.normal(size=(len(near), 3)).astype(np.float32)
         if not spellings:
             table[4] = [-1, -1, 1]  # even the best answer points away from the query
@@ -165,7 +211,9 @@ def test_variants_of_a_question_word_and_zero_vectors_are_no_answers(tmp_path):
 
 
 def test_the_most_frequent_spelling_counts(tmp_path):
-    vectors = WordVectors(["Turkey", "bird", "turkey", "goose", "duck"], {"input": np.eye(5, dtype=np.float32)})
+    vectors = WordVectors(
+        ["Turkey", "bird", "turkey", "goose", "duck"], {"input": np.eye(5, dtype=np.float32)}
+    )
     vectors.vectors[0] = vectors.vectors[1]
     file = tmp_path / "pairs.tsv"
     file.write_text("turkey\tbird\t9\nturkey\tgoose\t1\nduck\tgoose\t5\n")
@@ -176,7 +224,12 @@ def test_the_most_frequent_spelling_counts(tmp_path):
 def test_a_report_reports_the_protocol(tmp_path):
     path = toy(share=0.6).save(tmp_path / "a.embedx")
     report = words.evaluate([path], (), WordTests(seed=3))
-    assert [score.test for score in report.scores] == ["WordSim-353", "SimLex-999", "Google analogies", "pooled"]
+    assert [score.test for score in report.scores] == [
+        "WordSim-353",
+        "SimLex-999",
+        "Google analogies",
+        "pooled",
+    ]
     as_dict = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     for each in as_dict["scores"]:
         assert each["used"] + each["oov"] == each["total"]
@@ -186,7 +239,9 @@ def test_a_report_reports_the_protocol(tmp_path):
     assert as_dict["protocol"]["seed"] == 3
     wordsim, simlex, _, together = report.scores
     assert together.used == wordsim.used + simlex.used
-    assert together.score == pytest.approx((wordsim.used * wordsim.score + simlex.used * simlex.score) / together.used)
+    assert together.score == pytest.approx(
+        (wordsim.used * wordsim.score + simlex.used * simlex.score) / together.used
+    )
     assert as_dict["scores"][3]["sets"] == ["WordSim-353", "SimLex-999"]
     heading, *rows = report.table().splitlines()
     assert heading.split("  ")[0] == "set"
@@ -206,7 +261,10 @@ def test_nothing_to_score_is_said_not_a_crash(tmp_path):
     report = words.evaluate([tmp_path / "v"], [tmp_path / "v"])
     assert [score["score"] for score in report.as_dict()["scores"]] == [None] * 8
     assert report.as_dict()["differences"][0]["difference"] is None
-    assert "nothing to score on Google analogies, its vocabulary covers 0 of 19,544 items" in report.warnings[-1]
+    assert (
+        "nothing to score on Google analogies, its vocabulary covers 0 of 19,544 items"
+        in report.warnings[-1]
+    )
     assert " - " in report.table()
 
 
@@ -222,7 +280,10 @@ def test_what_cannot_be_opened_is_named(tmp_path):
         word_sets.read_pairs(tmp_path / "latin1")
     for tests, complaint in (
         (WordTests(protocol="hyperwords"), "--protocol hyperwords: choose one of embedx, gensim"),
-        (WordTests(method="cosmul"), r"--method cosmul: did you mean 3cosmul\? choose one of 3cosadd, 3cosmul"),
+        (
+            WordTests(method="cosmul"),
+            r"--method cosmul: did you mean 3cosmul\? choose one of 3cosadd, 3cosmul",
+        ),
     ):
         with pytest.raises(EmbedxError, match=complaint):
             words.evaluate([tmp_path / "nowhere"], (), tests)
@@ -237,11 +298,16 @@ class Payload:
 
 DOORS = {
     "eval": lambda path: words.evaluate([path]),
-    "eval --trust-pickle": lambda path: words.evaluate([path], trust_pickle=path.suffix != ".model"),
-    "nn, analogy, export": model.load, "classify, predict": lambda path: read(str(path)),
-    "labels": lambda path: read("x.txt", str(path)), "--label-names": lambda path: read_label_names(str(path)),
-    "--pairs": word_sets.read_pairs, "--analogies": word_sets.read_analogies,
-}  # fmt: skip
+    "eval --trust-pickle": lambda path: words.evaluate(
+        [path], trust_pickle=path.suffix != ".model"
+    ),
+    "nn, analogy, export": model.load,
+    "classify, predict": lambda path: read(str(path)),
+    "labels": lambda path: read("x.txt", str(path)),
+    "--label-names": lambda path: read_label_names(str(path)),
+    "--pairs": word_sets.read_pairs,
+    "--analogies": word_sets.read_analogies,
+}
 
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=list(DOORS))
@@ -263,8 +329,8 @@ def test_what_is_pickled_is_not_opened(door, tmp_path, monkeypatch):
 def test_without_gensim_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim", None)
     message = (
-        "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to 3.13, "
-        "or name test sets by --pairs"
+        "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to"
+        " 3.13, or name test sets by --pairs"
     )
     with pytest.raises(EmbedxError, match=message):
         word_sets.default_tests()
@@ -287,7 +353,9 @@ def test_public_sets_are_read_whole():
 def naive_pooled(sets):
     """The mean of scipy's correlations of (gold, values), weighted by the pairs."""
     sizes = [len(gold) for gold, _ in sets]
-    return sum(n * stats.spearmanr(gold, values)[0] for n, (gold, values) in zip(sizes, sets, strict=True)) / sum(sizes)
+    return sum(
+        n * stats.spearmanr(gold, values)[0] for n, (gold, values) in zip(sizes, sets, strict=True)
+    ) / sum(sizes)
 
 
 def some_sets(names, sizes, seed=0):
@@ -295,7 +363,9 @@ def some_sets(names, sizes, seed=0):
     made = []
     for name, n in zip(names, sizes, strict=True):
         made.append(
-            word_sets.SimilarityPairs(name, [(f"{name}{k}", "x") for k in range(n)], rng.integers(0, 9, n).astype(float))
+            word_sets.SimilarityPairs(
+                name, [(f"{name}{k}", "x") for k in range(n)], rng.integers(0, 9, n).astype(float)
+            )
         )
     return made
 
@@ -305,7 +375,9 @@ def random_answers(tests, seed, quality=1.0, missing=0.2):
     found = []
     for test in tests:
         values = quality * test.gold / 9 + rng.normal(size=len(test))
-        found.append(word_sets.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values)))
+        found.append(
+            word_sets.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values))
+        )
     return found
 
 
@@ -328,17 +400,28 @@ def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
     rng, values = np.random.default_rng(3), []
     for _ in range(1000):
         drawn = [rng.integers(len(each.values), size=len(each.values)) for each in answers]
-        values.append(naive_pooled([(each.test.gold[k], each.values[k]) for each, k in zip(answers, drawn, strict=True)]))
+        values.append(
+            naive_pooled(
+                [
+                    (each.test.gold[k], each.values[k])
+                    for each, k in zip(answers, drawn, strict=True)
+                ]
+            )
+        )
     together = words.pooled(answers)
     error, freedom = together.scored().item_error()
     assert (error, freedom) == (pytest.approx(np.std(values), rel=0.05), 1999)
     half = stats.t.ppf(0.975, freedom) * error
-    assert words.summary("model", together, 0).interval == pytest.approx((together.score - half, together.score + half))
+    assert words.summary("model", together, 0).interval == pytest.approx(
+        (together.score - half, together.score + half)
+    )
 
 
 def test_a_set_that_is_a_part_of_another_does_not_count():
     [whole, other] = some_sets("ab", (50, 60))
-    part = word_sets.SimilarityPairs("part", [(b.upper(), a) for a, b in whole.words[:20]], whole.gold[:20])
+    part = word_sets.SimilarityPairs(
+        "part", [(b.upper(), a) for a, b in whole.words[:20]], whole.gold[:20]
+    )
     same = word_sets.SimilarityPairs("same", whole.words, whole.gold + 1)
     answers = random_answers([part, whole, same, other], 4)
     assert words.pooled(answers).details["sets"] == ["a", "b"]
@@ -349,7 +432,10 @@ def test_a_set_without_known_words_leaves_the_others():
     tests = some_sets("abc", (40, 50, 30))
     answers = random_answers(tests, 5)
     nothing = word_sets.Answers(tests[1], np.full(50, np.nan))
-    together, rest = words.pooled([answers[0], nothing, answers[2]]), words.pooled([answers[0], answers[2]])
+    together, rest = (
+        words.pooled([answers[0], nothing, answers[2]]),
+        words.pooled([answers[0], answers[2]]),
+    )
     assert together.score == pytest.approx(rest.score)
     assert words.paired_difference([together], [together]).shared == np.count_nonzero(rest.used)
     empty = words.pooled([word_sets.Answers(test, np.full(len(test), np.nan)) for test in tests])
@@ -359,14 +445,19 @@ def test_a_set_without_known_words_leaves_the_others():
 
 def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
     tests = some_sets("ab", (300, 400))
-    good, bad = ([words.pooled(random_answers(tests, seed, quality)) for seed in range(3)] for quality in (2.0, 0.5))
+    good, bad = (
+        [words.pooled(random_answers(tests, seed, quality)) for seed in range(3)]
+        for quality in (2.0, 0.5)
+    )
     found = words.paired_difference(good, bad)
     items = np.logical_and.reduce([each.used for each in [*good, *bad]])
     halves = [items[:300], items[300:]]
 
     def score_of(each):
         values = np.split(each.values, [300])
-        return naive_pooled([(test.gold[k], v[k]) for test, v, k in zip(tests, values, halves, strict=True)])
+        return naive_pooled(
+            [(test.gold[k], v[k]) for test, v, k in zip(tests, values, halves, strict=True)]
+        )
 
     assert found.difference == pytest.approx(
         np.mean([score_of(each) for each in good]) - np.mean([score_of(each) for each in bad])

@@ -20,14 +20,24 @@ OF_LINES = ("word2vec", "word2vec-binary", "glove")
 def toy(words=None, dim=7):
     rng = np.random.default_rng(3)
     words = words or [f"w{i}" for i in range(40)] + ["naïve", "a\u00a0b"]
-    vectors = rng.integers(0, 2**32, (len(words), dim), np.uint32).view(np.float32)  # every kind of float32 there is
-    return model.WordVectors(words, {"input": np.where(np.isfinite(vectors), vectors, np.float32(-0.0))})
+    # every kind of float32 there is
+    vectors = rng.integers(0, 2**32, (len(words), dim), np.uint32).view(np.float32)
+    return model.WordVectors(
+        words, {"input": np.where(np.isfinite(vectors), vectors, np.float32(-0.0))}
+    )
 
 
-@pytest.mark.parametrize(("format", "name"), [
-    ("word2vec", "out"), ("word2vec", "out.gz"), ("word2vec-binary", "out"), ("word2vec-binary", "out.bin.bz2"),
-    ("glove", "out"), ("glove", "out.xz"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [
+        ("word2vec", "out"),
+        ("word2vec", "out.gz"),
+        ("word2vec-binary", "out"),
+        ("word2vec-binary", "out.bin.bz2"),
+        ("glove", "out"),
+        ("glove", "out.xz"),
+    ],
+)
 def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, format, name):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 100)
     vectors = toy()
@@ -44,7 +54,8 @@ def test_the_suffix_reports_the_compression(tmp_path):
 
 
 @needs_gensim
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves a file open
+# gensim leaves a file open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("format", OF_LINES)
 def test_gensim_reads_them_too(tmp_path, format):
@@ -52,14 +63,18 @@ def test_gensim_reads_them_too(tmp_path, format):
 
     vectors = toy()
     out = export.export(vectors, format, tmp_path / "out")
-    back = KeyedVectors.load_word2vec_format(str(out), binary=format == "word2vec-binary", no_header=format == "glove")
+    back = KeyedVectors.load_word2vec_format(
+        str(out), binary=format == "word2vec-binary", no_header=format == "glove"
+    )
     assert back.index_to_key == vectors.words
     assert back.vectors.tobytes() == vectors.vectors.tobytes()
 
 
 def test_white_space_in_words_is_replaced_unless_two_words_would_become_one(tmp_path):
     notes = Notes()
-    out = export.export(toy(["new york", "a\tb", "c"]), "word2vec", tmp_path / "out", progress=notes)
+    out = export.export(
+        toy(["new york", "a\tb", "c"]), "word2vec", tmp_path / "out", progress=notes
+    )
     assert formats.read(out)[0] == ["new_york", "a_b", "c"]
     assert notes.notes == ["white space within 2 words is written as `_`"]
     with pytest.raises(EmbedxError, match="two words would be written as 'new_york'; rename one"):
@@ -71,19 +86,25 @@ def test_white_space_in_words_is_replaced_unless_two_words_would_become_one(tmp_
 def test_an_existing_file_stays_unless_reported_otherwise(tmp_path):
     out = tmp_path / "out"
     out.write_text("years of work")
-    with pytest.raises(EmbedxError, match="out: exists already; add --overwrite, or choose another name"):
+    with pytest.raises(
+        EmbedxError, match="out: exists already; add --overwrite, or choose another name"
+    ):
         export.export(toy(), "word2vec", out)
     assert out.read_text() == "years of work"
     export.export(toy(), "word2vec", out, overwrite=True)
     assert formats.read(out)[0] == toy().words
-    with pytest.raises(EmbedxError, match="is a folder, a pipe or a device; give the name of a file"):
+    with pytest.raises(
+        EmbedxError, match="is a folder, a pipe or a device; give the name of a file"
+    ):
         export.export(toy(), "word2vec", tmp_path, overwrite=True)
 
 
 def test_a_failing_export_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="cannot be written: No such file or directory"):
         export.export(toy(), "word2vec", tmp_path / "nowhere" / "out")
-    with pytest.raises(EmbedxError, match=r"--format word3vec: did you mean word2vec\? choose one of word2vec, "):
+    with pytest.raises(
+        EmbedxError, match=r"--format word3vec: did you mean word2vec\? choose one of word2vec, "
+    ):
         export.export(toy(), "word3vec", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -109,7 +130,9 @@ export.export(model.load(sys.argv[1]), "word2vec", Path(sys.argv[2]))
 def test_a_killed_export_leaves_no_file_that_seems_complete(tmp_path):
     (tmp_path / "in.vec").write_text("1 2\na 1 2\n")
     out = tmp_path / "out.vec"
-    ended = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "in.vec", out], check=False).returncode
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path / "in.vec", out], check=False
+    ).returncode
     assert ended == -signal.SIGKILL
     assert not out.exists()
     export.export(model.load(tmp_path / "in.vec"), "word2vec", out)
@@ -122,7 +145,9 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_p
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "to-pipe").symlink_to(tmp_path / "pipe")
     for name in "pipe", "to-pipe":
-        with pytest.raises(EmbedxError, match=rf"{name}: is a folder, a pipe or a device; give the name of a file"):
+        with pytest.raises(
+            EmbedxError, match=rf"{name}: is a folder, a pipe or a device; give the name of a file"
+        ):
             export.export(loaded, "word2vec", tmp_path / name, overwrite=True)
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "real.vec").write_text("1 1\nb 1\n")
@@ -134,6 +159,8 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_p
 
 def test_a_name_that_is_too_long_is_reported_in_one_line(tmp_path):
     loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
-    with pytest.raises(EmbedxError, match=r"v\.vec: cannot be written: File name too long; name another file$"):
+    with pytest.raises(
+        EmbedxError, match=r"v\.vec: cannot be written: File name too long; name another file$"
+    ):
         export.export(loaded, "word2vec", tmp_path / ("v" * 246 + ".vec"))
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,6 @@
-"""fastText's .bin models: read as fastText reads them, written as it writes them, and refused in one line when damaged."""
+"""fastText's .bin models: read as fastText reads them, written as it writes them, and refused in
+one line when damaged.
+"""
 
 import struct
 
@@ -15,7 +17,10 @@ from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
 from tests.notes import Notes
 
-TEXT = "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon by 😀b a<b <> ducks\n"
+TEXT = (
+    "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon"
+    " by 😀b a<b <> ducks\n"
+)
 UNSEEN = ["duck", "naïvely", "Straßenbahn", "日本", "mattress"]
 
 
@@ -32,9 +37,13 @@ def toy(n_buckets=60, dim=7, outputs=True, compact=True):
     arrays = {"input": np.array(vectors, np.float32), "word_part": own}
     if outputs:
         arrays["output"] = rng.normal(size=own.shape).astype(np.float32)
-    subwords = Subwords(spec, rows[met], met) if compact else Subwords(spec, rows, np.arange(n_buckets))
+    subwords = (
+        Subwords(spec, rows[met], met) if compact else Subwords(spec, rows, np.arange(n_buckets))
+    )
     counts = np.array([90, 70, 50, 30, 20, 10])
-    return model.WordVectors(words, arrays, counts=counts, settings={"window": 3}, subwords=subwords)
+    return model.WordVectors(
+        words, arrays, counts=counts, settings={"window": 3}, subwords=subwords
+    )
 
 
 def train(tmp_path, **options):
@@ -42,18 +51,32 @@ def train(tmp_path, **options):
     import fasttext
 
     (tmp_path / "text").write_text(TEXT * 50)
-    # With fewer than eleven threads it leaves a part of its rows as malloc gave them (facebookresearch/fastText#1061).
-    few = {"dim": 8, "epoch": 2, "minCount": 1, "thread": 11, "verbose": 0, "bucket": 300, **options}
+    # With fewer than eleven threads it leaves a part of its rows as malloc gave them
+    # (facebookresearch/fastText#1061).
+    few = {
+        "dim": 8,
+        "epoch": 2,
+        "minCount": 1,
+        "thread": 11,
+        "verbose": 0,
+        "bucket": 300,
+        **options,
+    }
     theirs = fasttext.train_unsupervised(str(tmp_path / "text"), **few)
     theirs.save_model(str(tmp_path / "model.bin"))
     return theirs, tmp_path / "model.bin"
 
 
 @needs_fasttext
-@pytest.mark.parametrize("options", [
-    {}, {"model": "cbow", "loss": "hs", "minn": 2, "maxn": 3}, {"minn": 0, "maxn": 0},
-    {"minn": 1, "maxn": 2, "bucket": 7, "loss": "softmax"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"model": "cbow", "loss": "hs", "minn": 2, "maxn": 3},
+        {"minn": 0, "maxn": 0},
+        {"minn": 1, "maxn": 2, "bucket": 7, "loss": "softmax"},
+    ],
+)
 def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, options):
     monkeypatch.setattr(fasttext_bin, "BLOCK_FLOATS", 100)
     theirs, file = train(tmp_path, **options)
@@ -66,7 +89,9 @@ def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, op
     assert (ours.subwords is not None) == has_ngrams
     for word in UNSEEN:
         if has_ngrams:
-            np.testing.assert_allclose(ours[word], theirs.get_word_vector(word), rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(
+                ours[word], theirs.get_word_vector(word), rtol=1e-5, atol=1e-7
+            )
         else:
             with pytest.raises(model.UnknownWordError):
                 ours[word]
@@ -98,7 +123,9 @@ def test_fasttext_opens_a_trained_model_with_and_without_ngrams(two_topics, tmp_
         out = export.export(ours, "fasttext", tmp_path / "out.bin", overwrite=True)
         theirs = fasttext.load_model(str(out))
         for word in [*ours.words, *(["trucks", "wheels"] if options else [])]:
-            np.testing.assert_allclose(theirs.get_word_vector(word), ours[word], rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                theirs.get_word_vector(word), ours[word], rtol=1e-4, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("outputs", [True, False])
@@ -112,8 +139,12 @@ def test_what_is_written_is_read_back(tmp_path, outputs):
     np.testing.assert_array_equal(back.arrays["word_part"], ours.arrays["word_part"])
     for word in ("ducks", "naïvely"):
         np.testing.assert_allclose(back[word], ours[word], rtol=1e-6)
-        buckets = [reference.fasttext_bucket(each, 60) for each in reference.character_ngrams(word, 2, 4)]
-        np.testing.assert_allclose(back[word], np.mean(back.subwords.rows[buckets], axis=0), rtol=1e-5, atol=1e-7)
+        buckets = [
+            reference.fasttext_bucket(each, 60) for each in reference.character_ngrams(word, 2, 4)
+        ]
+        np.testing.assert_allclose(
+            back[word], np.mean(back.subwords.rows[buckets], axis=0), rtol=1e-5, atol=1e-7
+        )
     again = export.export(back, "fasttext", tmp_path / "again.bin")
     if not outputs:
         assert again.read_bytes()[56:] == out.read_bytes()[56:]  # but for the settings of training
@@ -121,7 +152,10 @@ def test_what_is_written_is_read_back(tmp_path, outputs):
 
 def test_words_that_fasttext_cannot_have_are_refused(tmp_path):
     ours = toy()
-    for word, complaint in (("a\0b", "holds a zero character"), ("new york", "has white space, and its n-grams")):
+    for word, complaint in (
+        ("a\0b", "holds a zero character"),
+        ("new york", "has white space, and its n-grams"),
+    ):
         ours.words[1] = word
         with pytest.raises(EmbedxError, match=complaint):
             export.export(ours, "fasttext", tmp_path / "out.bin")
@@ -134,7 +168,11 @@ def test_words_that_fasttext_cannot_have_are_refused(tmp_path):
 
 
 def content(tmp_path, **options):
-    return bytearray(export.export(toy(**options), "fasttext", tmp_path / "whole.bin", overwrite=True).read_bytes())
+    return bytearray(
+        export.export(
+            toy(**options), "fasttext", tmp_path / "whole.bin", overwrite=True
+        ).read_bytes()
+    )
 
 
 def put(data, at, layout, *values):
@@ -154,27 +192,54 @@ def met_by(word, data):
 
 DAMAGES = [
     (lambda d: put(d, 4, "<i", 99), "version 99 of fastText's format; versions 11 and 12 are read"),
-    (lambda d: put(d, 36, "<i", 3), "a classifier or a pruned model of fastText, which is not read"),
+    (
+        lambda d: put(d, 36, "<i", 3),
+        "a classifier or a pruned model of fastText, which is not read",
+    ),
     (lambda d: put(d, 8, "<i", 0), "0 dimensions, 60 buckets"),
-    (lambda d: put(d, 8, "<i", 2**30), r"66 input rows of 7 .*, where 66 rows of 1,073,741,824 numbers should be"),
+    (
+        lambda d: put(d, 8, "<i", 2**30),
+        r"66 input rows of 7 .*, where 66 rows of 1,073,741,824 numbers should be",
+    ),
     (lambda d: put(d, 40, "<i", -1), "-1 buckets"),
-    (lambda d: put(d, 40, "<i", 2**31 - 1), "66 input rows of 7 numbers in .* bytes, where 2,147,483,653 rows of 7 numbers"),
+    (
+        lambda d: put(d, 40, "<i", 2**31 - 1),
+        "66 input rows of 7 numbers in .* bytes, where 2,147,483,653 rows of 7 numbers",
+    ),
     (lambda d: put(d, 48, "<i", 2**31 - 1), "n-grams of up to 2147483647 characters"),
-    (lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0), "2,147,483,647 entries in .* it is damaged or cut short"),
+    (
+        lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0),
+        "2,147,483,647 entries in .* it is damaged or cut short",
+    ),
     (lambda d: put(d, 64, "<3i", 0, 0, 0), "a quantised model"),  # the words are read as rows
     (lambda d: put(d, WORDS_AT + 4, "<q", -7), "word 1 of 6 has the count -7 and the type 0"),
     (lambda d: put(d, WORDS_AT + 12, "<b", 1), "word 1 of 6 has the count 90 and the type 1"),
-    (lambda d: put(d, INPUT_AT, "<B", 1), r"a quantised model of fastText \(.ftz\), which is not read; give the .bin"),
-    (lambda d: put(d, INPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 input rows of 7 .*, where 66 rows"),
-    (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "the row of the word 'duck' is not finite"),
-    (lambda d: put(d, met_by("the", d), "<f", np.inf), "the row of an n-gram of the word 'the' is not finite"),
-    (lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62), "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short"),
+    (
+        lambda d: put(d, INPUT_AT, "<B", 1),
+        r"a quantised model of fastText \(.ftz\), which is not read; give the .bin",
+    ),
+    (
+        lambda d: put(d, INPUT_AT + 1, "<q", 2**62),
+        "4,611,686,018,427,387,904 input rows of 7 .*, where 66 rows",
+    ),
+    (
+        lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan),
+        "the row of the word 'duck' is not finite",
+    ),
+    (
+        lambda d: put(d, met_by("the", d), "<f", np.inf),
+        "the row of an n-gram of the word 'the' is not finite",
+    ),
+    (
+        lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62),
+        "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short",
+    ),
     (lambda d: d + b"x", "continues for 1 bytes after the model"),
     (lambda d: d[:-1], "6 output rows of 7 numbers in 167 bytes, .* it is damaged or cut short"),
     (lambda d: d[:INPUT_AT], "ends before its input rows"),
     (lambda d: d[: WORDS_AT + 1], "6 entries in a file of 93 bytes; it is damaged or cut short"),
     (lambda d: d[:80], "ends within the head of a fastText model"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("damage", "complaint"), DAMAGES)

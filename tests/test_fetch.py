@@ -89,7 +89,11 @@ def site(here, monkeypatch):
 def recipe(site, tmp_path):
     """A recipe of the site's file, with fields of its own."""
     return lambda *paths, **own: Recipe(
-        "mine", tmp_path, files=["mine.txt"], urls=[f"{site.url}/{path}" for path in paths or ["mine.txt"]], **own
+        "mine",
+        tmp_path,
+        files=["mine.txt"],
+        urls=[f"{site.url}/{path}" for path in paths or ["mine.txt"]],
+        **own,
     )
 
 
@@ -140,7 +144,10 @@ def test_a_file_that_changes_meanwhile_is_fetched_from_its_beginning(site, recip
 
 def test_a_connection_that_never_brings_it_all_is_given_up_and_the_part_kept(site, recipe):
     site.missing_bytes, site.has_ranges = 10, False
-    with pytest.raises(EmbedxError, match=r"mine: cannot be fetched \(.*the connection ended after .*; the 1\.7 kB received"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"mine: cannot be fetched \(.*the connection ended after .*; the 1\.7 kB received",
+    ):
         fetch(recipe())
     assert left() == ["mine.txt.part"]
     assert not (data_folder() / "mine.txt").exists()
@@ -179,7 +186,9 @@ def test_another_mirror_resumes_the_part(site, recipe):
     ("part", "is_same_version", "n_requests"),
     [(TEXT, True, 2), (TEXT + b"0123456", True, 2), (TEXT, False, 1), (OTHER[:300], False, 1)],
 )
-def test_a_part_with_all_bytes_or_more_or_of_another_version_is_fetched_again(site, recipe, part, is_same_version, n_requests):
+def test_a_part_with_all_bytes_or_more_or_of_another_version_is_fetched_again(
+    site, recipe, part, is_same_version, n_requests
+):
     data_folder().mkdir(parents=True)
     (data_folder() / "mine.txt.part").write_bytes(part)
     if is_same_version:
@@ -209,7 +218,8 @@ def test_without_a_network_one_line_says_at_once_what_to_put_where(recipe, monke
     monkeypatch.setattr(fetching, "PAUSES", (3600.0,))
     away = Recipe("mine", data_folder(), files=["mine.txt"], urls=["http://127.0.0.1:1/mine.txt"])
     message = (
-        r"mine: cannot be fetched \(http://127\.0\.0\.1:1/mine\.txt: Connection refused\); or fetch it elsewhere and put "
+        r"mine: cannot be fetched \(http://127\.0\.0\.1:1/mine\.txt: Connection refused\); or fetch"
+        r" it elsewhere and put "
         f"mine.txt into {re.escape(str(data_folder()))}"
     )
     with pytest.raises(EmbedxError, match=message):
@@ -218,7 +228,9 @@ def test_without_a_network_one_line_says_at_once_what_to_put_where(recipe, monke
 
 
 def test_a_file_that_lies_elsewhere_is_found_too(site, recipe, tmp_path):
-    (tmp_path / "mine.toml").write_text(f'kind = "text"\nreader = "text"\nfiles = ["mine.txt"]\nurls = ["{site.url}/mine.txt"]')
+    (tmp_path / "mine.toml").write_text(
+        f'kind = "text"\nreader = "text"\nfiles = ["mine.txt"]\nurls = ["{site.url}/mine.txt"]'
+    )
     path = fetch("mine", tmp_path / "disk")
     assert path == tmp_path / "disk" / "mine.txt"
     (source,) = resolve(["mine"])
@@ -240,14 +252,22 @@ def test_two_processes_do_not_fetch_the_same_file(recipe):
 
 
 def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
-    with pytest.raises(EmbedxError, match=r"nothing: no recipe of that name; `embedx corpus list` shows the recipes"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"nothing: no recipe of that name; `embedx corpus list` shows the recipes",
+    ):
         fetch("nothing")
-    with pytest.raises(EmbedxError, match=r"eurlex-4k: not on this machine; get it from http://manikvarma\.org.*, then put"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"eurlex-4k: not on this machine; get it from http://manikvarma\.org.*, then put",
+    ):
         fetch("eurlex-4k")
     with pytest.raises(EmbedxError, match="only http and https addresses are fetched"):
         fetch(Recipe("mine", tmp_path, files=["mine.txt"], urls=["file:///etc/passwd"]))
     (tmp_path / "blocked").write_text("a file")
-    with pytest.raises(EmbedxError, match=r"blocked.*; free some space or choose another folder with --to"):
+    with pytest.raises(
+        EmbedxError, match=r"blocked.*; free some space or choose another folder with --to"
+    ):
         fetch(recipe(), tmp_path / "blocked")
 
 
@@ -262,7 +282,10 @@ def test_a_url_is_read(site):
     site.statuses, site.missing_bytes = {"/missing.txt": 404}, 10
     with pytest.raises(EmbedxError, match=r"/missing\.txt: cannot be opened \(.*404.*\)"):
         read(f"{site.url}/missing.txt")
-    with pytest.raises(EmbedxError, match=r"/cut\.txt: cannot be read \(the connection ended after \d+ of \d+ bytes\)"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"/cut\.txt: cannot be read \(the connection ended after \d+ of \d+ bytes\)",
+    ):
         read(f"{site.url}/cut.txt")
     with pytest.raises(EmbedxError, match=r"nosuchscheme://x/y: cannot be opened"):
         read("nosuchscheme://x/y")

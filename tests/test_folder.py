@@ -1,4 +1,6 @@
-"""The model folder of any task: names of several stems, the task it belongs to, folders of earlier versions."""
+"""The model folder of any task: names of several stems, the task it belongs to, folders of earlier
+versions.
+"""
 
 import json
 from pathlib import Path
@@ -13,16 +15,19 @@ from embedx.vectors import model
 
 LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]
 
-CLASSIFIER = FolderSchema("classification", "`embedx classify` wrote", names={}, arrays={})  # as little as can be
+# as little as can be
+CLASSIFIER = FolderSchema("classification", "`embedx classify` wrote", names={}, arrays={})
 
 
 def saved(path, **changed):
     """A little classifier."""
     given = {
-        "task": "classification", "names": {"labels": (LABELS, COUNTS), "features": (FEATURES, None)},
-        "arrays": {"output": np.ones((3, 2), np.float32), "bias": np.arange(3, dtype=np.float32)}, "settings": {"dim": 2},
+        "task": "classification",
+        "names": {"labels": (LABELS, COUNTS), "features": (FEATURES, None)},
+        "arrays": {"output": np.ones((3, 2), np.float32), "bias": np.arange(3, dtype=np.float32)},
+        "settings": {"dim": 2},
         "facts": {"final_loss": np.float32(0.5)},
-    }  # fmt: skip
+    }
     return on_disk.save(path, **given | changed)
 
 
@@ -51,8 +56,12 @@ def test_names_of_several_stems_are_read_back(tmp_path):
 def test_the_files_are_plain(tmp_path):
     path = saved(tmp_path / "m")
     assert sorted(each.name for each in path.iterdir()) == [
-        "bias.npy", "features.tsv", "labels.tsv", "model.json", "output.npy",
-    ]  # fmt: skip
+        "bias.npy",
+        "features.tsv",
+        "labels.tsv",
+        "model.json",
+        "output.npy",
+    ]
     assert (path / "labels.tsv").read_text() == "bad\\tnews\t3\ngood\t70\nso so\t5\n"
     assert (path / "features.tsv").read_text() == "film\nnice\\\\\n"
     assert json.loads((path / "model.json").read_text())["names"] == {"labels": 3, "features": 2}
@@ -63,10 +72,15 @@ def test_a_model_may_have_no_names(tmp_path):
 
 
 def test_a_model_of_another_task_is_distinguished(tmp_path):
-    message = r"model.json: a model of the task 'classification'; give one that `embedx train` wrote"
+    message = (
+        r"model.json: a model of the task 'classification'; give one that `embedx train` wrote"
+    )
     with pytest.raises(EmbedxError, match=message):
         model.load(saved(tmp_path / "classifier"))
-    with pytest.raises(EmbedxError, match=r"model.json: a model of the task 'skipgram'; give one that `embedx classify` wrote"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"model.json: a model of the task 'skipgram'; give one that `embedx classify` wrote",
+    ):
         on_disk.read(word_vectors(tmp_path / "words"), CLASSIFIER)
 
 
@@ -74,10 +88,13 @@ def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
     (tmp_path / "file").write_text("2 2\n")
     (tmp_path / "empty").mkdir()
     for name, complaint in (
-        ("absent", "no such folder"), ("file", r"not a model folder \(it has no model.json\)"),
+        ("absent", "no such folder"),
+        ("file", r"not a model folder \(it has no model.json\)"),
         ("empty", r"not a model folder \(it has no model.json\)"),
-    ):  # fmt: skip
-        with pytest.raises(EmbedxError, match=f"{name}: {complaint}; give one that `embedx classify` wrote"):
+    ):
+        with pytest.raises(
+            EmbedxError, match=f"{name}: {complaint}; give one that `embedx classify` wrote"
+        ):
             on_disk.read(tmp_path / name, CLASSIFIER)
 
 
@@ -85,10 +102,17 @@ def test_the_task_of_a_folder(tmp_path):
     path = saved(tmp_path / "m")
     assert on_disk.task_of(path) == "classification"
     assert on_disk.task_of(word_vectors(tmp_path / "words")) == "skipgram"
-    path.rename(tmp_path / "m.replaced-0a1b2c3d")  # as a process leaves it that was killed while it overwrote m
+    # as a process leaves it that was killed while it overwrote m
+    path.rename(tmp_path / "m.replaced-0a1b2c3d")
     assert on_disk.task_of(path) == "classification"
     (tmp_path / "file").write_text("2 2\n")
-    for none in (tmp_path, tmp_path / "file", tmp_path / "absent", "https://example.org/vectors.gz", ""):
+    for none in (
+        tmp_path,
+        tmp_path / "file",
+        tmp_path / "absent",
+        "https://example.org/vectors.gz",
+        "",
+    ):
         assert on_disk.task_of(none) is None
     (tmp_path / "model.json").write_text("{")
     with pytest.raises(EmbedxError, match=r"model.json: damaged"):
@@ -111,15 +135,21 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
     monkeypatch.setattr(Path, action, refused(getattr(Path, action)))
     if action == "open":
         monkeypatch.setattr("builtins.open", refused(open))  # by which numpy opens arrays
-    with pytest.raises(EmbedxError, match=rf"m/{name}: cannot be read \(Permission denied\); check its permissions$"):
+    with pytest.raises(
+        EmbedxError,
+        match=rf"m/{name}: cannot be read \(Permission denied\); check its permissions$",
+    ):
         on_disk.read(path, CLASSIFIER)
 
 
-@pytest.mark.parametrize(("content", "complaint"), [
-    ({"names": {"labels": (["a", "a"], None)}}, "labels: a name occurs twice"),
-    ({"names": {"labels": (["a"], COUNTS)}}, "argument 2 is longer"),
-    ({"arrays": {"output": np.array([None])}}, "output: arrays are plain numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"names": {"labels": (["a", "a"], None)}}, "labels: a name occurs twice"),
+        ({"names": {"labels": (["a"], COUNTS)}}, "argument 2 is longer"),
+        ({"arrays": {"output": np.array([None])}}, "output: arrays are plain numbers"),
+    ],
+)
 def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint):
     with pytest.raises(ValueError, match=complaint):
         saved(tmp_path / "m", **content)
@@ -127,7 +157,13 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint
 
 
 def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
-    given = {"words": ["a", "b"], "counts": None, "arrays": {"input": np.eye(2, dtype=np.float32)}, "settings": {}, "facts": {}}
+    given = {
+        "words": ["a", "b"],
+        "counts": None,
+        "arrays": {"input": np.eye(2, dtype=np.float32)},
+        "settings": {},
+        "facts": {},
+    }
     with pytest.raises(ValueError, match="each row of the input needs a word of its own"):
         model.WordVectors(**given | {"words": ["a"]}).save(tmp_path / "m")
     with pytest.raises(ValueError, match="counts must not increase"):

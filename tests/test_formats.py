@@ -20,21 +20,30 @@ VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3
 
 
 def text(header=True, end="\n"):
-    lines = [f"{word} {' '.join(map(str, vector))}" for word, vector in zip(WORDS, VECTORS, strict=True)]
+    lines = [
+        f"{word} {' '.join(map(str, vector))}" for word, vector in zip(WORDS, VECTORS, strict=True)
+    ]
     return (f"5 2{end.strip(' ')}" * header + "".join(line + end for line in lines)).encode()
 
 
 def binary(end=b"\n"):
     rows = zip(WORDS, VECTORS, strict=True)
-    return b"5 2\n" + b"".join(word.encode() + b" " + vector.tobytes() + end for word, vector in rows)
+    return b"5 2\n" + b"".join(
+        word.encode() + b" " + vector.tobytes() + end for word, vector in rows
+    )
 
 
 LAYOUTS = {
-    "word2vec text": text(), "word2vec.c and fastText end lines by a space": text(end=" \n"),
-    "lines end as on Windows": text(end="\r\n"), "no newline at the end": text()[:-1],
-    "blank lines at the end": text() + b"\n\n", "glove": text(header=False), "glove, Windows": text(header=False, end="\r\n"),
-    "word2vec binary": binary(), "word2vec binary of gensim": binary(end=b""),
-}  # fmt: skip
+    "word2vec text": text(),
+    "word2vec.c and fastText end lines by a space": text(end=" \n"),
+    "lines end as on Windows": text(end="\r\n"),
+    "no newline at the end": text()[:-1],
+    "blank lines at the end": text() + b"\n\n",
+    "glove": text(header=False),
+    "glove, Windows": text(header=False, end="\r\n"),
+    "word2vec binary": binary(),
+    "word2vec binary of gensim": binary(end=b""),
+}
 
 
 def damaged(content):
@@ -59,7 +68,9 @@ def test_each_layout_is_read_bit_for_bit(tmp_path, monkeypatch, layout, block):
     assert vectors.tobytes() == VECTORS.tobytes()
 
 
-@pytest.mark.parametrize(("layout", "total"), [("word2vec text", 5), ("glove", None), ("word2vec binary", 5)])
+@pytest.mark.parametrize(
+    ("layout", "total"), [("word2vec text", 5), ("glove", None), ("word2vec binary", 5)]
+)
 def test_a_long_file_shows_its_progress(tmp_path, monkeypatch, layout, total):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 16)
     notes = Notes()
@@ -75,10 +86,16 @@ def zstd_frames(content):
     return pack(content[:20]) + pack(content[20:])
 
 
-@pytest.mark.parametrize(("compress", "layout"), [
-    (gzip.compress, "word2vec text"), (bz2.compress, "word2vec binary"), (lzma.compress, "word2vec text"),
-    (zstandard.compress, "word2vec binary"), (zstd_frames, "word2vec text"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("compress", "layout"),
+    [
+        (gzip.compress, "word2vec text"),
+        (bz2.compress, "word2vec binary"),
+        (lzma.compress, "word2vec text"),
+        (zstandard.compress, "word2vec binary"),
+        (zstd_frames, "word2vec text"),
+    ],
+)
 def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout):
     vectors = model.load(write(tmp_path, compress(LAYOUTS[layout]), "vectors.txt"))
     np.testing.assert_array_equal(vectors.vectors, VECTORS)
@@ -86,10 +103,16 @@ def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout)
     np.testing.assert_array_equal(vectors.vectors, VECTORS)
 
 
-@pytest.mark.parametrize(("content", "expected"), [
-    (b"the 0.5 1.5\n. . . 2 3\nat name@domain.com 4 5\n", ["the", ". . .", "at name@domain.com"]),
-    (b". . . 2 3 \r\nthe 0.5 1.5 \r\n", [". . .", "the"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            b"the 0.5 1.5\n. . . 2 3\nat name@domain.com 4 5\n",
+            ["the", ". . .", "at name@domain.com"],
+        ),
+        (b". . . 2 3 \r\nthe 0.5 1.5 \r\n", [". . .", "the"]),
+    ],
+)
 def test_words_of_glove_may_have_spaces(tmp_path, content, expected):
     words, vectors, *_ = formats.read(write(tmp_path, content))
     assert words == expected
@@ -107,30 +130,61 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
     words, vectors, *_ = formats.read(write(tmp_path, b"4 1\na 1\nb 2\na 3\na 4\n"), notes)
     assert words == ["a", "b"]
     np.testing.assert_array_equal(vectors, [[1], [2]])
-    assert [note.partition(": ")[2] for note in notes.notes] == ["2 words occur twice; the first vector of each is kept"]
+    assert [note.partition(": ")[2] for note in notes.notes] == [
+        "2 words occur twice; the first vector of each is kept"
+    ]
 
 
-@pytest.mark.parametrize(("content", "complaint"), [
-    (b"", ":1: neither a header"),
-    (b"Once upon a time\nthere was a corpus\n", ":1: neither a header `words dim` nor a word with its vector"),
-    (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; fix or delete the line"),
-    (b"a 1 2\nb 3 4\nc d 5\n", ":3: 2 numbers after the word 'c', not 2|:3: 'd' in the vector of 'c' is not a number"),
-    (b"2 2\na 1 2\nb 3 4x\n", ":3: '4x' in the vector of 'b' is not a number"),
-    (b"2 2\na 1 2\nb nan 4\n", ":3: 'nan' in the vector of 'b' is not finite"),
-    (b"2 2\na 1 2\nb 1e99 4\n", ":3: '1e99' in the vector of 'b' is not finite"),
-    (b"2 2\na 1 2\n 3 4\n", ":3: no word before the vector"),
-    (b"3 2\na 1 2\nb 3 4\n", "declares 3 words, but 2 follow; the file is cut short"), (b"0 2\n", "holds no word"),
-    (b"2 0\na\nb\n", ":1: the header says 0 dimensions"), (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
-    (binary() + b"more", "continues after the 5 words"),
-    (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "the vector of 'a' is not finite"),
-    (b"999999999999 100000\na " + bytes(4), ":1: takes 400,000,000.0 GB, more memory than is available"),
-    (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
-    (b"\xba\x16\x4f\x2f\x0c", "ends within the head of a fastText model; write or fetch it again"),
-    (damaged(lzma.compress(text())), r"vectors: cannot be read \(Corrupt input data\); fetch or copy it again"),
-    (b"9" * 5000 + b" 2\na 1 2\n", ":2: 2 numbers after the word 'a', not 1"),
-    (b"1 2\na 1 " + b"9" * 5000 + b"\n", f":2: '{'9' * 40}…' in the vector of 'a' is not finite"),
-    (b"1 2\n" + b"a" * 5000 + b" 1 x\n", f":2: 'x' in the vector of '{'a' * 40}…' is not a number"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", ":1: neither a header"),
+        (
+            b"Once upon a time\nthere was a corpus\n",
+            ":1: neither a header `words dim` nor a word with its vector",
+        ),
+        (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; fix or delete the line"),
+        (
+            b"a 1 2\nb 3 4\nc d 5\n",
+            ":3: 2 numbers after the word 'c', not 2|:3: 'd' in the vector of 'c' is not a number",
+        ),
+        (b"2 2\na 1 2\nb 3 4x\n", ":3: '4x' in the vector of 'b' is not a number"),
+        (b"2 2\na 1 2\nb nan 4\n", ":3: 'nan' in the vector of 'b' is not finite"),
+        (b"2 2\na 1 2\nb 1e99 4\n", ":3: '1e99' in the vector of 'b' is not finite"),
+        (b"2 2\na 1 2\n 3 4\n", ":3: no word before the vector"),
+        (b"3 2\na 1 2\nb 3 4\n", "declares 3 words, but 2 follow; the file is cut short"),
+        (b"0 2\n", "holds no word"),
+        (b"2 0\na\nb\n", ":1: the header says 0 dimensions"),
+        (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
+        (binary() + b"more", "continues after the 5 words"),
+        (
+            b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(),
+            "the vector of 'a' is not finite",
+        ),
+        (
+            b"999999999999 100000\na " + bytes(4),
+            ":1: takes 400,000,000.0 GB, more memory than is available",
+        ),
+        (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
+        (
+            b"\xba\x16\x4f\x2f\x0c",
+            "ends within the head of a fastText model; write or fetch it again",
+        ),
+        (
+            damaged(lzma.compress(text())),
+            r"vectors: cannot be read \(Corrupt input data\); fetch or copy it again",
+        ),
+        (b"9" * 5000 + b" 2\na 1 2\n", ":2: 2 numbers after the word 'a', not 1"),
+        (
+            b"1 2\na 1 " + b"9" * 5000 + b"\n",
+            f":2: '{'9' * 40}…' in the vector of 'a' is not finite",
+        ),
+        (
+            b"1 2\n" + b"a" * 5000 + b" 1 x\n",
+            f":2: 'x' in the vector of '{'a' * 40}…' is not a number",
+        ),
+    ],
+)
 def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, complaint):
     with pytest.raises(EmbedxError, match=complaint):
         formats.read(write(tmp_path, content))
@@ -167,13 +221,22 @@ def test_a_pipe_is_read_once(tmp_path):
         (tmp_path / "pipe").unlink()
 
 
-@pytest.mark.parametrize(("content", "complaint"), [
-    (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", ": a line of more than 1,000 bytes"),
-    (b"a 1\n" + b"b" * 2000, ": a line of more than 1,000 bytes"),
-    (b"2 1\na \0\0\xc0\x3f" + b"b" * 4000, ": word 2 of 2 has no end; is this really word2vec's binary format"),
-    (b"1 999999999\na \0", ": ends within word 1 of 1|more memory than is available"),
-    (b"100000000000 9\na \0", ":1: takes 3,600.0 GB, more memory than is available; is the first line right?"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", ": a line of more than 1,000 bytes"),
+        (b"a 1\n" + b"b" * 2000, ": a line of more than 1,000 bytes"),
+        (
+            b"2 1\na \0\0\xc0\x3f" + b"b" * 4000,
+            ": word 2 of 2 has no end; is this really word2vec's binary format",
+        ),
+        (b"1 999999999\na \0", ": ends within word 1 of 1|more memory than is available"),
+        (
+            b"100000000000 9\na \0",
+            ":1: takes 3,600.0 GB, more memory than is available; is the first line right?",
+        ),
+    ],
+)
 def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
     monkeypatch.setattr(contract, "MAX_LINE_BYTES", 1000)
@@ -184,10 +247,15 @@ def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, c
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
     monkeypatch.setattr(contract, "BLOCK_BYTES", 1000)
-    with pytest.raises(EmbedxError, match=r"vectors.*: takes more than half of the available memory"):
+    with pytest.raises(
+        EmbedxError, match=r"vectors.*: takes more than half of the available memory"
+    ):
         formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
     monkeypatch.setattr(contract, "available_memory", lambda: 39)
-    with pytest.raises(EmbedxError, match=r":1: takes 0\.0 kB, more memory than is available; is the first line right"):
+    with pytest.raises(
+        EmbedxError,
+        match=r":1: takes 0\.0 kB, more memory than is available; is the first line right",
+    ):
         formats.read(write(tmp_path, binary()))
     monkeypatch.setattr(contract, "available_memory", lambda: 40)
     assert formats.read(write(tmp_path, binary()))[0] == WORDS

@@ -1,4 +1,6 @@
-"""Vector files written here and opened by the programs whose formats they are, and the other way round."""
+"""Vector files written here and opened by the programs whose formats they are, and the other way
+round.
+"""
 
 import itertools
 import json
@@ -18,11 +20,23 @@ WORDS = ["the", "naïve", "new york", "tab\there", "line\nend", "back\\slash", "
 
 def toy(words=WORDS, dim=12, output=True):
     rng = np.random.default_rng(4)
-    padded = rng.normal(size=(2, len(words), dim + 3)).astype(np.float32)  # rows of the trainer are padded
-    arrays = {"input": padded[0, :, :dim], "output": padded[1, :, :dim]} if output else {"input": padded[0, :, :dim]}
+    # rows of the trainer are padded
+    padded = rng.normal(size=(2, len(words), dim + 3)).astype(np.float32)
+    arrays = (
+        {"input": padded[0, :, :dim], "output": padded[1, :, :dim]}
+        if output
+        else {"input": padded[0, :, :dim]}
+    )
     settings = {"tokenizer": "words", "lowercase": True, "dim": dim, "window": 5}
-    facts = {"objective": "ns", "sources": ["corpus.txt"], "final_loss": 1.25, "heldout": {"log_likelihood": -8.5, "pairs": 9}}
-    return model.WordVectors(words, arrays, counts=np.arange(len(words), 0, -1) * 10, settings=settings, facts=facts)
+    facts = {
+        "objective": "ns",
+        "sources": ["corpus.txt"],
+        "final_loss": 1.25,
+        "heldout": {"log_likelihood": -8.5, "pairs": 9},
+    }
+    return model.WordVectors(
+        words, arrays, counts=np.arange(len(words), 0, -1) * 10, settings=settings, facts=facts
+    )
 
 
 def suffix(format):
@@ -42,18 +56,28 @@ def marked(*values):
 
 READ = [name for name in formats.FORMATS if name != "static-embedding"]
 VECTORS = itertools.cycle(model.VECTORS)
-EACH = [marked(name, dtype, next(VECTORS)) for name in READ for dtype in formats.FORMATS[name].dtypes]
+EACH = [
+    marked(name, dtype, next(VECTORS)) for name in READ for dtype in formats.FORMATS[name].dtypes
+]
 
 
 @pytest.mark.parametrize(("format", "dtype", "vectors"), EACH)
 def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vectors):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 25)  # two rows at a time
     given = toy()
-    out = export.export(given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7)
+    out = export.export(
+        given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7
+    )
     found = model.load(out, trust_pickle=True)
     is_lines = formats.FORMATS[format].is_text
-    assert found.words == [word.translate({32: "_", 9: "_", 10: "_"}) if is_lines else word for word in WORDS[:7]]
-    tables = {"input": given.vectors, "output": given.output_vectors, "sum": given.vectors + given.output_vectors}
+    assert found.words == [
+        word.translate({32: "_", 9: "_", 10: "_"}) if is_lines else word for word in WORDS[:7]
+    ]
+    tables = {
+        "input": given.vectors,
+        "output": given.output_vectors,
+        "sum": given.vectors + given.output_vectors,
+    }
     assert_close(found.vectors, tables[vectors][:7], dtype)
     if found.counts is not None:
         np.testing.assert_array_equal(found.counts, given.counts[:7])
@@ -62,12 +86,23 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vect
 
 def test_the_name_reports_the_format(tmp_path):
     for name, expected in {
-        "a.vec": "word2vec", "a.txt.gz": "word2vec", "a": "word2vec", "a.bin": "word2vec-binary", "a.bin.xz": "word2vec-binary",
-        "a.kv": "gensim", "a.npz": "npz", "a.safetensors": "safetensors", "a.parquet": "parquet", "a.embedx": "embedx",
-    }.items():  # fmt: skip
+        "a.vec": "word2vec",
+        "a.txt.gz": "word2vec",
+        "a": "word2vec",
+        "a.bin": "word2vec-binary",
+        "a.bin.xz": "word2vec-binary",
+        "a.kv": "gensim",
+        "a.npz": "npz",
+        "a.safetensors": "safetensors",
+        "a.parquet": "parquet",
+        "a.embedx": "embedx",
+    }.items():
         assert formats.of_name(tmp_path / name) == expected
     for name, unknown in {"a.xyz": ".xyz", "a.txt2.gz": ".txt2", "a.BIN": ".BIN"}.items():
-        with pytest.raises(EmbedxError, match=rf"{name}: unknown suffix {unknown}; add --format, .*\.bin word2vec-binary"):
+        with pytest.raises(
+            EmbedxError,
+            match=rf"{name}: unknown suffix {unknown}; add --format, .*\.bin word2vec-binary",
+        ):
             export.export(toy(), None, tmp_path / name)
         assert not (tmp_path / name).exists()
     export.export(toy(), "glove", tmp_path / "a.xyz")
@@ -75,32 +110,55 @@ def test_the_name_reports_the_format(tmp_path):
 
 def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     for options, complaint in (
-        ({"format": "word2vec-binary", "dtype": "float16"},
-         "--dtype float16: not available with --format word2vec-binary; taken by word2vec,"),
-        ({"format": "static-embedding", "dtype": "int8"}, "int8: not available with .* taken by npz, safetensors, parquet"),
-        ({"format": "npz", "vectors": "sum"},
-         "--vectors sum: this model has no output vectors, which only a model folder keeps"),
+        (
+            {"format": "word2vec-binary", "dtype": "float16"},
+            "--dtype float16: not available with --format word2vec-binary; taken by word2vec,",
+        ),
+        (
+            {"format": "static-embedding", "dtype": "int8"},
+            "int8: not available with .* taken by npz, safetensors, parquet",
+        ),
+        (
+            {"format": "npz", "vectors": "sum"},
+            "--vectors sum: this model has no output vectors, which only a model folder keeps",
+        ),
         ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
-        ({"format": "npz", "dtype": "int4"}, r"--dtype int4: did you mean int8\? choose one of float32, float16, int8"),
-    ):  # fmt: skip
+        (
+            {"format": "npz", "dtype": "int4"},
+            r"--dtype int4: did you mean int8\? choose one of float32, float16, int8",
+        ),
+    ):
         with pytest.raises(EmbedxError, match=complaint):
             export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
     tree = toy()
     tree.arrays["output"] = tree.arrays["output"][1:]
-    with pytest.raises(EmbedxError, match=r"--vectors output: the 8 output rows of .* do not belong to words"):
+    with pytest.raises(
+        EmbedxError, match=r"--vectors output: the 8 output rows of .* do not belong to words"
+    ):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
-    with pytest.raises(EmbedxError, match=r"out.npz.gz: --format npz is not compressed as .gz; choose another suffix"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"out.npz.gz: --format npz is not compressed as .gz; choose another suffix",
+    ):
         export.export(tree, None, tmp_path / "out.npz.gz")
     with pytest.raises(EmbedxError, match="the vectors of the model have 0 dimensions"):
         export.export(toy(dim=0), "npz", tmp_path / "out")
     large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
-    with pytest.raises(EmbedxError, match="--dtype float16: the vector of 'b' has numbers above 65,504; write float32"):
+    with pytest.raises(
+        EmbedxError,
+        match="--dtype float16: the vector of 'b' has numbers above 65,504; write float32",
+    ):
         export.export(large, "npz", tmp_path / "out", dtype="float16")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("format", [marked(name) for name in ("word2vec", "fasttext", "npz", "parquet", "gensim", "embedx")])
-def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whole_arrays(tmp_path, monkeypatch, format):
+@pytest.mark.parametrize(
+    "format",
+    [marked(name) for name in ("word2vec", "fasttext", "npz", "parquet", "gensim", "embedx")],
+)
+def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whole_arrays(
+    tmp_path, monkeypatch, format
+):
     copies = {"npz": 2, "gensim": 1, "parquet": 1}.get(format, 0)
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 5_000)
     given = toy([f"w{k}" for k in range(400)], dim=1000)
@@ -120,7 +178,9 @@ def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whol
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_numpy_loads_an_npz_without_pickle(tmp_path, dtype):
     given = toy()
-    with np.load(export.export(given, "npz", tmp_path / "a.npz", dtype=dtype), allow_pickle=False) as data:
+    with np.load(
+        export.export(given, "npz", tmp_path / "a.npz", dtype=dtype), allow_pickle=False
+    ) as data:
         assert data["words"].tolist() == WORDS
         assert data["counts"].tolist() == given.counts.tolist()
         assert data["vectors"].dtype == dtype
@@ -131,7 +191,12 @@ def test_numpy_loads_an_npz_without_pickle(tmp_path, dtype):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_an_npz_of_numpy_is_read(tmp_path, save):
     given = toy()
-    save(tmp_path / "a.npz", words=np.array(WORDS), vectors=given.vectors.astype(np.float64), other=np.arange(3))
+    save(
+        tmp_path / "a.npz",
+        words=np.array(WORDS),
+        vectors=given.vectors.astype(np.float64),
+        other=np.arange(3),
+    )
     found = model.load(tmp_path / "a.npz")
     assert found.words == WORDS
     assert found.counts is None
@@ -151,7 +216,9 @@ def test_safetensors_loads_its_files(tmp_path, dtype):
     assert lines[3:6] == ["tab\\there", "line\\nend", "back\\\\slash"]
     assert tensors["vectors"].dtype == dtype
     assert tensors["counts"].tolist() == given.counts.tolist()
-    vectors = tensors["vectors"] * tensors["scale"][:, None] if dtype == "int8" else tensors["vectors"]
+    vectors = (
+        tensors["vectors"] * tensors["scale"][:, None] if dtype == "int8" else tensors["vectors"]
+    )
     assert_close(vectors, given.vectors, dtype)
     with safe_open(out, "numpy") as opened:
         about = opened.metadata()
@@ -163,7 +230,10 @@ def test_a_file_of_the_library_safetensors_is_read(tmp_path):
 
     given = toy()
     words = np.frombuffer(b"".join(f"{word}\n".encode() for word in "abc"), np.uint8)
-    save_file({"vectors": np.ascontiguousarray(given.vectors[:3]), "words": words}, tmp_path / "a.safetensors")
+    save_file(
+        {"vectors": np.ascontiguousarray(given.vectors[:3]), "words": words},
+        tmp_path / "a.safetensors",
+    )
     found = model.load(tmp_path / "a.safetensors")
     assert found.words == ["a", "b", "c"]
     np.testing.assert_array_equal(found.vectors, given.vectors[:3])
@@ -178,10 +248,14 @@ def test_pyarrow_reads_parquet(tmp_path, dtype):
     assert table.column("word").to_pylist() == WORDS
     assert table.column("count").to_pylist() == given.counts.tolist()
     vectors = np.array(table.column("vector").to_pylist(), np.float32)
-    assert str(table.schema.field("vector").type) == {
-        "float32": "fixed_size_list<element: float>[12]", "float16": "fixed_size_list<element: halffloat>[12]",
-        "int8": "fixed_size_list<element: int8>[12]",
-    }[dtype]  # fmt: skip
+    assert (
+        str(table.schema.field("vector").type)
+        == {
+            "float32": "fixed_size_list<element: float>[12]",
+            "float16": "fixed_size_list<element: halffloat>[12]",
+            "int8": "fixed_size_list<element: int8>[12]",
+        }[dtype]
+    )
     if dtype == "int8":
         vectors *= np.array(table.column("scale").to_pylist())[:, None]
     assert_close(vectors, given.vectors, dtype)
@@ -202,7 +276,10 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
         ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "the vector of 'b' is not finite"),
         ({"word": ["a"], "vector": [["x"]]}, "`vectors` is object"),
         ({"word": [1], "vector": [[1.0]]}, "words that are not text"),
-        ({"word": ["a"], "v": [[1.0]]}, "no readable Parquet file with columns `word` and `vector`"),
+        (
+            {"word": ["a"], "v": [[1.0]]},
+            "no readable Parquet file with columns `word` and `vector`",
+        ),
         ({"word": ["a"], "vector": [[float("nan")]]}, "the vector of 'a' is not finite"),
     ):
         parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
@@ -213,16 +290,25 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
 def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     out = export.export(toy(), None, tmp_path / "a.parquet")
     monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 4 * 9 * 12 - 1)
-    with pytest.raises(EmbedxError, match=r"a.parquet: takes 0.4 kB, more memory than is available; write fewer words"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"a.parquet: takes 0.4 kB, more memory than is available; write fewer words",
+    ):
         model.load(out)
 
 
 def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
     out = export.export(toy(), "parquet", tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EmbedxError, match=r"a.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\""):
+    with pytest.raises(
+        EmbedxError,
+        match=r"a.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\"",
+    ):
         model.load(out)
-    with pytest.raises(EmbedxError, match=r"b.parquet: writing Parquet needs pyarrow; pip install \"embedx\[parquet\]\""):
+    with pytest.raises(
+        EmbedxError,
+        match=r"b.parquet: writing Parquet needs pyarrow; pip install \"embedx\[parquet\]\"",
+    ):
         export.export(toy(), "parquet", tmp_path / "b.parquet")
     assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
 
@@ -231,7 +317,9 @@ def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
 
 
 @needs_gensim
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("mmap", [None, "r"])
 def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
@@ -252,7 +340,9 @@ def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
 
 
 @needs_gensim
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     from gensim.models import KeyedVectors, Word2Vec
 
@@ -279,7 +369,8 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
 # ---- sentences
 
 
-SENTENCE = "The naïve, THE </s> unheard of"  # three words of the model, one of them twice, by the tokenizer `words`
+# three words of the model, one of them twice, by the tokenizer `words`
+SENTENCE = "The naïve, THE </s> unheard of"
 
 
 def folder_of_sentences(tmp_path, dtype="float32"):
@@ -310,7 +401,8 @@ def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
     loaded = SentenceTransformer(str(folder), device="cpu")
     [found] = loaded.encode([SENTENCE])
     expected = given[["the", "naïve", "the"]].sum(axis=0)
-    np.testing.assert_allclose(found * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)  # three words are not known
+    # three words are not known
+    np.testing.assert_allclose(found * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)
 
 
 # ---- overwriting
@@ -324,7 +416,11 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     with pytest.raises(EmbedxError, match="folder: exists already; add --overwrite"):
         export.export(given, format, out)
     export.export(toy(WORDS[:3]), format, out, overwrite=True)
-    words = json.loads((out / "tokenizer.json").read_text())["model"]["vocab"] if format != "embedx" else model.load(out).words
+    words = (
+        json.loads((out / "tokenizer.json").read_text())["model"]["vocab"]
+        if format != "embedx"
+        else model.load(out).words
+    )
     assert list(words)[:3] == WORDS[:3]
     other = tmp_path / "photos"
     other.mkdir()
@@ -332,7 +428,9 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     message = f"photos: holds files that --format {format} does not write, so it is not overwritten"
     with pytest.raises(EmbedxError, match=message):
         export.export(given, format, other, overwrite=True)
-    with pytest.raises(EmbedxError, match="folder: is a folder, a pipe or a device; give the name of a file"):
+    with pytest.raises(
+        EmbedxError, match="folder: is a folder, a pipe or a device; give the name of a file"
+    ):
         export.export(given, "npz", out, overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "photos"]
     assert (other / "cat.jpg").exists()
@@ -358,16 +456,32 @@ ONES = np.ones((2, 3), np.float32)
 TWO = np.array(["a", "b"])
 
 
-@pytest.mark.parametrize(("arrays", "complaint"), [
-    ({"words": TWO}, "`vectors` is missing"), ({"vectors": ONES}, "no readable .npz of text `words` and of `vectors`"),
-    ({"words": np.arange(2), "vectors": ONES}, "no readable .npz .*expected str instance, int found"),
-    ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
-    ({"words": TWO, "vectors": ONES.astype(np.int8)}, "`vectors` is int8 .*, of floats, or of int8 beside `scale`"),
-    ({"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)}, r"`scale` is float64 \(3,\) for 2 words"),
-    ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
-    ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "no readable .npz .*surrogates"),
-    ({"words": TWO.astype(object), "vectors": ONES}, "no readable .npz .*Object arrays cannot be loaded"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"words": TWO}, "`vectors` is missing"),
+        ({"vectors": ONES}, "no readable .npz of text `words` and of `vectors`"),
+        (
+            {"words": np.arange(2), "vectors": ONES},
+            "no readable .npz .*expected str instance, int found",
+        ),
+        ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
+        (
+            {"words": TWO, "vectors": ONES.astype(np.int8)},
+            "`vectors` is int8 .*, of floats, or of int8 beside `scale`",
+        ),
+        (
+            {"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)},
+            r"`scale` is float64 \(3,\) for 2 words",
+        ),
+        ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
+        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "no readable .npz .*surrogates"),
+        (
+            {"words": TWO.astype(object), "vectors": ONES},
+            "no readable .npz .*Object arrays cannot be loaded",
+        ),
+    ],
+)
 def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, complaint):
     with pytest.raises(EmbedxError, match=f"a.npz: .*{complaint}|a.npz: {complaint}"):
         model.load(npz(tmp_path, **arrays))
@@ -389,14 +503,32 @@ ALONE = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
 WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
 
 
-@pytest.mark.parametrize(("content", "complaint"), [
-    (tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"), "no readable safetensors"),
-    (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"), (tensors({}), "no readable safetensors of `words` and `vectors`"),
-    (tensors({"words": ALONE}, b"\xff\n"), "no readable safetensors .*can't decode byte 0xff in position 0"),
-    (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
-    (tensors({"words": WORD, "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]}}, b"\0\0\x80?a\n"),
-     r"`vectors` is int32 \(1, 1\) and not \(1, dim\), of floats"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (
+            tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"),
+            "no readable safetensors",
+        ),
+        (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"),
+        (tensors({}), "no readable safetensors of `words` and `vectors`"),
+        (
+            tensors({"words": ALONE}, b"\xff\n"),
+            "no readable safetensors .*can't decode byte 0xff in position 0",
+        ),
+        (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
+        (
+            tensors(
+                {
+                    "words": WORD,
+                    "vectors": {"dtype": "I32", "shape": [1, 1], "data_offsets": [0, 4]},
+                },
+                b"\0\0\x80?a\n",
+            ),
+            r"`vectors` is int32 \(1, 1\) and not \(1, dim\), of floats",
+        ),
+    ],
+)
 def test_safetensors_that_cannot_be_are_reported(tmp_path, content, complaint):
     (tmp_path / "a.safetensors").write_bytes(content)
     with pytest.raises(EmbedxError, match=f"a.safetensors: {complaint}"):
@@ -408,10 +540,16 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 
     out = export.export(toy(), None, tmp_path / "a.npz")
     (tmp_path / "a.npz.gz").write_bytes(gzip.compress(out.read_bytes()))
-    message = r"a.npz.gz: an .npz file needs random access; copy it to a file on this machine, unpacked"
+    message = (
+        r"a.npz.gz: an .npz file needs random access; copy it to a file on this machine, unpacked"
+    )
     with pytest.raises(EmbedxError, match=message):
         model.load(tmp_path / "a.npz.gz")
 
 
 def test_every_format_says_what_it_is():
-    assert [name for name, each in formats.FORMATS.items() if not (each.meaning and each.programs and each.dtypes)] == []
+    assert [
+        name
+        for name, each in formats.FORMATS.items()
+        if not (each.meaning and each.programs and each.dtypes)
+    ] == []

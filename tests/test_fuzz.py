@@ -14,5 +14,6 @@ def test_hostile_files_are_read_or_refused_in_one_line():
     assert not findings, "\n\n".join(findings[:3])
     assert len(found) == CASES * len(TARGETS)
     n_refused = Counter(case.partition(":")[0] for case, line, _ in found if line)
-    mixed = [0 < n_refused[target] < CASES for target in TARGETS]  # neither all harmless nor all hopeless
+    # neither all harmless nor all hopeless
+    mixed = [0 < n_refused[target] < CASES for target in TARGETS]
     assert sum(mixed) > 0.8 * len(TARGETS)

@@ -1,4 +1,6 @@
-"""Graphs: reading, walks against the chances of node2vec, training on them, and the scores of links, labels and sessions."""
+"""Graphs: reading, walks against the chances of node2vec, training on them, and the scores of
+links, labels and sessions.
+"""
 
 import itertools
 
@@ -39,14 +41,19 @@ def walks_of(graph, seed=3, **settings):
     return walks, tokens[: write_walks(walks.walker, np.uint64(7), 0, walks.n_walks, tokens)]
 
 
-@pytest.mark.parametrize(("p", "q", "weights"), [(1, 1, np.ones(7)), (1, 1, WEIGHTS), (0.25, 4, np.ones(7)), (4, 0.5, WEIGHTS)])
+@pytest.mark.parametrize(
+    ("p", "q", "weights"),
+    [(1, 1, np.ones(7)), (1, 1, WEIGHTS), (0.25, 4, np.ones(7)), (4, 0.5, WEIGHTS)],
+)
 def test_steps_have_the_chances_of_node2vec(p, q, weights):
     """Grover & Leskovec 2016, eq. 3, from the last two nodes."""
     graph, a = Graph.from_edges(np.array(EDGES), weights), adjacency(weights)
     _, tokens = walks_of(graph, p=p, q=q, walks=400, walk_length=50)
     steps = tokens.reshape(-1, 51)[:, :-1]
     counts = np.zeros((5, 5, 5))
-    for t, v, x in zip(steps[:, :-2].ravel(), steps[:, 1:-1].ravel(), steps[:, 2:].ravel(), strict=True):
+    for t, v, x in zip(
+        steps[:, :-2].ravel(), steps[:, 1:-1].ravel(), steps[:, 2:].ravel(), strict=True
+    ):
         counts[t, v, x] += 1
     for t, v in zip(*np.nonzero(a), strict=True):
         bias = np.where(np.arange(5) == t, 1 / p, np.where(a[t] > 0, 1.0, 1 / q)) * a[v]
@@ -88,17 +95,28 @@ def test_directed_walks_end_where_no_edge_leads_on():
 def test_a_metapath_is_followed(tmp_path):
     types = tmp_path / "types.txt"
     types.write_text("a1 author\na2 author\np1 paper\np2 paper\nv venue\n")
-    graph = Graph.from_edges([("a1", "p1"), ("a2", "p1"), ("a2", "p2"), ("p1", "v"), ("p2", "v"), ("a1", "a2")])
-    _, tokens = walks_of(graph, walks=30, walk_length=6, node_types=str(types), metapath="author,paper,author")
-    kinds = np.array(["a", "p", "v", ""])[[0 if n[0] == "a" else 1 if n[0] == "p" else 2 for n in graph.names]]
+    graph = Graph.from_edges(
+        [("a1", "p1"), ("a2", "p1"), ("a2", "p2"), ("p1", "v"), ("p2", "v"), ("a1", "a2")]
+    )
+    _, tokens = walks_of(
+        graph, walks=30, walk_length=6, node_types=str(types), metapath="author,paper,author"
+    )
+    kinds = np.array(["a", "p", "v", ""])[
+        [0 if n[0] == "a" else 1 if n[0] == "p" else 2 for n in graph.names]
+    ]
     assert {"".join(kinds[walk]) for walk in tokens.reshape(-1, 7)[:, :-1]} == {"apapap"}
     with pytest.raises(EmbedxError, match="no node of the graph has the type reader"):
         walks_of(graph, node_types=str(types), metapath="author,reader,author")
 
 
-@pytest.mark.parametrize("text", [
-    "a b\nb c\n\nc a\na b\nc c\n", "# a comment\na\tb\nb\tc\nc\ta\nb\ta\nc\tc\n", "a,b\nb,c\nc,a\na,b\nc,c\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a b\nb c\n\nc a\na b\nc c\n",
+        "# a comment\na\tb\nb\tc\nc\ta\nb\ta\nc\tc\n",
+        "a,b\nb,c\nc,a\na,b\nc,c\n",
+    ],
+)
 def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
     file, progress = tmp_path / "edges", Notes()
     file.write_text(text)
@@ -109,14 +127,19 @@ def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
     assert progress.notes[1:] == ["1 self-loops left out", "1 repeated edges left out"]
 
 
-@pytest.mark.parametrize(("text", "weighted", "message"), [
-    ("a b\nb c d e\n", False, "edges, line 2: 4 columns where an edge has 2"),
-    ("a b\n\nb\n", False, "edges, line 3: 1 columns where an edge has 2"),
-    ("a b 1\nb c -2\n", True, "edges, line 2: weight -2; it must be a number of 0 or more"),
-    ("a b 1\nb c nan\n", True, "edges, line 2: weight nan"),
-    ("a b 1\nb c\n", True, "edges, line 2: 2 columns where an edge has 3"), ("a,b,1\nb,c,x\n", True, "edges, line 2: weight x"),
-    ("a a\n", False, "a graph without edges"), ("# nothing\n", False, "no edges"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "weighted", "message"),
+    [
+        ("a b\nb c d e\n", False, "edges, line 2: 4 columns where an edge has 2"),
+        ("a b\n\nb\n", False, "edges, line 3: 1 columns where an edge has 2"),
+        ("a b 1\nb c -2\n", True, "edges, line 2: weight -2; it must be a number of 0 or more"),
+        ("a b 1\nb c nan\n", True, "edges, line 2: weight nan"),
+        ("a b 1\nb c\n", True, "edges, line 2: 2 columns where an edge has 3"),
+        ("a,b,1\nb,c,x\n", True, "edges, line 2: weight x"),
+        ("a a\n", False, "a graph without edges"),
+        ("# nothing\n", False, "no edges"),
+    ],
+)
 def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, message):
     file = tmp_path / "edges"
     file.write_text(text)
@@ -135,7 +158,9 @@ def test_a_heading_is_recognised_and_weights_are_read(tmp_path):
 def test_matrices_and_networkx_are_graphs(tmp_path):
     matrix = random_matrix(20, 20, 0.2, random_state=1, format="csr")
     save_npz(tmp_path / "graph.npz", matrix)
-    read = read_graph([str(tmp_path / "graph.npz")], GraphSettings(walks=1, weighted=True), Silent(), tmp_path, 1)
+    read = read_graph(
+        [str(tmp_path / "graph.npz")], GraphSettings(walks=1, weighted=True), Silent(), tmp_path, 1
+    )
     both = matrix + matrix.T
     both.setdiag(0)
     both.eliminate_zeros()
@@ -144,7 +169,11 @@ def test_matrices_and_networkx_are_graphs(tmp_path):
     ties.add_edge("a", "b", strength=3)
     ties.add_edge("a", "c", strength=1)
     graph = Graph.from_networkx(ties, "strength")
-    assert (list(graph.names), graph.offsets.tolist(), graph.cumulative.tolist()) == (["a", "b", "c"], [0, 2, 2, 2], [0.75, 1])
+    assert (list(graph.names), graph.offsets.tolist(), graph.cumulative.tolist()) == (
+        ["a", "b", "c"],
+        [0, 2, 2, 2],
+        [0.75, 1],
+    )
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(EmbedxError, match=r"bad\.npz: not a sparse matrix"):
         read_graph([str(tmp_path / "bad.npz")], GraphSettings(walks=1), Silent(), tmp_path, 1)
@@ -159,7 +188,15 @@ def cliques(n=12):
 @pytest.mark.parametrize("objective", ["ns", "hs", "softmax", "ldgs"])
 def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
     def trained(threads=1):
-        how = {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": threads, "cache_dir": tmp_path, "epochs": 3}
+        how = {
+            "walks": 20,
+            "walk_length": 20,
+            "dim": 8,
+            "window": 3,
+            "threads": threads,
+            "cache_dir": tmp_path,
+            "epochs": 3,
+        }
         return embedx.SkipGram(objective, **how).fit(Graph.from_edges(cliques())).model
 
     first = trained()
@@ -175,7 +212,11 @@ def test_settings_of_walks_need_walks():
 
 def test_pairs_of_walks_are_counted(tmp_path):
     """By --collapsed, whose walks are those of an epoch."""
-    config = configure("softmax", {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": 1}, is_collapsed=True)
+    config = configure(
+        "softmax",
+        {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": 1},
+        is_collapsed=True,
+    )
     model = collapsed.train(Graph.from_edges(cliques()), config, cache_dir=tmp_path).vectors
     assert model.facts["corpus_tokens"] == 24 * 20 * 20
     assert model.facts["epochs"] == config.settings.epochs > 1
@@ -188,7 +229,11 @@ def test_models_are_compared_on_walks_of_another_seed(tmp_path):
     walks = {"walks": 20, "walk_length": 100, "window": 3}
     data = Text([str(tmp_path / "edges")], walks, CompareSettings(heldout=0.5), cache_dir=tmp_path)
     data.prepare(Silent())
-    model = embedx.SkipGram(**walks, dim=8, seed=5, threads=1, cache_dir=tmp_path).fit(str(tmp_path / "edges")).model
+    model = (
+        embedx.SkipGram(**walks, dim=8, seed=5, threads=1, cache_dir=tmp_path)
+        .fit(str(tmp_path / "edges"))
+        .model
+    )
     assert list(model.words) != list(data.words)
     found, facts = data.scores(model.save(tmp_path / "model"))
     assert found.keys() == {"log_likelihood"}
@@ -200,7 +245,11 @@ def test_models_are_compared_on_walks_of_another_seed(tmp_path):
 
 def test_links_labels_and_sessions_are_scored(tmp_path):
     graph = Graph.from_edges([edge for edge in cliques() if edge != ("l5", "l4")])
-    model = embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path).fit(graph).model
+    model = (
+        embedx.SkipGram(walks=30, walk_length=20, dim=8, window=3, threads=1, cache_dir=tmp_path)
+        .fit(graph)
+        .model
+    )
     held = tmp_path / "links.txt"
     held.write_text("".join(f"l{i} l{i + 1}\nr{i} r{i + 2}\n" for i in range(8)))
     others = tmp_path / "others.txt"
@@ -225,7 +274,11 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
     train.write_text("".join(" ".join(each) + "\n" for each in sessions))
     test.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
-    model = embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path).fit(str(train)).model
+    model = (
+        embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path)
+        .fit(str(train))
+        .model
+    )
     progress = Notes()
     rows = {row["ranking"]: row for row in evaluate.next_item(model, str(test), progress)}
     assert len(progress.notes) == 1
@@ -235,8 +288,12 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
         found = [(row, row[model.index(item)]) for row, item in zip(z, ("i3", "i5"), strict=True)]
         return [1 + (row > own).sum() + ((row == own).sum() - 1) / 2 for row, own in found]
 
-    ranks = ranks_of(np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T)
-    own = evaluate.next_item_measures(model, *evaluate.read_sessions(model.words, str(test), progress))["MRR"]
+    ranks = ranks_of(
+        np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T
+    )
+    own = evaluate.next_item_measures(
+        model, *evaluate.read_sessions(model.words, str(test), progress)
+    )["MRR"]
     assert own == pytest.approx([1 / rank for rank in ranks])
     assert rows["vectors"]["MRR"] == pytest.approx(np.mean(own))
     near = np.zeros((9, 9))
@@ -247,12 +304,19 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     ranks = ranks_of([near[model.index("i2")], near[model.index("i4")]])
     assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
     model.save(tmp_path / "model")
-    for tune, scored in ((None, own), (0.5, own[1:])):  # the first session tunes, the second is scored
-        data = Text([str(train)], {}, CompareSettings(tune=tune), next_item=str(test), cache_dir=tmp_path)
+    # the first session tunes, the second is scored
+    for tune, scored in ((None, own), (0.5, own[1:])):
+        data = Text(
+            [str(train)], {}, CompareSettings(tune=tune), next_item=str(test), cache_dir=tmp_path
+        )
         assert data.prepare(Silent())["sessions"] == 2
         assert data.scores(tmp_path / "model")[0]["mrr"].value == pytest.approx(scored.mean())
         assert data.validation_score(tmp_path / "model", {}) == pytest.approx(own[0])
-    tree = embedx.SkipGram("hs", dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path).fit(str(train)).model
+    tree = (
+        embedx.SkipGram("hs", dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path)
+        .fit(str(train))
+        .model
+    )
     assert evaluate.next_item(tree, str(test), progress)[0]["MRR"] > 0.4  # 0.31 by chance
 
 
@@ -271,22 +335,56 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
     table, lines, progress = tmp_path / "orders.csv", tmp_path / "orders.jsonl", Notes()
     table.write_text(EVENTS)
     users = [row.split(",") for row in EVENTS.splitlines()[1:]]
-    lines.write_text("".join(f'{{"who": {u}, "what": "{i}", "at": {k}}}\n' for k, (u, i, _) in enumerate(users)))
-    assert list(sessions(str(table), "user,item,time", None, progress)) == ["milk eggs", "bread butter jam tea"]
+    lines.write_text(
+        "".join(f'{{"who": {u}, "what": "{i}", "at": {k}}}\n' for k, (u, i, _) in enumerate(users))
+    )
+    assert list(sessions(str(table), "user,item,time", None, progress)) == [
+        "milk eggs",
+        "bread butter jam tea",
+    ]
     assert progress.notes == [f"{table}: 1 of 3 sessions have a single item, and are left out"]
-    assert list(sessions(str(table), "user,item,time", 86_400, Silent())) == ["bread butter", "jam tea"]
-    assert list(sessions(str(lines), "who,what,at", None, Silent())) == ["bread butter jam tea", "milk eggs"]
+    assert list(sessions(str(table), "user,item,time", 86_400, Silent())) == [
+        "bread butter",
+        "jam tea",
+    ]
+    assert list(sessions(str(lines), "who,what,at", None, Silent())) == [
+        "bread butter jam tea",
+        "milk eggs",
+    ]
 
 
-@pytest.mark.parametrize(("text", "columns", "message"), [
-    (EVENTS, "user,item", "--columns user,item: must be three names"),
-    (EVENTS, "user,item,day", "orders.csv:2: no day; choose --columns USER,ITEM,TIME among user, item, time"),
-    (EVENTS.replace("2026-01-03", "soon"), "user,item,time", "orders.csv:5: time is 'soon'; write seconds or a date"),
-    (EVENTS.replace("eggs", "two eggs"), "user,item,time", "orders.csv:5: item is 'two eggs'; it must be a word"),
-    (EVENTS.replace(",eggs", ""), "user,item,time", "orders.csv:5: 2 columns, but 3 in the first row"),
-    ('{"user": 1}\n', "user,item,time", "orders.csv:1: no item; choose --columns USER,ITEM,TIME among user"),
-    ("user,item,time\n", "user,item,time", "no rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        (EVENTS, "user,item", "--columns user,item: must be three names"),
+        (
+            EVENTS,
+            "user,item,day",
+            "orders.csv:2: no day; choose --columns USER,ITEM,TIME among user, item, time",
+        ),
+        (
+            EVENTS.replace("2026-01-03", "soon"),
+            "user,item,time",
+            "orders.csv:5: time is 'soon'; write seconds or a date",
+        ),
+        (
+            EVENTS.replace("eggs", "two eggs"),
+            "user,item,time",
+            "orders.csv:5: item is 'two eggs'; it must be a word",
+        ),
+        (
+            EVENTS.replace(",eggs", ""),
+            "user,item,time",
+            "orders.csv:5: 2 columns, but 3 in the first row",
+        ),
+        (
+            '{"user": 1}\n',
+            "user,item,time",
+            "orders.csv:1: no item; choose --columns USER,ITEM,TIME among user",
+        ),
+        ("user,item,time\n", "user,item,time", "no rows"),
+    ],
+)
 def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, message):
     table = tmp_path / "orders.csv"
     table.write_text(text)

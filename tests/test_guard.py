@@ -1,4 +1,6 @@
-"""A run that diverges goes back to where it was good and on at a lower rate, or ends with what was good: never as a success."""
+"""A run that diverges goes back to where it was good and on at a lower rate, or ends with what was
+good: never as a success.
+"""
 
 import io
 import json
@@ -34,15 +36,17 @@ from tests.notes import Notes
 from tests.test_checkpoint import state_of
 from tests.test_train_state import label_run, own, same, word_run
 
-IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))  # every objective at every rate, for some minutes
+# every objective at every rate, for some minutes
+IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))
 
 
 # ---- the trainer, with a strategy made up
 
 
 class Bowl(Strategy):
-    """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate is above 2; each chunk is
-    noted in `done`. From chunk `spoiled` on losses are what `spoil` makes of them, at rates above `most`.
+    """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate
+    is above 2; each chunk is noted in `done`. From chunk `spoiled` on losses are what `spoil` makes
+    of them, at rates above `most`.
     """
 
     n_chunks = 40
@@ -87,7 +91,9 @@ def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])])
+@pytest.mark.parametrize(
+    ("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])]
+)
 def test_a_rate_that_leads_away_is_lowered_until_it_does_not(rate, lowered, threads):
     strategy, printed = Bowl(threads), Notes()
     outcome = walk(strategy, rate, progress=printed)
@@ -106,21 +112,29 @@ def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarde
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled=9)
     strategy.is_guarded = is_guarded
-    with pytest.raises(DivergedError, match=r"^the loss is not finite after 1,000 words at learning rate 0.3; try a smaller "):
+    with pytest.raises(
+        DivergedError,
+        match=r"^the loss is not finite after 1,000 words at learning rate 0.3; try a smaller ",
+    ):
         walk(strategy, 0.3)
     assert strategy.done.sum() == len(strategy.rates) == 10
 
 
 def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
     strategy = Bowl()
-    message = r"^the loss .* after .* words at .*; none of the learning rates 1e\+09, 1e\+08, 1e\+06, 1e\+04 works: "
+    message = (
+        r"^the loss .* after .* words at .*; none of the learning rates 1e\+09, 1e\+08, 1e\+06,"
+        r" 1e\+04 works: "
+    )
     with pytest.raises(DivergedError, match=message):
         walk(strategy, 1e9)
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
 
 def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
-    """The first chunk ends when the guard has looked twice, which would never come if that had to wait for it."""
+    """The first chunk ends when the guard has looked twice, which would never come if that had to
+    wait for it.
+    """
     looks, both = [], threading.Event()
 
     def look(self, share, *others):
@@ -160,12 +174,17 @@ def test_a_run_goes_back_to_where_it_was_good():
     assert (strategy.done[:40] == 1).all()
     assert outcome.tally == Tally(pytest.approx(outcome.tally.loss), 400, 4000)
     assert printed.warnings == [
-        "warning: the loss is not finite after 1,000 words at learning rate 0.1: rolled back to 800 words, learning rate 0.01"
+        "warning: the loss is not finite after 1,000 words at learning rate 0.1: rolled back to 800"
+        " words, learning rate 0.01"
     ]
 
 
-@pytest.mark.parametrize(("spoil", "at"), [(lambda loss: 1e6, 10), (lambda loss: 1400.0, 15), (lambda loss: math.inf, 9)])
-def test_a_loss_that_runs_away_is_noticed_within_an_interval_and_one_that_is_high_if_it_lasts(spoil, at):
+@pytest.mark.parametrize(
+    ("spoil", "at"), [(lambda loss: 1e6, 10), (lambda loss: 1400.0, 15), (lambda loss: math.inf, 9)]
+)
+def test_a_loss_that_runs_away_is_noticed_within_an_interval_and_one_that_is_high_if_it_lasts(
+    spoil, at
+):
     """The level is 96."""
     strategy = Bowl(spoiled=9, spoil=spoil, most=0.05)
     walk(strategy, 0.1)
@@ -179,7 +198,9 @@ def test_a_loss_that_is_high_for_a_while_is_none_of_its_business(high):
 
 
 def test_a_draw_that_weighs_much_is_no_divergence():
-    strategy = Bowl(spoiled=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1))
+    strategy = Bowl(
+        spoiled=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1)
+    )
     strategy.n_chunks = 160
     strategy.done = np.zeros(160 * 5, dtype=np.int64)
     outcome = walk(strategy, 0.1)
@@ -188,14 +209,21 @@ def test_a_draw_that_weighs_much_is_no_divergence():
 
 
 def test_a_run_that_went_back_has_to_beat_the_baseline():
-    """Which is 24: of a loss of 30, below the level of 96, a run that never diverged is believed."""
+    """Which is 24: of a loss of 30, below the level of 96, a run that never diverged is
+    believed.
+    """
     strategy = Bowl(spoiled=12, spoil=lambda loss: 30.0)
     assert not walk(strategy, 0.1).lowered_rates
-    strategy = Bowl(spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0)
+    strategy = Bowl(
+        spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0
+    )
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
     assert "while that of a model that ignores its inputs is 24" in str(outcome.diverged)
-    advice = "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
+    advice = (
+        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or"
+        " try a smaller one"
+    )
     assert str(outcome.diverged).endswith(advice)
     assert 0.9 <= outcome.epochs < 1  # where it was good
 
@@ -207,9 +235,10 @@ def test_after_three_tries_a_run_ends_with_what_was_good():
     assert outcome.tally.words == 800
     assert outcome.epochs == pytest.approx(8 / 40)
     assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
-    assert str(outcome.diverged) == (
-        "the loss is not finite after 1,000 words at learning rate 1e-06; "
-        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
+    assert (
+        str(outcome.diverged)
+        == "the loss is not finite after 1,000 words at learning rate 1e-06; none of the learning"
+        " rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
     )
     with pytest.raises(DivergedError):
         outcome.raise_reason()
@@ -231,13 +260,20 @@ def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
 
 def test_an_epoch_that_diverged_is_not_reported():
     strategy, printed = Bowl(spoiled=60, most=0.05), []
-    walk(strategy, 0.1, epochs=3, after_epoch=lambda epoch, tally, seconds: printed.append((epoch, tally.words)) or False)
+    walk(
+        strategy,
+        0.1,
+        epochs=3,
+        after_epoch=lambda epoch, tally, seconds: printed.append((epoch, tally.words)) or False,
+    )
     assert printed == [(0, 4000), (1, 4000), (2, 4000)]
 
 
 def test_a_time_budget_is_kept_by_a_run_that_goes_back(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    monkeypatch.setattr(
+        trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])})
+    )
     strategy = Bowl(spoiled=30, most=0.05)
     train = strategy.train
 
@@ -299,7 +335,9 @@ def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("good_step", "found"), [(9, 5), (10, 10), (4, 10)])
-def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp_path, good_step, found):
+def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(
+    tmp_path, good_step, found
+):
     """Or the last one where all are later."""
     state, kept = state_of({"trainer.next_step": 0})
     checkpoints = checkpoints_of(tmp_path)
@@ -316,8 +354,13 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(tmp
 # ---- going on after a rollback
 
 
-@pytest.mark.parametrize(("run", "name"), [(word_run, "margin"), (word_run, "ove"), (label_run, "softmax"), (label_run, "ove")])
-def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(run, name, stop_after):
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [(word_run, "margin"), (word_run, "ove"), (label_run, "softmax"), (label_run, "ove")],
+)
+def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(
+    run, name, stop_after
+):
     options = {"learning_rate": 1e4, "epochs": 20}
     whole, there = run(name, **options)
     assert there.lowered_rates
@@ -356,11 +399,22 @@ def digits():
 
 
 def words_at(name, corpus, times, rate=None, **options):
-    """The model of a run at a rate, or at so many times the default rate, how it ended, and what was told."""
+    """The model of a run at a rate, or at so many times the default rate, how it ended, and what
+    was told.
+    """
     found, printed = OBJECTIVES[name], Notes()
-    options = {"dim": 8, "epochs": 3, "threads": 1, "heldout": 0.1, **own(found, {"warm_up": 1.0}), **options}
+    options = {
+        "dim": 8,
+        "epochs": 3,
+        "threads": 1,
+        "heldout": 0.1,
+        **own(found, {"warm_up": 1.0}),
+        **options,
+    }
     rate = rate or configure(name, options).settings.learning_rate * times
-    trained = skipgram.train(corpus, configure(name, {**options, "learning_rate": rate}), progress=printed)
+    trained = skipgram.train(
+        corpus, configure(name, {**options, "learning_rate": rate}), progress=printed
+    )
     return trained.vectors, trained.outcome, printed
 
 
@@ -369,7 +423,9 @@ def labels_at(name, data, times, rate=None):
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
     settings = classification.resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
-    settings = classification.resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
+    settings = classification.resolved(
+        ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data
+    )
     trained = classification.train(data, objective, settings, progress=printed)
     return trained.classifier, trained.outcome, printed
 
@@ -392,7 +448,9 @@ def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits
         of_rate, *warnings = printed.warnings if run is words_at else ["", *printed.warnings]
         assert "is far from" in of_rate or run is labels_at
         assert all("back to the start" in warning for warning in warnings)
-        alone, whole, _ = run(name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1])
+        alone, whole, _ = run(
+            name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1]
+        )
         assert not whole.lowered_rates
         same(model.arrays, alone.arrays)
         assert outcome.tally == whole.tally
@@ -434,7 +492,9 @@ def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_t
     assert outcome.diverged is not None or has_no_scores or is_better(model, data)
 
 
-def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(topics, monkeypatch):
+def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(
+    topics, monkeypatch
+):
     found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
     monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
@@ -446,20 +506,27 @@ def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_freque
     found["calibrated"] = -3.8
     assert words_at("ove", topics, 1e3)[1].diverged is None
     found["calibrated"] = -4.0
-    assert "at the learning rate 2, the model does not beat" in str(words_at("ove", topics, 1.0)[1].diverged)
-    found["log_likelihood"] = -4.1  # hardly worse than word frequencies: the run may have been too short
+    assert "at the learning rate 2, the model does not beat" in str(
+        words_at("ove", topics, 1.0)[1].diverged
+    )
+    # hardly worse than word frequencies: the run may have been too short
+    found["log_likelihood"] = -4.1
     _, outcome, printed = words_at("ove", topics, 1.0)
     assert outcome.diverged is None
     assert printed.warnings == [
-        "warning: at the learning rate 2, the model does not beat the unigram baseline on held-out text "
-        "(-4.0000 and -3.9000 nats a pair); try another --learning-rate, or more --epochs"
+        "warning: at the learning rate 2, the model does not beat the unigram baseline on held-out"
+        " text (-4.0000 and -3.9000 nats a pair); try another --learning-rate, or more --epochs"
     ]
 
 
 def test_a_single_label_is_no_divergence():
     rng = np.random.default_rng(0)
     data = drawn.digits()[0].rows(np.arange(50))
-    single = Labeled(rng.random((50, 4)).astype(np.float32), data.labels.__class__.single(np.zeros(50, dtype=np.int64)), 1)
+    single = Labeled(
+        rng.random((50, 4)).astype(np.float32),
+        data.labels.__class__.single(np.zeros(50, dtype=np.int64)),
+        1,
+    )
     for name, objective in OBJECTIVES.items():
         if objective.kind == "gradient":
             assert not labels_at(name, single, 1.0)[1].lowered_rates
@@ -485,10 +552,18 @@ OF_RUN = {"dry_run": False, "overwrite": False, "checkpoint_every": "0", "resume
 def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
     printed = io.StringIO()
     given = SimpleNamespace(
-        corpora=[str(two_topics)], objective="ns", collapsed=False, typed={"dim": 8, "threads": 1}, output=tmp_path / "out",
-        cache_dir=tmp_path / "cache", **OF_RUN,
-    )  # fmt: skip
-    message = r"^the loss got lost after .* words at .*; none of .* works: .*; the model of 2.5 epochs is in .*/out$"
+        corpora=[str(two_topics)],
+        objective="ns",
+        collapsed=False,
+        typed={"dim": 8, "threads": 1},
+        output=tmp_path / "out",
+        cache_dir=tmp_path / "cache",
+        **OF_RUN,
+    )
+    message = (
+        r"^the loss got lost after .* words at .*; none of .* works: .*; the model of 2.5 epochs is"
+        r" in .*/out$"
+    )
     with pytest.raises(DivergedError, match=message) as end:
         words.train_words(given, Reporter(printed))
     assert end.value.exit_code == 3
@@ -496,15 +571,25 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
     assert len(facts["learning_rate_lowered"]) == 3
     assert facts["epochs"] == pytest.approx(2.5)
     assert printed.getvalue().count("warning: the loss got lost") == 3
-    assert json.loads((tmp_path / "out" / "model.json").read_text())["facts"]["learning_rate_lowered"]
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["facts"][
+        "learning_rate_lowered"
+    ]
     assert not (tmp_path / "out.checkpoint").exists()
 
 
 def test_classify_likewise(tmp_path, spoiled):
     given = SimpleNamespace(
-        train="digits", train_labels=None, test=None, test_labels=None, label_names=None, objective="softmax", start=None,
-        typed={"threads": 1}, output=tmp_path / "out", **OF_RUN,
-    )  # fmt: skip
+        train="digits",
+        train_labels=None,
+        test=None,
+        test_labels=None,
+        label_names=None,
+        objective="softmax",
+        start=None,
+        typed={"threads": 1},
+        output=tmp_path / "out",
+        **OF_RUN,
+    )
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
         labels.train_classifier(given, Silent())
     assert (tmp_path / "out" / "model.json").exists()

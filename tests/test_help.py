@@ -43,7 +43,9 @@ def run(tmp_path):
     """Run a command, with more variables of the environment; its completed process."""
 
     def run(*words, **variables):
-        return forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path) | variables, check=False)
+        return forked.run(
+            *words, cwd=tmp_path, env=forked.environment(tmp_path) | variables, check=False
+        )
 
     return run
 
@@ -70,22 +72,30 @@ def test_the_short_help_fits_a_screen_and_names_the_other_one(command, examples,
     assert max(map(len, short.splitlines())) <= 80
     assert "--time-budget <duration>" in short
     assert "--help-all" in short
-    assert set(re.findall(r"^  (--[\w-]+)", short, re.MULTILINE)) - {"--help-all"} <= set(re.findall(r"--[\w-]+", whole))
+    assert set(re.findall(r"^  (--[\w-]+)", short, re.MULTILINE)) - {"--help-all"} <= set(
+        re.findall(r"--[\w-]+", whole)
+    )
     assert "--set NAME=VALUE" in whole
 
 
 def test_the_commands_are_on_one_screen_in_groups(run):
     text = run("--help").stdout
     assert [line for line in text.splitlines() if line.endswith(":")] == [
-        "Options:", "Train:", "Use a model:", "Evaluate:", "Data:"
-    ]  # fmt: skip
+        "Options:",
+        "Train:",
+        "Use a model:",
+        "Evaluate:",
+        "Data:",
+    ]
     assert len(text.splitlines()) <= 45
 
 
 def test_the_help_shows_defaults_that_depend_on_the_objective():
     text = " ".join(help_of("train")[0].split())
     assert re.search(
-        r"share their negatives; 0 draws negatives for each pair separately \[default: 8; 32 for softmax, ar, ", text
+        r"share their negatives; 0 draws negatives for each pair separately \[default: 8; 32 for"
+        r" softmax, ar, ",
+        text,
     )
     assert "number of negatives drawn for each positive [default: 5; 100 for ldgs, mips" in text
 
@@ -94,11 +104,27 @@ def test_the_help_shows_defaults_that_depend_on_the_objective():
 
 
 def test_a_name_is_fine_everywhere_or_nowhere():
-    groups = [SkipGramSettings, CollapsedSettings, ClassifySettings, ClusterSettings, CompareSettings, TextSettings]
+    groups = [
+        SkipGramSettings,
+        CollapsedSettings,
+        ClassifySettings,
+        ClusterSettings,
+        CompareSettings,
+        TextSettings,
+    ]
     groups += [VocabularySettings, PhraseSettings]
     of_tasks = {name for group in groups for name in settings_of(group)}
-    for together in ((SkipGramSettings, CollapsedSettings, TextSettings, VocabularySettings, PhraseSettings, ClusterSettings),
-                     (ClassifySettings, ClusterSettings)):  # fmt: skip
+    for together in (
+        (
+            SkipGramSettings,
+            CollapsedSettings,
+            TextSettings,
+            VocabularySettings,
+            PhraseSettings,
+            ClusterSettings,
+        ),
+        (ClassifySettings, ClusterSettings),
+    ):
         names = [name for group in together for name in settings_of(group)]
         assert len(names) == len(set(names))
     for name, objective in OBJECTIVES.items():
@@ -113,32 +139,79 @@ def test_a_name_is_fine_everywhere_or_nowhere():
 def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
     words = ["--set", "local-decay=0.5", "--set=augment=noise", "--set", "threshold=1e9"]
     assert asked("train", "x", "--objective", "ar", *words) == (
-        "ar", {"local_decay": 0.5, "augment": "noise", "threshold": 1e9}
-    )  # fmt: skip
-    _, typed = asked("classify", "x", "--set", "tree_l2=0.5", "--set", "replacement=yes", "--set", "decay-every=3")
+        "ar",
+        {"local_decay": 0.5, "augment": "noise", "threshold": 1e9},
+    )
+    _, typed = asked(
+        "classify",
+        "x",
+        "--set",
+        "tree_l2=0.5",
+        "--set",
+        "replacement=yes",
+        "--set",
+        "decay-every=3",
+    )
     assert typed == {"tree_l2": 0.5, "replacement": True, "decay_every": 3}
     assert asked("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
     for loss in ("squared-hinge", "margin"):  # of different objectives
         assert asked("classify", "x", "--loss", loss)[1] == {"loss": loss}
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ("train x --set local-decay=2", "--set local-decay 2.0: must be at most 1.0"),
-    ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
-    ("train x --set augment=nois", "--set augment nois: did you mean noise? choose one of utility, noise"),
-    ("train x --set local-dcay=1", "--set local-dcay=1: no such setting of `embedx train`; did you mean local-decay?"),
-    ("train x --set hierarchy=huffman", "--set hierarchy=huffman: no such setting of `embedx train`; `embedx train "),
-    ("train x --set local-decay", "--set local-decay : must be a number"),
-    ("train x --local_decay=0.5", "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help"),
-    ("compare x --objectives ns --subwords 3-6", "No such option: --subwords; did you mean --set subwords=VALUE? see --help"),
-    ("train x --objective ns --set local-decay=0.5", "--set local-decay does not apply to --objective ns; taken by ar, "),
-    ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
-    ("train x --block-sise 3", "No such option: --block-sise; did you mean --block-size? see --help"),
-    ("train x --objective implict", "--objective implict: no such objective; did you mean implicit? choose one of softmax, ns"),
-    ("train x --optimizer adagrd", "--optimizer adagrd: did you mean adagrad? choose one of "),
-    ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "), ("train x -p 2", "No such option: -p; did you mean --p?"),
-    ("classify xx", "xx: cannot be opened (No such file or directory); did you mean x? check the name and your permissions"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train x --set local-decay=2", "--set local-decay 2.0: must be at most 1.0"),
+        ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
+        (
+            "train x --set augment=nois",
+            "--set augment nois: did you mean noise? choose one of utility, noise",
+        ),
+        (
+            "train x --set local-dcay=1",
+            "--set local-dcay=1: no such setting of `embedx train`; did you mean local-decay?",
+        ),
+        (
+            "train x --set hierarchy=huffman",
+            "--set hierarchy=huffman: no such setting of `embedx train`; `embedx train ",
+        ),
+        ("train x --set local-decay", "--set local-decay : must be a number"),
+        (
+            "train x --local_decay=0.5",
+            "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help",
+        ),
+        (
+            "compare x --objectives ns --subwords 3-6",
+            "No such option: --subwords; did you mean --set subwords=VALUE? see --help",
+        ),
+        (
+            "train x --objective ns --set local-decay=0.5",
+            "--set local-decay does not apply to --objective ns; taken by ar, ",
+        ),
+        ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
+        (
+            "train x --block-sise 3",
+            "No such option: --block-sise; did you mean --block-size? see --help",
+        ),
+        (
+            "train x --objective implict",
+            (
+                "--objective implict: no such objective; did you mean implicit? choose one of"
+                " softmax, ns"
+            ),
+        ),
+        ("train x --optimizer adagrd", "--optimizer adagrd: did you mean adagrad? choose one of "),
+        ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "),
+        ("train x -p 2", "No such option: -p; did you mean --p?"),
+        (
+            "classify xx",
+            (
+                "xx: cannot be opened (No such file or directory); did you mean x? check the name"
+                " and your permissions"
+            ),
+        ),
+    ],
+)
 def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").write_text("a b c\n")
@@ -154,7 +227,9 @@ def test_an_objective_is_listed_with_its_settings(name, capsys):
     assert printed.startswith(f"{name}  ")
     own = settings_of(OBJECTIVES[name].Settings)
     for setting in own:
-        assert re.search(rf"^ +--(set )?{setting.replace('_', '-')}(=VALUE)?: .* \(.*\)$", printed, re.MULTILINE), setting
+        assert re.search(
+            rf"^ +--(set )?{setting.replace('_', '-')}(=VALUE)?: .* \(.*\)$", printed, re.MULTILINE
+        ), setting
     assert ("--negatives" in printed) == ("negatives" in own)
     assert "--set tree-l2=VALUE: " in printed  # of a sampler
     if name == "hs":
@@ -174,7 +249,9 @@ def on_a_terminal(*words, columns=80):
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"}
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment)
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+    )
     os.close(theirs)
     found = b""
     while True:
@@ -191,8 +268,15 @@ def on_a_terminal(*words, columns=80):
 
 
 def test_rows_are_a_table_on_a_terminal_and_tab_separated_elsewhere(capsys):
-    probe = "from embedx.cli import tables; tables.show(('word', 'cosine'), [('[b]old', '0.5000'), ('newer', '-1.2500')])"
-    lines = [line.strip() for line in on_a_terminal(sys.executable, "-c", probe).splitlines() if line.strip()]
+    probe = (
+        "from embedx.cli import tables; tables.show(('word', 'cosine'), [('[b]old', '0.5000'),"
+        " ('newer', '-1.2500')])"
+    )
+    lines = [
+        line.strip()
+        for line in on_a_terminal(sys.executable, "-c", probe).splitlines()
+        if line.strip()
+    ]
     assert lines[0].split() == ["word", "cosine"]
     assert lines[-2:] == ["[b]old  0.5000", "newer   -1.2500"]
     tables.show(("word", "cosine"), [("old", "0.5000")])
@@ -203,11 +287,29 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
     """Both `head` and the bar write to the terminal."""
     (tmp_path / "few.txt").write_text("a 0:1\nb 1:1\n" * 50)
     places = str(tmp_path / "few"), str(tmp_path / "few.txt")
-    forked.run("classify", places[1], "--epochs", 1, "-q", "-o", places[0], cwd=tmp_path, env=forked.environment(tmp_path))
-    shell = ["sh", "-c", 'f=$1; shift; "$@" | head -n 2; "$@" >"$f"', "sh", str(tmp_path / "rows"), *COMMAND]
+    forked.run(
+        "classify",
+        places[1],
+        "--epochs",
+        1,
+        "-q",
+        "-o",
+        places[0],
+        cwd=tmp_path,
+        env=forked.environment(tmp_path),
+    )
+    shell = [
+        "sh",
+        "-c",
+        'f=$1; shift; "$@" | head -n 2; "$@" >"$f"',
+        "sh",
+        str(tmp_path / "rows"),
+        *COMMAND,
+    ]
     text = on_a_terminal(*shell, "predict", *places)
     rows = (tmp_path / "rows").read_text().splitlines()
-    lines = [line for line in text.splitlines() if not line.startswith("reading: ")]  # a slow stage has a line of its own
+    # a slow stage has a line of its own
+    lines = [line for line in text.splitlines() if not line.startswith("reading: ")]
     assert lines[:2] == rows[:2]
     assert "reading ━" in text.partition(rows[1])[2]  # into a file goes a bar
 
@@ -223,7 +325,10 @@ def test_an_unknown_command_suggests_the_near_one(run):
 
 def test_what_is_near_comes_before_the_remedy():
     for typed in ("softmx", "Softmax", "--soft-max"):
-        assert near(typed, iter(["--buckets", "softmax", "ns"]), "see --help") == "did you mean softmax? see --help"
+        assert (
+            near(typed, iter(["--buckets", "softmax", "ns"]), "see --help")
+            == "did you mean softmax? see --help"
+        )
     for typed in ("xyzzy", "--quiet", "bag"):
         assert near(typed, ["--buckets", "softmax", "ns"], "see --help") == "see --help"
 
@@ -235,9 +340,13 @@ def test_h_shows_the_help(words, run):
     assert done.stdout == run(*words[:-1], "--help").stdout
 
 
-@pytest.mark.parametrize(("typed", "offered"), [("embedx cl", {"classify"}), ("embedx train x --opt", {"--optimizer"})])
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("embedx cl", {"classify"}), ("embedx train x --opt", {"--optimizer"})]
+)
 def test_a_shell_completes(typed, offered, run):
-    done = run(_EMBEDX_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(len(typed.split()) - 1))
+    done = run(
+        _EMBEDX_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(len(typed.split()) - 1)
+    )
     assert set(done.stdout.split()) == offered, done.stderr
 
 

@@ -1,4 +1,6 @@
-"""Trees over labels: levels against exhaustive search, clusters, runs that were cut short, damaged folders."""
+"""Trees over labels: levels against exhaustive search, clusters, runs that were cut short, damaged
+folders.
+"""
 
 import _thread
 import contextlib
@@ -30,13 +32,19 @@ from embedx.training.progress import Silent
 def random_level(rng, first_node, n_features):
     """A level of random sparse weights, made of tiles, and the same weights as a matrix."""
     n_nodes = first_node[-1]
-    w = np.where(rng.random((n_nodes, n_features)) < 0.3, rng.normal(size=(n_nodes, n_features)), 0).astype(np.float32)
+    w = np.where(
+        rng.random((n_nodes, n_features)) < 0.3, rng.normal(size=(n_nodes, n_features)), 0
+    ).astype(np.float32)
     tiles = []
     for group, (first, last) in enumerate(itertools.pairwise(first_node)):
         for at in range(first, last, 4):
-            feature, lane = (part.astype(np.int32) for part in np.nonzero(w[at : min(at + 4, last)].T))
+            feature, lane = (
+                part.astype(np.int32) for part in np.nonzero(w[at : min(at + 4, last)].T)
+            )
             mixed = rng.permutation(len(feature))  # features come in any order
-            tiles.append((group, at, feature[mixed], lane[mixed], w[at + lane[mixed], feature[mixed]]))
+            tiles.append(
+                (group, at, feature[mixed], lane[mixed], w[at + lane[mixed], feature[mixed]])
+            )
     bias = rng.normal(size=n_nodes).astype(np.float32)
     return sparse_levels.level_of(np.array(first_node), tiles, bias, n_features), w
 
@@ -62,10 +70,16 @@ def test_a_beam_of_all_nodes_is_the_exhaustive_search(threads):
     log_p = objective.log_label_probability(x @ w_lower.T + lower.bias)
     log_p = log_p + objective.log_label_probability(x @ w_upper.T + upper.bias)[:, parent]
     order = np.argsort(-log_p, axis=1)[:, :6]
-    above = sparse_levels.best_nodes(features, upper, None, 5, objective.log_label_probability, threads)
-    found = sparse_levels.best_nodes(features, lower, above, 6, objective.log_label_probability, threads)
+    above = sparse_levels.best_nodes(
+        features, upper, None, 5, objective.log_label_probability, threads
+    )
+    found = sparse_levels.best_nodes(
+        features, lower, above, 6, objective.log_label_probability, threads
+    )
     np.testing.assert_array_equal(found.node, order)
-    np.testing.assert_allclose(found.log_p, np.take_along_axis(log_p, order, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        found.log_p, np.take_along_axis(log_p, order, 1), rtol=1e-4, atol=1e-5
+    )
     labels = rng.permutation(25)[:20].astype(np.int32)
     tree = label_tree.LabelTree([upper, lower], labels)
     best = label_tree.search([tree], features, 6, 5, objective.log_label_probability, 25, threads)
@@ -85,7 +99,9 @@ def test_a_beam_of_all_nodes_is_the_exhaustive_search(threads):
 def test_trees_are_averaged_over_their_probabilities():
     rng = np.random.default_rng(4)
     n_features = 12
-    features = csr_matrix(random_array((9, n_features), density=0.5, rng=rng, dtype=np.float32, format="csr"))
+    features = csr_matrix(
+        random_array((9, n_features), density=0.5, rng=rng, dtype=np.float32, format="csr")
+    )
     objective = ova("logistic")
     trees, p = [], np.zeros((9, 7))
     for _ in range(3):
@@ -101,11 +117,15 @@ def test_trees_are_averaged_over_their_probabilities():
 @pytest.mark.parametrize(("n_kept", "block"), [(1, 99), (3, 5), (20, 99)])
 def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeypatch):
     rng = np.random.default_rng(0)
-    x = rng.choice([-1.0, 0.0, 1.0, 2.5], (40, 9)).astype(np.float32)  # sums are zero again and again on the way
+    # sums are zero again and again on the way
+    x = rng.choice([-1.0, 0.0, 1.0, 2.5], (40, 9)).astype(np.float32)
     lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
     monkeypatch.setattr(clustering, "MAX_FEATURES", n_kept)
     monkeypatch.setattr(clustering, "BLOCK_LABELS", block)
-    rows, labels = (np.array(each) for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True))
+    rows, labels = (
+        np.array(each)
+        for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True)
+    )
     found = vectors_of(csr_matrix(x), Labels.of_rows(lists), np.arange(12))
     for k in range(12):
         total = x[rows[labels == k]].sum(axis=0)
@@ -122,7 +142,9 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeyp
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 17])
 def test_clusters_of_vectors_that_are_all_alike_have_the_sizes_that_they_should(n):
-    vectors = SparseVectors(np.arange(n + 1, dtype=np.int64), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.float32))
+    vectors = SparseVectors(
+        np.arange(n + 1, dtype=np.int64), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.float32)
+    )
     depth = int(np.log2(n))
     order, edges = balanced_tree(vectors, 1, depth, 0, 1)
     assert sorted(order.tolist()) == list(range(n))
@@ -171,11 +193,16 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after
     progress = Notes()
     with contextlib.suppress(KeyboardInterrupt):  # raised where there is no model yet
         train(data, ova(), settings(**options), checkpoints=checkpoints, progress=progress)
-        assert progress.notes[-1] == "interrupted: the model and its loss are of the labels and trees trained so far"
+        assert (
+            progress.notes[-1]
+            == "interrupted: the model and its loss are of the labels and trees trained so far"
+        )
     monkeypatch.undo()
     assert count == stop_after
     locks.unlock(checkpoints.lock)
-    checkpoints = Checkpoints(tmp_path / "model", dataclasses.replace(request, resumes=True), False, Silent())
+    checkpoints = Checkpoints(
+        tmp_path / "model", dataclasses.replace(request, resumes=True), False, Silent()
+    )
     assert checkpoints.resumes == (stop_after > 0)
     again = train(data, ova(), settings(**options), checkpoints=checkpoints).classifier
     for name, array in whole.arrays.items():
@@ -188,7 +215,9 @@ def test_a_folder_gives_the_same_answers(tmp_path):
     for options in ({"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "trees": 2}):
         found = trained(data, **options)
         loaded = classifier.load(found.save(tmp_path / options["weights"]))
-        for ours, theirs in zip(found.top_k(data.features, 5), loaded.top_k(data.features, 5), strict=True):
+        for ours, theirs in zip(
+            found.top_k(data.features, 5), loaded.top_k(data.features, 5), strict=True
+        ):
             np.testing.assert_array_equal(ours[0], theirs[0])
             np.testing.assert_array_equal(ours[1], theirs[1])
         assert loaded.evaluate(data) == found.evaluate(data)
@@ -231,7 +260,9 @@ def test_a_search_by_an_index_is_refused():
 
 
 def two_kinds(is_dense, several=False, n_labels=12):
-    """Rows of labels of two kinds, even and odd ones; a kind has features of its own. The last two labels never occur."""
+    """Rows of labels of two kinds, even and odd ones; a kind has features of its own. The last two
+    labels never occur.
+    """
     rng = np.random.default_rng(6)
     y = rng.integers(0, n_labels - 2, 300)
     x = np.zeros((300, 2 * n_labels), dtype=np.float32)
@@ -243,19 +274,29 @@ def two_kinds(is_dense, several=False, n_labels=12):
 
 def hierarchical(data, hierarchy="clusters", start=None, **options):
     found = objectives.find("hs")
-    objective = found(found.Settings(hierarchy=hierarchy)) if start is None else start.classifier.objective
-    return train(data, objective, ClassifySettings(**({"threads": 1, "epochs": 4, "batch_size": 10} | options)), start=start)
+    objective = (
+        found(found.Settings(hierarchy=hierarchy)) if start is None else start.classifier.objective
+    )
+    return train(
+        data,
+        objective,
+        ClassifySettings(**({"threads": 1, "epochs": 4, "batch_size": 10} | options)),
+        start=start,
+    )
 
 
 @pytest.mark.parametrize("is_dense", [False, True])
 def test_labels_with_similar_features_stand_together(is_dense):
     data = two_kinds(is_dense)
     counts = np.bincount(data.labels.ids, minlength=12)
-    features = data.features + 3 if is_dense else data.features  # what all have in common tells nothing
+    # what all have in common tells nothing
+    features = data.features + 3 if is_dense else data.features
     order = clustered_order(features, data.labels, counts, 1, 1)
     assert order.dtype == np.int32
     assert order[-2:].tolist() == [10, 11]
-    assert len({k % 2 for k in order[:5].tolist()}) == len({k % 2 for k in order[5:10].tolist()}) == 1
+    assert (
+        len({k % 2 for k in order[:5].tolist()}) == len({k % 2 for k in order[5:10].tolist()}) == 1
+    )
     np.testing.assert_array_equal(order, clustered_order(features, data.labels, counts, 1, 3))
 
 
@@ -263,11 +304,15 @@ def test_labels_with_similar_features_stand_together(is_dense):
 def test_a_tree_of_clusters_is_kept_with_the_model(is_dense, hidden, tmp_path):
     data = two_kinds(is_dense, several=True)
     found = hierarchical(data, hidden=hidden).classifier
-    assert not np.array_equal(found.objective.tree.leaf_turn, binary_tree.huffman(found.counts).leaf_turn)
+    assert not np.array_equal(
+        found.objective.tree.leaf_turn, binary_tree.huffman(found.counts).leaf_turn
+    )
     before = np.concatenate([log_p for _, log_p in found.blocks(data.features)])
     np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-5)
     loaded = classifier.load(found.save(tmp_path / "model"))
-    np.testing.assert_allclose(np.concatenate([log_p for _, log_p in loaded.blocks(data.features)]), before, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.concatenate([log_p for _, log_p in loaded.blocks(data.features)]), before, rtol=1e-5
+    )
     assert loaded.evaluate(data)["p@1"] > 0.9
 
 
@@ -277,7 +322,9 @@ def test_training_goes_on_in_the_same_tree():
     leaves = first.classifier.objective.tree.leaf_turn.copy()
     again = hierarchical(two_kinds(is_dense=False, several=True), start=first)
     np.testing.assert_array_equal(again.classifier.objective.tree.leaf_turn, leaves)
-    np.testing.assert_array_equal(again.classifier.arrays["label_order"], first.classifier.arrays["label_order"])
+    np.testing.assert_array_equal(
+        again.classifier.arrays["label_order"], first.classifier.arrays["label_order"]
+    )
 
 
 def test_a_damaged_order_of_leaves_is_reported(tmp_path):
@@ -287,13 +334,17 @@ def test_a_damaged_order_of_leaves_is_reported(tmp_path):
     with pytest.raises(EmbedxError, match=r"label_order.npy has not each label once; restore"):
         classifier.load(found.save(tmp_path / "twice"))
     del found.arrays["label_order"]
-    with pytest.raises(EmbedxError, match="names no array `label_order`, which hierarchy=clusters needs"):
+    with pytest.raises(
+        EmbedxError, match="names no array `label_order`, which hierarchy=clusters needs"
+    ):
         classifier.load(found.save(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3])
 def test_few_labels_and_rows_without_features_have_a_tree_of_clusters(n_labels):
-    data = Labeled(csr_matrix((6, 4), dtype=np.float32), Labels.single(np.arange(6) % n_labels), n_labels)
+    data = Labeled(
+        csr_matrix((6, 4), dtype=np.float32), Labels.single(np.arange(6) % n_labels), n_labels
+    )
     found = hierarchical(data, epochs=1).classifier
     (_, log_p), *_ = found.blocks(data.features)
     np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, rtol=1e-5)

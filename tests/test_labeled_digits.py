@@ -35,6 +35,11 @@ def test_a_linear_classifier_finds_digits_neither_trivial_nor_hopeless():
 
 def test_a_one_is_a_vertical_stroke_and_a_seven_has_a_bar_on_top():
     train, _ = digits()
-    mean = np.array([train.features[train.labels.ids == digit].mean(axis=0).reshape(16, 16) for digit in range(10)])
+    mean = np.array(
+        [
+            train.features[train.labels.ids == digit].mean(axis=0).reshape(16, 16)
+            for digit in range(10)
+        ]
+    )
     assert mean[1][4:12].mean(axis=0).argmax() in (7, 8)
     assert mean[7][:5].sum() > 1.5 * mean[7][-5:].sum()

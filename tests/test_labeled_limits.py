@@ -16,8 +16,12 @@ def test_the_length_of_inputs_is_of_rows_that_have_any_features(form):
     assert input_length(form(np.array([[np.inf]], np.float32))) == 1
     assert input_length(form(np.array([[1 + NEARLY / 2]], np.float32))) == 1
     assert input_length(form(np.array([[1 - NEARLY / 2]], np.float32))) == 1
-    assert input_length(form(np.array([[1 + 2 * NEARLY]], np.float32))) == pytest.approx(1 + 2 * NEARLY)
-    assert input_length(form(np.array([[1 - 2 * NEARLY]], np.float32))) == pytest.approx(1 - 2 * NEARLY)
+    assert input_length(form(np.array([[1 + 2 * NEARLY]], np.float32))) == pytest.approx(
+        1 + 2 * NEARLY
+    )
+    assert input_length(form(np.array([[1 - 2 * NEARLY]], np.float32))) == pytest.approx(
+        1 - 2 * NEARLY
+    )
 
 
 def test_what_training_data_fix_is_their_width(write):
@@ -29,7 +33,9 @@ def test_what_training_data_fix_is_their_width(write):
     assert len(read(x, y, like=known)) == 3
 
 
-@pytest.mark.parametrize(("text", "labels"), [("0\n4\n1\n\n\n", [[0], [4], [1]]), ("0\n4\n\n", [[0], [4], []])])
+@pytest.mark.parametrize(
+    ("text", "labels"), [("0\n4\n1\n\n\n", [[0], [4], [1]]), ("0\n4\n\n", [[0], [4], []])]
+)
 def test_empty_lines_at_the_end_are_rows_as_far_as_there_are_features_for_them(write, text, labels):
     np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
     data = read(x, write(text, "y.txt"))

@@ -1,4 +1,6 @@
-"""Labelled data in every format: what the user's files say is what comes out, and with which ids."""
+"""Labelled data in every format: what the user's files say is what comes out, and with
+which ids.
+"""
 
 import bz2
 import functools
@@ -28,7 +30,12 @@ from embedx.labeled.data import DataSchema
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
 
-PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress}
+PACKERS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
 
 
@@ -36,14 +43,26 @@ def label_rows(data):
     return [data.labels[row].tolist() for row in range(len(data))]
 
 
-# XC sparse ------------------------------------------------------------------------------------------------------------------
+# XC sparse
+# ------------------------------------------------------------------------------------------------
 
 
 def test_xc_rows_may_lack_labels_or_features(write):
     data = read(write("5 4 3\n2,0 0:1 3:0.5\n 1:2\n1:-3 2:1e2\n1\n\n"))
-    assert data.features.toarray().tolist() == [[1, 0, 0, 0.5], [0, 2, 0, 0], [0, -3, 100, 0], [0] * 4, [0] * 4]
+    assert data.features.toarray().tolist() == [
+        [1, 0, 0, 0.5],
+        [0, 2, 0, 0],
+        [0, -3, 100, 0],
+        [0] * 4,
+        [0] * 4,
+    ]
     assert label_rows(data) == [[2, 0], [], [], [1], []]
-    assert (data.n_features, data.n_labels, data.schema.names, data.schema.vocabulary) == (4, 3, None, None)
+    assert (data.n_features, data.n_labels, data.schema.names, data.schema.vocabulary) == (
+        4,
+        3,
+        None,
+        None,
+    )
     assert data.features.dtype == np.float32
     assert data.labels.ids.dtype == np.int32
     assert data.labels.offsets.dtype == np.int64
@@ -58,7 +77,12 @@ def test_columns_are_sorted_and_summed_and_labels_kept_once_in_their_order(write
 
 
 @pytest.mark.parametrize(
-    "text", ["2 3 2\r\n1 0:1\r\n0 2:2\r\n", "\ufeff2 3 2\n1 0:1\n0 2:2", "2\t3\t2 \n1\t0:1  \n 0   2:2\n\n\n"]
+    "text",
+    [
+        "2 3 2\r\n1 0:1\r\n0 2:2\r\n",
+        "\ufeff2 3 2\n1 0:1\n0 2:2",
+        "2\t3\t2 \n1\t0:1  \n 0   2:2\n\n\n",
+    ],
 )
 def test_line_ends_byte_order_mark_and_blanks_do_not_matter(write, text):
     data = read(write(text))
@@ -81,7 +105,12 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", size)
     known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
-    rows = read(write(text, "test.txt"), like=known, keeps_empty=True).features.toarray().sum(axis=1).tolist()
+    rows = (
+        read(write(text, "test.txt"), like=known, keeps_empty=True)
+        .features.toarray()
+        .sum(axis=1)
+        .tolist()
+    )
     assert rows == [0, 1, 0, 1] + [0] * (len(text.splitlines()) - 4)
     assert len(read(write(text, "test.txt"), like=known)) == 4
 
@@ -100,17 +129,36 @@ DIGITS = st.text("0123456789", min_size=1, max_size=25)
             st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr),
             st.floats(-1e30, 1e30).map(repr),
             st.tuples(DIGITS, DIGITS, st.integers(-60, 12)).map(lambda x: f"{x[0]}.{x[1]}e{x[2]}"),
-            st.integers(2**24, 2**27).map(str),  # many of these lie in the middle between two float32
-            st.floats(2.0**-99, 2.0**99, width=32).map(lambda x: f"{(x + float(np.nextafter(np.float32(x), 1e38))) / 2:.16e}"),
-            st.sampled_from(["1.", ".5", "+3", "-0.25E+1", "1e-400", "16777217", "3.4028235e38", "1e-45", "00012.50"]),
+            # many of these lie in the middle between two float32
+            st.integers(2**24, 2**27).map(str),
+            st.floats(2.0**-99, 2.0**99, width=32).map(
+                lambda x: f"{(x + float(np.nextafter(np.float32(x), 1e38))) / 2:.16e}"
+            ),
+            st.sampled_from(
+                [
+                    "1.",
+                    ".5",
+                    "+3",
+                    "-0.25E+1",
+                    "1e-400",
+                    "16777217",
+                    "3.4028235e38",
+                    "1e-45",
+                    "00012.50",
+                ]
+            ),
         ),
         min_size=1,
         max_size=20,
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100
+)
 def test_values_of_up_to_fifteen_digits_are_to_the_last_bit_what_python_reads(write, texts):
-    data = read(write(f"1 {len(texts)} 1\n0 " + " ".join(f"{n}:{text}" for n, text in enumerate(texts))))
+    data = read(
+        write(f"1 {len(texts)} 1\n0 " + " ".join(f"{n}:{text}" for n, text in enumerate(texts)))
+    )
     expected = np.array([np.float32(float(text)) for text in texts])
     np.testing.assert_array_max_ulp(data.features.data, expected, maxulp=1)
     is_short = np.array([len(re.sub(r"[eE].*|\D", "", text)) <= 15 for text in texts])
@@ -118,16 +166,26 @@ def test_values_of_up_to_fifteen_digits_are_to_the_last_bit_what_python_reads(wr
 
 
 ROWS = st.lists(
-    st.tuples(st.lists(st.integers(0, 99), unique=True, max_size=4),
-     st.dictionaries(st.integers(0, 199), st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=6)),
-    min_size=1, max_size=20,
-)  # fmt: skip
+    st.tuples(
+        st.lists(st.integers(0, 99), unique=True, max_size=4),
+        st.dictionaries(
+            st.integers(0, 199),
+            st.floats(width=32, allow_nan=False, allow_infinity=False),
+            max_size=6,
+        ),
+    ),
+    min_size=1,
+    max_size=20,
+)
 
 
 @given(ROWS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_what_is_written_as_xc_is_read_back(write, rows):
-    lines = [",".join(map(str, labels)) + "".join(f" {f}:{v!r}" for f, v in features.items()) for labels, features in rows]
+    lines = [
+        ",".join(map(str, labels)) + "".join(f" {f}:{v!r}" for f, v in features.items())
+        for labels, features in rows
+    ]
     data = read(write(f"{len(rows)} 200 100\n" + "".join(line + "\n" for line in lines)))
     dense = np.zeros((len(rows), 200), np.float32)
     for row, (_, features) in enumerate(rows):
@@ -153,7 +211,10 @@ def test_test_data_get_the_features_and_labels_of_the_training_data(write):
     assert label_rows(data) == [[4, 1], []]
     assert data.n_labels == 2
     assert len(notes.notes) == 1
-    assert "test.txt: 3 values dropped, whose feature ids are not below 3 as in the training data" in notes.notes[0]
+    assert (
+        "test.txt: 3 values dropped, whose feature ids are not below 3 as in the training data"
+        in notes.notes[0]
+    )
     assert read(write("1 2 1\n0 1:1\n", "test.txt"), like=known).n_features == 3
 
 
@@ -175,24 +236,35 @@ def test_standard_input_is_read_once(write, monkeypatch):
 def test_remote_files_are_read(write, tmp_path):
     write(gzip.compress(b"2 2 1\n0 1:1\n0 0:3\n"), "train.txt.gz")
     np.save(tmp_path / "x.npy", np.eye(2, dtype=np.float32))
-    handler = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=tmp_path)) as server:
+    handler = type(
+        "Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}
+    )
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(handler, directory=tmp_path)
+    ) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         site = f"http://127.0.0.1:{server.server_port}"
         assert read(f"{site}/train.txt.gz").features.toarray().tolist() == [[0, 1], [3, 0]]
         assert label_rows(read(f"{site}/train.txt.gz@{write('2', 'split.txt')}")) == [[0]]
         assert read(f"{site}/x.npy").features.tolist() == [[1, 0], [0, 1]]
-        with pytest.raises(EmbedxError, match=r"nothing.txt: cannot be opened \(.*\); check the name and your permissions"):
+        with pytest.raises(
+            EmbedxError,
+            match=r"nothing.txt: cannot be opened \(.*\); check the name and your permissions",
+        ):
             read(f"{site}/nothing.txt")
         server.shutdown()
 
 
-# LIBSVM ---------------------------------------------------------------------------------------------------------------------
+# LIBSVM
+# ------------------------------------------------------------------------------------------------
 
 
 def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
     from_one = read(write("1 1:5 3:2\n2 2:1\n"), progress=(progress := Notes()))
-    assert "read as LIBSVM, for the first line is no header ROWS FEATURES LABELS; labels are names" in progress.notes[-1]
+    assert (
+        "read as LIBSVM, for the first line is no header ROWS FEATURES LABELS; labels are names"
+        in progress.notes[-1]
+    )
     assert from_one.features.toarray().tolist() == [[5, 0, 2], [0, 1, 0]]
     assert from_one.schema.first_feature == 1
     from_zero = read(write("1 1:5 3:2\n2 0:1\n"))
@@ -200,11 +272,15 @@ def test_libsvm_counts_from_one_unless_there_is_a_zero(write):
     assert from_zero.schema.first_feature == 0
 
 
-@pytest.mark.parametrize(("labels", "names", "ids"), [
-    (["+1", "-1", "1"], ["-1", "1"], [[1], [0], [1]]), (["10", "9", "2"], ["2", "9", "10"], [[2], [1], [0]]),
-    (["cat,dog", "ant", "dog"], ["cat", "dog", "ant"], [[0, 1], [2], [1]]),
-    (["b", "7", "café"], ["b", "7", "café"], [[0], [1], [2]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("labels", "names", "ids"),
+    [
+        (["+1", "-1", "1"], ["-1", "1"], [[1], [0], [1]]),
+        (["10", "9", "2"], ["2", "9", "10"], [[2], [1], [0]]),
+        (["cat,dog", "ant", "dog"], ["cat", "dog", "ant"], [[0, 1], [2], [1]]),
+        (["b", "7", "café"], ["b", "7", "café"], [[0], [1], [2]]),
+    ],
+)
 def test_libsvm_labels_are_names(write, labels, names, ids):
     data = read(write("".join(f"{label} 1:1\n" for label in labels)))
     assert data.schema.names == names
@@ -224,18 +300,33 @@ def test_libsvm_test_data_follow_the_training_data(write):
 def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
     file = write("1:1 2:1\n 2:2\n")
     assert label_rows(read(file)) == [[], []]
-    assert read(file, like=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [[1, 1, 0], [0, 2, 0]]
-    with pytest.raises(EmbedxError, match=r"train.txt: no row has a label; name the file of the labels with --train-labels"):
+    assert read(file, like=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [
+        [1, 1, 0],
+        [0, 2, 0],
+    ]
+    with pytest.raises(
+        EmbedxError,
+        match=r"train.txt: no row has a label; name the file of the labels with --train-labels",
+    ):
         read_training(file)
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("a film that __label__good people like\nand another line\n", 'only one label, "good", on 1 of 2 rows'),
-    ("3 2 9\n7 0:1\n7 1:1\n 0:1\n", 'only one label, "7", on 2 of 3 rows'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (
+            "a film that __label__good people like\nand another line\n",
+            'only one label, "good", on 1 of 2 rows',
+        ),
+        ("3 2 9\n7 0:1\n7 1:1\n 0:1\n", 'only one label, "7", on 2 of 3 rows'),
+    ],
+)
 def test_one_label_is_nothing_to_train_on(write, text, found):
     file = write(text)
-    with pytest.raises(EmbedxError, match=rf"train.txt: {found}; give data with two labels or more, or train word vectors on"):
+    with pytest.raises(
+        EmbedxError,
+        match=rf"train.txt: {found}; give data with two labels or more, or train word vectors on",
+    ):
         read_training(file)
 
 
@@ -244,7 +335,8 @@ def test_labels_by_id_are_ids_in_a_headerless_test_file_too(write):
     assert label_rows(read(write("7,2 0:1\n", "test.txt"), like=known)) == [[7, 2]]
 
 
-# fastText -------------------------------------------------------------------------------------------------------------------
+# fastText
+# ------------------------------------------------------------------------------------------------
 
 
 def test_fasttext_lines_are_bags_of_words(write):
@@ -265,11 +357,16 @@ def test_fasttext_is_known_by_a_label_anywhere_at_the_beginning(write):
     assert read(write("no label\n__label__a film\n")).n_labels == 1
 
 
-# Dense and sparse arrays ----------------------------------------------------------------------------------------------------
+# Dense and sparse arrays
+# ------------------------------------------------------------------------------------------------
 
 
 def idx(array, code=0x08):
-    return bytes([0, 0, code, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, code, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 def test_arrays_are_read_into_memory(tmp_path):
@@ -290,7 +387,8 @@ def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_p
     notes = Notes()
     data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), progress=notes)
     assert [note.partition(": ")[2] for note in notes.notes] == [
-        "0.0 GB are memory-mapped, being more than half of the available memory; do not change the file during the run"
+        "0.0 GB are memory-mapped, being more than half of the available memory; do not change the"
+        " file during the run"
     ]
     assert isinstance(data.features, np.memmap) or isinstance(data.features.base, np.memmap)
     assert data.features.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
@@ -344,22 +442,31 @@ def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, t
     assert label_rows(read(x, write("7,dog\nemu\n\n"), like=known)) == [[2, 1], [3], []]
     np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
     assert label_rows(read(x, str(tmp_path / "y.npy"), like=known)) == [[2], [3], [2]]
-    assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [[0], [1], [0]]
+    assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [
+        [0],
+        [1],
+        [0],
+    ]
 
 
-# Names ----------------------------------------------------------------------------------------------------------------------
+# Names
+# ------------------------------------------------------------------------------------------------
 
 
 def test_names_are_lines_or_the_last_column(write):
     assert read_names(write("cat\nbig dog\r\ncafé\n")) == ["cat", "big dog", "café"]
     assert read_names(write("0\t12\tcat\n1\t7\tbig dog\n")) == ["cat", "big dog"]
-    with pytest.raises(EmbedxError, match=r'train.txt:2: id "2" instead of 1; number the lines from 0, in order'):
+    with pytest.raises(
+        EmbedxError, match=r'train.txt:2: id "2" instead of 1; number the lines from 0, in order'
+    ):
         read_names(write("0\tcat\n2\tdog\n"))
 
 
 def test_each_label_name_stands_once(write):
     assert read_label_names(write("cat\nbig dog\n")) == ["cat", "big dog"]
-    with pytest.raises(EmbedxError, match=r'train.txt:3: the name "cat" is also in line 1; use different names'):
+    with pytest.raises(
+        EmbedxError, match=r'train.txt:3: the name "cat" is also in line 1; use different names'
+    ):
         read_label_names(write("cat\ndog\n cat\n"))
     with pytest.raises(EmbedxError, match=r"train.txt:2: no name; write the name of label 1 there"):
         read_label_names(write("cat\n\ndog\n"))
@@ -368,10 +475,15 @@ def test_each_label_name_stands_once(write):
 NAMES = ["zero", "one", "two", "three"]
 
 
-@pytest.mark.parametrize(("train", "test"), [
-    ("2 2 3\n2 0:1\n0 1:1\n", "2 2 3\n0 1:1\n2,1 0:1\n"), ("2 1:1\n0 2:1\n", "0 2:1\n2,1 1:1\n"),
-    ("__label__2 a\n__label__0 b\n", "__label__0 b\n__label__2 __label__1 a\n"),
-], ids=["XC", "LIBSVM", "fastText"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("2 2 3\n2 0:1\n0 1:1\n", "2 2 3\n0 1:1\n2,1 0:1\n"),
+        ("2 1:1\n0 2:1\n", "0 2:1\n2,1 1:1\n"),
+        ("__label__2 a\n__label__0 b\n", "__label__0 b\n__label__2 __label__1 a\n"),
+    ],
+    ids=["XC", "LIBSVM", "fastText"],
+)
 def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, train, test):
     data = with_names(read_training(write(train)), NAMES[:3], "names.txt")
     known = data.schema
@@ -379,18 +491,36 @@ def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, tra
     assert data.n_labels == known.n_labels == 3
     assert [[known.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
     tested = read(write(test, "test.txt"), like=known)
-    assert [[known.names[k] for k in row] for row in label_rows(tested)] == [["zero"], ["two", "one"]]
+    assert [[known.names[k] for k in row] for row in label_rows(tested)] == [
+        ["zero"],
+        ["two", "one"],
+    ]
 
 
-@pytest.mark.parametrize(("train", "message"), [
-    ("1 2 5\n0 0:1\n", "names.txt: 4 names for 5 labels, which count from 0; write one a line for each"),
-    ("4 1:1\n", "names.txt: 4 names for 5 labels, which count from 0"),
-    ("1 2 3\n0 0:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
-    ("2 1:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
-    ("99999999999999999999 1:1\n", "names.txt: 4 names for 2,147,483,648 labels"),
-    ("0 1:1\n-1 1:1\n", 'names.txt: the labels of the training data have names already, such as "-1"; leave out --label-n'),
-    ("__label__cat a\n__label__1 b\n", 'names.txt: the labels of the training data have names already, such as "cat"'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (
+            "1 2 5\n0 0:1\n",
+            "names.txt: 4 names for 5 labels, which count from 0; write one a line for each",
+        ),
+        ("4 1:1\n", "names.txt: 4 names for 5 labels, which count from 0"),
+        ("1 2 3\n0 0:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
+        ("2 1:1\n", "names.txt: 4 names for 3 labels, which count from 0"),
+        ("99999999999999999999 1:1\n", "names.txt: 4 names for 2,147,483,648 labels"),
+        (
+            "0 1:1\n-1 1:1\n",
+            (
+                'names.txt: the labels of the training data have names already, such as "-1"; leave'
+                " out --label-n"
+            ),
+        ),
+        (
+            "__label__cat a\n__label__1 b\n",
+            'names.txt: the labels of the training data have names already, such as "cat"',
+        ),
+    ],
+)
 def test_names_that_cannot_apply_are_refused(write, train, message):
     with pytest.raises(EmbedxError, match=message):
         with_names(read(write(train)), NAMES, "names.txt")
@@ -401,16 +531,21 @@ def test_labels_far_apart_are_kept_once_too(write):
     assert label_rows(data) == [[2147483646, 5, 7]]
 
 
-# Real data ------------------------------------------------------------------------------------------------------------------
+# Real data
+# ------------------------------------------------------------------------------------------------
 
 
 @needs_data
-@pytest.mark.parametrize("name", ["bibtex/test.txt.gz", "omniglot/test.txt.gz", "eurlex-4.3k/dev.txt.gz"])
+@pytest.mark.parametrize(
+    "name", ["bibtex/test.txt.gz", "omniglot/test.txt.gz", "eurlex-4.3k/dev.txt.gz"]
+)
 def test_real_files_are_read_as_scikit_learn_reads_them(name):
     data = read(str(DATA / name))
     with gzip.open(DATA / name) as lines:
         n_rows, n_features, n_labels = map(int, next(lines).split())
-        features, labels = load_svmlight_file(lines, n_features=n_features, dtype=np.float32, multilabel=True, zero_based=True)
+        features, labels = load_svmlight_file(
+            lines, n_features=n_features, dtype=np.float32, multilabel=True, zero_based=True
+        )
     assert [len(data), data.n_features, data.n_labels] == [n_rows, n_features, n_labels]
     assert label_rows(data) == [[*map(int, row)] for row in labels]
     assert (data.features != features).nnz == 0

@@ -8,7 +8,15 @@ from hypothesis import given, strategies as st
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import Labels
-from embedx.labeled.rules import LABEL_RULES, chosen_labels, chosen_scaling, column_maxima, known_labels, scaled, scaling_arrays
+from embedx.labeled.rules import (
+    LABEL_RULES,
+    chosen_labels,
+    chosen_scaling,
+    column_maxima,
+    known_labels,
+    scaled,
+    scaling_arrays,
+)
 
 ROWS = [[], [4, 1, 7], [2], [], [], [9, 0], []]
 SOME_ROWS = st.lists(st.lists(st.integers(0, 9), unique=True, max_size=4), max_size=8)
@@ -31,14 +39,18 @@ def test_the_rules():
 @given(SOME_ROWS)
 def test_a_rule_leaves_one_label_of_each_row_that_has_any(rows):
     for rule, choose in (("first", lambda row: row[0]), ("lowest-id", min)):
-        assert as_lists(chosen_labels(Labels.of_rows(rows), rule)) == [[choose(row)] if row else [] for row in rows]
+        assert as_lists(chosen_labels(Labels.of_rows(rows), rule)) == [
+            [choose(row)] if row else [] for row in rows
+        ]
 
 
 @given(SOME_ROWS, st.lists(st.integers(0, 2), max_size=12))
 def test_labels_that_training_never_saw_are_taken_out_in_place(rows, counts):
     """They have no count, or an id beyond all counts."""
     known = known_labels(Labels.of_rows(rows), np.array(counts, dtype=np.int64))
-    assert as_lists(known) == [[k for k in row if k < len(counts) and counts[k] > 0] for row in rows]
+    assert as_lists(known) == [
+        [k for k in row if k < len(counts) and counts[k] > 0] for row in rows
+    ]
 
 
 @pytest.mark.parametrize("rule", LABEL_RULES)
@@ -70,7 +82,8 @@ def test_columns_by_their_largest_absolute_value(form):
     assert maxima.dtype == np.float32
     assert maxima.tolist() == [3, 1, 4, np.float32(1e-3)]  # 1 where there is nothing to divide
     np.testing.assert_allclose(
-        dense(scaled(form(X), "column-max", {"maxima": maxima})), [[1, 0, -1, 0], [0] * 4, [0, 0, 0.5, 1]]
+        dense(scaled(form(X), "column-max", {"maxima": maxima})),
+        [[1, 0, -1, 0], [0] * 4, [0, 0, 0.5, 1]],
     )
 
 
@@ -93,12 +106,24 @@ def test_no_rows_have_maxima_of_one():
 @BOTH
 def test_tf_idf_by_its_formula(form):
     """Smoothed idf of the training rows, 1 + ln of the counts above 1, then rows of length 1."""
-    train, test = np.float32([[3, 0, 1, 0], [0, 0, 0, 0], [1, 2, 0, 0]]), np.float32([[2, 1, 0, 7], [-3, 0.5, 0, 0], [0] * 4])
+    train, test = (
+        np.float32([[3, 0, 1, 0], [0, 0, 0, 0], [1, 2, 0, 0]]),
+        np.float32([[2, 1, 0, 7], [-3, 0.5, 0, 0], [0] * 4]),
+    )
     weight = [math.log(4 / (1 + df)) + 1 for df in (2, 1, 1, 0)]
-    expected = np.array([[(1 + math.log(2)) * weight[0], weight[1], 0, (1 + math.log(7)) * weight[3]],
-                         [-(1 + math.log(3)) * weight[0], 0.5 * weight[1], 0, 0], [0] * 4])  # fmt: skip
+    expected = np.array(
+        [
+            [(1 + math.log(2)) * weight[0], weight[1], 0, (1 + math.log(7)) * weight[3]],
+            [-(1 + math.log(3)) * weight[0], 0.5 * weight[1], 0, 0],
+            [0] * 4,
+        ]
+    )
     expected[:2] /= np.linalg.norm(expected[:2], axis=1, keepdims=True)
-    np.testing.assert_allclose(dense(scaled(form(test), "tf-idf", scaling_arrays(form(train), "tf-idf"))), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        dense(scaled(form(test), "tf-idf", scaling_arrays(form(train), "tf-idf"))),
+        expected,
+        rtol=1e-5,
+    )
 
 
 def test_the_scaling_is_chosen_by_the_values():

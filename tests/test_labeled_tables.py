@@ -1,4 +1,6 @@
-"""Tables as labelled data: formats, which columns are used, kept and printed, and mistakes by their line."""
+"""Tables as labelled data: formats, which columns are used, kept and printed, and mistakes by their
+line.
+"""
 
 import csv
 import gzip
@@ -35,7 +37,10 @@ def table(rows, delimiter=",", separator=";"):
     out = io.StringIO()
     writer = csv.writer(out, delimiter=delimiter)
     writer.writerow(rows[0])
-    writer.writerows([separator.join(cell) if isinstance(cell, list) else cell for cell in row.values()] for row in rows)
+    writer.writerows(
+        [separator.join(cell) if isinstance(cell, list) else cell for cell in row.values()]
+        for row in rows
+    )
     return out.getvalue()
 
 
@@ -50,19 +55,29 @@ def parquet_of(rows):
 
 
 FILES = {
-    "a.csv": table(ROWS), "a.tsv": "\ufeff" + table(ROWS, "\t").replace("\n", "\r\n"), "a.txt": table(ROWS, "|"),
-    "a.csv.gz": gzip.compress(table(ROWS, ";", " ; ").encode()), "a.jsonl": json_lines(ROWS), "unnamed": json_lines(ROWS),
-    "a.parquet": parquet_of(ROWS), "b": gzip.compress(parquet_of(ROWS)),
-}  # fmt: skip
+    "a.csv": table(ROWS),
+    "a.tsv": "\ufeff" + table(ROWS, "\t").replace("\n", "\r\n"),
+    "a.txt": table(ROWS, "|"),
+    "a.csv.gz": gzip.compress(table(ROWS, ";", " ; ").encode()),
+    "a.jsonl": json_lines(ROWS),
+    "unnamed": json_lines(ROWS),
+    "a.parquet": parquet_of(ROWS),
+    "b": gzip.compress(parquet_of(ROWS)),
+}
 ALL = TableSettings("title,text", "tags", "id", ";", "hours")
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_gives_the_same_rows(write, name):
-    data, first = read(write(FILES[name], name), table=ALL), read(write(FILES["a.jsonl"], "first.jsonl"), table=ALL)
+    data, first = (
+        read(write(FILES[name], name), table=ALL),
+        read(write(FILES["a.jsonl"], "first.jsonl"), table=ALL),
+    )
     assert (data.features != first.features).nnz == 0
     assert data.schema.names == ["billing", "login", "odd"]
-    assert [[data.schema.names[k] for k in data.labels[row]] for row in range(40)] == [row["tags"] for row in ROWS]
+    assert [[data.schema.names[k] for k in data.labels[row]] for row in range(40)] == [
+        row["tags"] for row in ROWS
+    ]
     assert data.ids.tolist() == [row["id"] for row in ROWS]
     assert data.schema.columns == first.schema.columns
     if name == "a.csv":  # without its heading
@@ -73,39 +88,60 @@ def test_every_format_gives_the_same_rows(write, name):
     assert [counts[word] for word in ("no", "0", "invoice", "password")] == [1, 1, 1, 0]
 
 
-def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0_and_deviation_1(write):
+def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0_and_deviation_1(
+    write,
+):
     hours = np.array([float(row["hours"]) for row in ROWS])
     data = read(write(FILES["a.jsonl"], "a.jsonl"), table=ALL)
     bounds = np.unique(np.quantile(hours, np.arange(1, 10) / 10))
     np.testing.assert_array_equal(
-        data.features[:, -len(bounds) - 1 :].argmax(axis=1).A1, [(bounds <= each).sum() for each in hours]
+        data.features[:, -len(bounds) - 1 :].argmax(axis=1).A1,
+        [(bounds <= each).sum() for each in hours],
     )
     np.testing.assert_array_equal(data.features[:, -len(bounds) - 1 :].sum(axis=1).A1, 1)
     rows = [{"x": hours[k], "y": None if k == 3 else 7, "label": "abc"[k % 3]} for k in range(40)]
     notes = Notes()
     for name, content in (("n.parquet", parquet_of(rows)), ("n.csv", table(rows))):
         data = read(write(content, name), progress=notes)
-        np.testing.assert_allclose(data.features[:, 0], (hours - hours.mean()) / hours.std(), rtol=1e-5)
+        np.testing.assert_allclose(
+            data.features[:, 0], (hours - hours.mean()) / hours.std(), rtol=1e-5
+        )
         assert not data.features[:, 1].any()
     assert [note.partition(": ")[2] for note in notes.notes[2:]] == [
-        "numbers: x, y; label: label", "of the rows 1 have no y, which counts as the mean"
-    ]  # fmt: skip
+        "numbers: x, y; label: label",
+        "of the rows 1 have no y, which counts as the mean",
+    ]
     test = read(write("y,label,x\n8,z,1\n9,a,N/A\n", "t.csv"), like=data.schema)
-    np.testing.assert_allclose(test.features, [[(1 - hours.mean()) / hours.std(), 1], [0, 2]], rtol=1e-5)
+    np.testing.assert_allclose(
+        test.features, [[(1 - hours.mean()) / hours.std(), 1], [0, 2]], rtol=1e-5
+    )
     assert test.labels.ids.tolist() == [3, 0]
 
 
-@pytest.mark.parametrize(("heading", "row", "chosen"), [
-    ("label,text", "x,a b", "text: text; label: label"),
-    ("Category,Title,Body,price", "x,a,b,1", "text: Title, Body; label: Category; not used: price (--set feature-columns=pr"),
-    ("verdict,review,ID", "x,a,7", "text: review; label: verdict; id: ID"), ("class,said", "x,a b", "text: said; label: class"),
-    ("text,body,label", "a,b,x", None), ("label,tags,text", "a,b,x", None), ("said,meant,label", "a,b,x", None),
-    (",x,Unnamed: 0,y,label", "1,2,3,4,a", "numbers: x, y; label: label"),  # row numbers, as pandas writes them
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("heading", "row", "chosen"),
+    [
+        ("label,text", "x,a b", "text: text; label: label"),
+        (
+            "Category,Title,Body,price",
+            "x,a,b,1",
+            "text: Title, Body; label: Category; not used: price (--set feature-columns=pr",
+        ),
+        ("verdict,review,ID", "x,a,7", "text: review; label: verdict; id: ID"),
+        ("class,said", "x,a b", "text: said; label: class"),
+        ("text,body,label", "a,b,x", None),
+        ("label,tags,text", "a,b,x", None),
+        ("said,meant,label", "a,b,x", None),
+        # row numbers, as pandas writes them
+        (",x,Unnamed: 0,y,label", "1,2,3,4,a", "numbers: x, y; label: label"),
+    ],
+)
 def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, row, chosen):
     notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
     if chosen is None:
-        message = rf"a\.csv: name the columns to use by --.*; there are {', '.join(heading.split(','))}$"
+        message = (
+            rf"a\.csv: name the columns to use by --.*; there are {', '.join(heading.split(','))}$"
+        )
         with pytest.raises(EmbedxError, match=message):
             read(file)
     else:
@@ -114,46 +150,133 @@ def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, ro
 
 
 def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(write):
-    names = lambda text, **how: read(write(f"text,label\n{text}", "a.csv"), table=TableSettings(**how)).schema.names  # noqa: E731
+    def names(text, **options):
+        file = write(f"text,label\n{text}", "a.csv")
+        return read(file, table=TableSettings(**options)).schema.names
+
     assert names("x,new york; us\nx,us\nx,\n") == ["new york; us", "us"]
     assert names("x,new york; us\nx,us\n", label_separator=";") == ["new york", "us"]
     assert names("x,\"['new york', 'us']\"\nx,us\n") == ["new york", "us"]
     data = read(
-        write('{"text": "a", "label": 1.0}\n{"text": NaN, "label": NaN}\n{"label": [true, "b"]}\n{"text": null}\n', "a.jsonl")
+        write(
+            '{"text": "a", "label": 1.0}\n{"text": NaN, "label": NaN}\n{"label": [true,'
+            ' "b"]}\n{"text": null}\n',
+            "a.jsonl",
+        )
     )
     assert (data.schema.names, data.labels.n_of_row.tolist()) == (["1", "true", "b"], [1, 0, 2, 0])
     notes = Notes()
     read(write("text,label\nx,a b|c\nx,c\nx,a b\nx,c|a b\n", "a.csv"), progress=notes)
-    assert notes.notes[-1].endswith('labels such as "a b|c" are taken whole; --set "label-separator=|" splits them')
+    assert notes.notes[-1].endswith(
+        'labels such as "a b|c" are taken whole; --set "label-separator=|" splits them'
+    )
 
 
 GIVEN = TableSettings(text_column="text")
 
 
-@pytest.mark.parametrize(("name", "content", "table", "message"), [
-    ("a.csv", 'label,text\nx,"a\nb"\ny\n', GIVEN, ":4: 1 columns, but 2 in the first row; put fields with"),
-    ("a.csv", "label,text\n", GIVEN, ": no rows; is it"),
-    ("a.csv", "label,text,text\nx,a,b\n", GIVEN, ':1: two columns are called "text"; rename one of them'),
-    ("a.csv", b"label,text\nx,a\nx,\xe9\n", GIVEN, ":3: not UTF-8; convert the file with iconv"),
-    ("a.csv", "label,said\nx,a\n", GIVEN, ': no column "text"; choose --text-column among label, said$'),
-    ("a.csv", "label,x\na,1\nb,1e999\n", TableSettings(feature_columns="x"), ':3: column "x" is "1e999", no finite fl'),
-    ("a.csv", "label,x,y\na,1,2\nb,3,4\nb,5,n.k.\n", TableSettings(), ':4: column "y" is "n.k.", no finite float32'),
-    ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f": name the columns .*; there are {'x' * 40}, y$"),
-    ("a.csv", "label,text\rx,a\r", TableSettings("text", "label"), ":1: no row of a table .*, and end lines with LF$"),
-    ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, r":3: no JSON \(.*\); write an object in"),
-    ("a.json", '[{"text": "a"}]\n', GIVEN, r":1: \[\{.*, not an object; write an object in each line, as jq -c"),
-    ("a.jsonl", '{"text": {"b": 1}, "label": 1}\n', TableSettings("text.b", "no"), ': no column "no"; choose --label'),
-    ("a.jsonl", '{"text": [{"b": 1}], "label": 1}\n', GIVEN, r':1: column "text" is \[\{"b": 1\}\], neither text nor'),
-    ("a.parquet", parquet_of([{"text": "x", "label": b"\xff"}]), GIVEN, ':1: column "label" is .*, neither text nor'),
-    ("a.txt", "__label__x a\n", GIVEN, ": --text-column applies to tables: CSV, TSV, JSON Lines and Parquet"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "table", "message"),
+    [
+        (
+            "a.csv",
+            'label,text\nx,"a\nb"\ny\n',
+            GIVEN,
+            ":4: 1 columns, but 2 in the first row; put fields with",
+        ),
+        ("a.csv", "label,text\n", GIVEN, ": no rows; is it"),
+        (
+            "a.csv",
+            "label,text,text\nx,a,b\n",
+            GIVEN,
+            ':1: two columns are called "text"; rename one of them',
+        ),
+        (
+            "a.csv",
+            b"label,text\nx,a\nx,\xe9\n",
+            GIVEN,
+            ":3: not UTF-8; convert the file with iconv",
+        ),
+        (
+            "a.csv",
+            "label,said\nx,a\n",
+            GIVEN,
+            ': no column "text"; choose --text-column among label, said$',
+        ),
+        (
+            "a.csv",
+            "label,x\na,1\nb,1e999\n",
+            TableSettings(feature_columns="x"),
+            ':3: column "x" is "1e999", no finite fl',
+        ),
+        (
+            "a.csv",
+            "label,x,y\na,1,2\nb,3,4\nb,5,n.k.\n",
+            TableSettings(),
+            ':4: column "y" is "n.k.", no finite float32',
+        ),
+        (
+            "a.csv",
+            f"{'x' * 99},y\na,b\n",
+            TableSettings(),
+            f": name the columns .*; there are {'x' * 40}, y$",
+        ),
+        (
+            "a.csv",
+            "label,text\rx,a\r",
+            TableSettings("text", "label"),
+            ":1: no row of a table .*, and end lines with LF$",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": "x"}\n\n{"text": 1\n',
+            GIVEN,
+            r":3: no JSON \(.*\); write an object in",
+        ),
+        (
+            "a.json",
+            '[{"text": "a"}]\n',
+            GIVEN,
+            r":1: \[\{.*, not an object; write an object in each line, as jq -c",
+        ),
+        (
+            "a.jsonl",
+            '{"text": {"b": 1}, "label": 1}\n',
+            TableSettings("text.b", "no"),
+            ': no column "no"; choose --label',
+        ),
+        (
+            "a.jsonl",
+            '{"text": [{"b": 1}], "label": 1}\n',
+            GIVEN,
+            r':1: column "text" is \[\{"b": 1\}\], neither text nor',
+        ),
+        (
+            "a.parquet",
+            parquet_of([{"text": "x", "label": b"\xff"}]),
+            GIVEN,
+            ':1: column "label" is .*, neither text nor',
+        ),
+        (
+            "a.txt",
+            "__label__x a\n",
+            GIVEN,
+            ": --text-column applies to tables: CSV, TSV, JSON Lines and Parquet",
+        ),
+    ],
+)
 def test_mistakes_are_one_line_with_the_line_of_the_file(write, name, content, table, message):
     with pytest.raises(EmbedxError, match=f"/{name}{message}"):
         read(write(content, name), table=table)
 
 
-def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_of_any_format(here, capsys):
-    for name, rows in (("train.csv", ROWS), ("said.jsonl", [{"said": row["text"], "id": 7} for row in ROWS[:2]])):
+def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_of_any_format(
+    here, capsys
+):
+    for name, rows in (
+        ("train.csv", ROWS),
+        ("said.jsonl", [{"said": row["text"], "id": 7} for row in ROWS[:2]]),
+    ):
         (here / name).write_text(table(rows) if name.endswith("csv") else json_lines(rows))
     (here / "plain.txt").write_text("a password\n\ninvoice\n")
     (here / "few.csv").write_text("text,title,id\na password,,x\ninvoice,,y\n")
@@ -162,25 +285,55 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
         application(words)([*words], standalone_mode=False)
         return capsys.readouterr().out.splitlines()
 
-    how = ["--label-column", "tags", "--set", "label-separator=;", "--epochs", "30", "--threads", "1", "--objective", "ova"]
+    how = [
+        "--label-column",
+        "tags",
+        "--set",
+        "label-separator=;",
+        "--epochs",
+        "30",
+        "--threads",
+        "1",
+        "--objective",
+        "ova",
+    ]
     run("classify", "train.csv", *how, "--output", "m", "--test", "train.csv")
     known = classifier.load("m").known
-    assert known.columns == read("train.csv", table=TableSettings(None, "tags", None, ";")).schema.columns
-    assert [line.split("\t")[0] for line in run("predict", "m", "plain.txt", "-q")][::2] == ["login", "billing"]
-    assert [line.split("\t")[:2] for line in run("predict", "m", "few.csv", "-q")] == [["x", "login"], ["y", "billing"]]
-    (found, _) = map(json.loads, run("predict", "m", "said.jsonl", "--text-column", "said", "--json", "-q"))
+    assert (
+        known.columns
+        == read("train.csv", table=TableSettings(None, "tags", None, ";")).schema.columns
+    )
+    assert [line.split("\t")[0] for line in run("predict", "m", "plain.txt", "-q")][::2] == [
+        "login",
+        "billing",
+    ]
+    assert [line.split("\t")[:2] for line in run("predict", "m", "few.csv", "-q")] == [
+        ["x", "login"],
+        ["y", "billing"],
+    ]
+    found, _ = map(
+        json.loads, run("predict", "m", "said.jsonl", "--text-column", "said", "--json", "-q")
+    )
     assert (found["id"], found["labels"][0]["label"]) == (7, "billing")
     assert "n\t40" in run("eval", "m", "--test", "train.csv", "-q")
-    with pytest.raises(EmbedxError, match=r'few\.csv: no column "tags", as the training data have; there are text, title, id'):
+    with pytest.raises(
+        EmbedxError,
+        match=r'few\.csv: no column "tags", as the training data have; there are text, title, id',
+    ):
         run("eval", "m", "--test", "few.csv")
 
 
 def test_text_stays_beside_numbers_that_are_named_and_unknown_labels_are_told(write):
-    known = read(write("label,text,price\nx,a b,1\ny,c,2\n", "a.csv"), table=TableSettings(feature_columns="price")).schema
+    known = read(
+        write("label,text,price\nx,a b,1\ny,c,2\n", "a.csv"),
+        table=TableSettings(feature_columns="price"),
+    ).schema
     assert (known.columns.text, known.columns.numbers) == (["text"], ["price"])
     notes = Notes()
     read(write("label,text,price\n0.0,a,1\n", "t.csv"), like=known, progress=notes)
-    assert notes.notes[-1].endswith('all labels are unknown, such as "0.0"; the training data have "x"')
+    assert notes.notes[-1].endswith(
+        'all labels are unknown, such as "0.0"; the training data have "x"'
+    )
 
 
 def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
@@ -192,4 +345,7 @@ def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
 
 def test_numbers_far_from_the_training_data_stay_finite(write):
     known = read(write("x,label\n1e-30,a\n2e-30,b\n", "n.csv")).schema
-    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), like=known).features.tolist() == [[1e6], [-1e6]]
+    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), like=known).features.tolist() == [
+        [1e6],
+        [-1e6],
+    ]

@@ -1,6 +1,7 @@
 """Whatever a file holds, reading it takes work in proportion to its length.
 
-A pattern that looks again at what it saw before holds the interpreter for hours on a few kilobytes, and no signal gets through.
+A pattern that looks again at what it saw before holds the interpreter for hours on a few kilobytes,
+and no signal gets through.
 """
 
 import importlib
@@ -38,17 +39,66 @@ PATTERNS = {
 }
 # What comes first, what is repeated, what comes last.
 HOSTILE = [
-    ("", "<!-- a -->\n", ""), ("", "<!--", ""), ("<!--", "-->", ""), ("<?xml", " ", ""), ("<?xml>", " ", "x"),
-    ("", " ", "x"), ("#a", " ", ""), ("#", "a", ""), ("a:", "b:c:", " d"), ("", "a:b ", "c"), ("", "a:b", " c"),
-    ("", "0", "x"), ("1", " ", "x"), ("1 1", " ", "x"), ("1:", "1", ""), ("a@", ":1", "x"), ("", "a@", ""),
-    ("a://", "b", "/"), ("", "wik", ""), ("", "wika-", ""), ("wika-", "pages-", ""), ("wik", ".xml", "x"), ("", "=", ""),
-    ("", "=", "a"), ("", "[[", ""), ("", "[[a|", ""), ("", "]]", ""), ("[//", "a", ""), ("[//", "a ", ""),
-    ("[//a", " ", ""), ("", "[//", ""), ("", "[a", ""), ("[", "a", ""), ("[mailto:", "a", ""), ("[mailto:a", " ", ""),
-    ("", "[mailto:", ""), ("", "[mailto:", " "), ("<ref", ' a="b"', ""), ("", "<ref", ""), ("</ref", " ", ""),
-    ("", '<ref name="', ""), ("", "{{", ""), ("", "{|\n", ""), ("", " ", "{"), ("", "__a", ""), ("__", "a", ""),
-    ("", "''", "'"), ("(", ", ", ""), ("", "(", ""), ("", "http://", ""), ("", ".jp", ""), ("de-", "a-", ""),
-    ("<br", " ", ""), ("", "<a", ""), ("&#", "1", ""), ("", "&#1", ""), ("", "*#", ""), ("", "\n", ""), ("idx", "1", ""),
-]  # fmt: skip
+    ("", "<!-- a -->\n", ""),
+    ("", "<!--", ""),
+    ("<!--", "-->", ""),
+    ("<?xml", " ", ""),
+    ("<?xml>", " ", "x"),
+    ("", " ", "x"),
+    ("#a", " ", ""),
+    ("#", "a", ""),
+    ("a:", "b:c:", " d"),
+    ("", "a:b ", "c"),
+    ("", "a:b", " c"),
+    ("", "0", "x"),
+    ("1", " ", "x"),
+    ("1 1", " ", "x"),
+    ("1:", "1", ""),
+    ("a@", ":1", "x"),
+    ("", "a@", ""),
+    ("a://", "b", "/"),
+    ("", "wik", ""),
+    ("", "wika-", ""),
+    ("wika-", "pages-", ""),
+    ("wik", ".xml", "x"),
+    ("", "=", ""),
+    ("", "=", "a"),
+    ("", "[[", ""),
+    ("", "[[a|", ""),
+    ("", "]]", ""),
+    ("[//", "a", ""),
+    ("[//", "a ", ""),
+    ("[//a", " ", ""),
+    ("", "[//", ""),
+    ("", "[a", ""),
+    ("[", "a", ""),
+    ("[mailto:", "a", ""),
+    ("[mailto:a", " ", ""),
+    ("", "[mailto:", ""),
+    ("", "[mailto:", " "),
+    ("<ref", ' a="b"', ""),
+    ("", "<ref", ""),
+    ("</ref", " ", ""),
+    ("", '<ref name="', ""),
+    ("", "{{", ""),
+    ("", "{|\n", ""),
+    ("", " ", "{"),
+    ("", "__a", ""),
+    ("__", "a", ""),
+    ("", "''", "'"),
+    ("(", ", ", ""),
+    ("", "(", ""),
+    ("", "http://", ""),
+    ("", ".jp", ""),
+    ("de-", "a-", ""),
+    ("<br", " ", ""),
+    ("", "<a", ""),
+    ("&#", "1", ""),
+    ("", "&#1", ""),
+    ("", "*#", ""),
+    ("", "\n", ""),
+    ("idx", "1", ""),
+]
 
 
 def apply(pattern, how, parts):
@@ -72,7 +122,9 @@ def test_no_pattern_looks_again_at_what_it_saw(name):
 def test_all_patterns_have_names_and_were_found():
     assert len(PATTERNS) > 30
     for source in SOURCES.values():
-        assert not re.search(r"\bre\.(match|search|fullmatch|sub|subn|split|findall|finditer)\(", source)
+        assert not re.search(
+            r"\bre\.(match|search|fullmatch|sub|subn|split|findall|finditer)\(", source
+        )
 
 
 # ---- files
@@ -88,11 +140,20 @@ def test_a_text_that_begins_with_comments_is_a_text(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    [",".join(["00:1a:2b:3c:4d:5e"] * 6) + " mac", "2024-01-01T00:00:00," * 14 + " x", ":1", "a :1", "a b:1 c", "a::b ::c :d"],
+    [
+        ",".join(["00:1a:2b:3c:4d:5e"] * 6) + " mac",
+        "2024-01-01T00:00:00," * 14 + " x",
+        ":1",
+        "a :1",
+        "a b:1 c",
+        "a::b ::c :d",
+    ],
 )
 def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
     (tmp_path / "table.csv").write_text(line + "\n")
-    with pytest.raises(EmbedxError, match=r"table.csv:1: no known format; begin with a header ROWS FEATURES LABELS"):
+    with pytest.raises(
+        EmbedxError, match=r"table.csv:1: no known format; begin with a header ROWS FEATURES LABELS"
+    ):
         check_libsvm(Lines(source_of(str(tmp_path / "table.csv")), Silent()))
 
 
@@ -117,7 +178,9 @@ def test_a_long_line_of_vectors_is_not_copied_again_and_again(monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 64)
 
     def work(n):
-        blocks, done = bound(lambda: list(word2vec.line_blocks("vectors", io.BytesIO(b"1 " * n))), "line_blocks")
+        blocks, done = bound(
+            lambda: list(word2vec.line_blocks("vectors", io.BytesIO(b"1 " * n))), "line_blocks"
+        )
         assert blocks == [[b"1 " * n]]
         return done
 

@@ -1,4 +1,6 @@
-"""What a run needs of memory and disk is printed before it trains, true, and refused where there is no room."""
+"""What a run needs of memory and disk is printed before it trains, true, and refused where there is
+no room.
+"""
 
 import dataclasses
 import re
@@ -22,7 +24,11 @@ from tests.notes import Notes
 
 def group(folder, limit, usage, inactive=0):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in ("max", limit), ("current", usage), ("stat", f"anon 500\ninactive_file {inactive}"):
+    for name, content in (
+        ("max", limit),
+        ("current", usage),
+        ("stat", f"anon 500\ninactive_file {inactive}"),
+    ):
         (folder / f"memory.{name}").write_text(f"{content}\n")
 
 
@@ -65,7 +71,9 @@ def test_what_is_needed_is_printed_or_refused(monkeypatch):
     plan.report(notes)
     assert notes.notes == ["memory: 2.5 MB of 3.0 MB free: vectors 2.5 MB, optimizer 40.0 kB"]
     plan = planned(monkeypatch, vectors=3001)
-    with pytest.raises(EmbedxError, match=r"^5 words need 3\.0 kB, more than the 3\.0 kB available; lower --dim$"):
+    with pytest.raises(
+        EmbedxError, match=r"^5 words need 3\.0 kB, more than the 3\.0 kB available; lower --dim$"
+    ):
         plan.check("5 words", "lower --dim")
 
 
@@ -76,7 +84,10 @@ def test_arrays_larger_than_all_memory_are_refused():
 
 
 def test_the_rollback_copy_is_left_out_where_memory_is_short(monkeypatch):
-    assert planned(monkeypatch, ["vectors"], vectors=1000).parts == {"vectors": 1000, "rollback copy": 1000}
+    assert planned(monkeypatch, ["vectors"], vectors=1000).parts == {
+        "vectors": 1000,
+        "rollback copy": 1000,
+    }
     plan = planned(monkeypatch, ["vectors"], vectors=1600)
     assert plan.fits
     assert plan.parts == {"vectors": 1600}
@@ -92,7 +103,8 @@ try:
     main()
 except SystemExit as end:
     # not getrusage, whose maximum begins with that of the process that started this one
-    print(end.code or 0, 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]))
+    status = Path("/proc/self/status").read_text()
+    print(end.code or 0, 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status)[1]))
 """
 
 
@@ -103,7 +115,19 @@ def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
     corpus = tmp_path / "few.txt"
     corpus.write_text("".join(Path(two_topics).read_text().splitlines(keepends=True)[:30]))
     for dim in "20", "400000":
-        words = ["train", corpus, "--dim", dim, "--epochs", "1", "--threads", "1", "-v", "--output", tmp_path / dim]
+        words = [
+            "train",
+            corpus,
+            "--dim",
+            dim,
+            "--epochs",
+            "1",
+            "--threads",
+            "1",
+            "-v",
+            "--output",
+            tmp_path / dim,
+        ]
         done = forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path), code=PEAK)
         code, peak = map(int, done.stdout.splitlines()[-1].split())
         assert code == 0, done.stderr
@@ -152,12 +176,18 @@ def test_tables_optimizer_state_and_threads_are_counted(two_topics, monkeypatch)
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
     needs, _ = needed(two_topics, monkeypatch)
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()) - 1)
-    with pytest.raises(EmbedxError, match=r"^16 words × 64 numbers need \d.*B, more than the \d.*B available; lower "):
+    with pytest.raises(
+        EmbedxError,
+        match=r"^16 words × 64 numbers need \d.*B, more than the \d.*B available; lower ",
+    ):
         embedx.SkipGram(dim=64, threads=1).fit(two_topics)
     monkeypatch.setattr(memory, "available_memory", lambda: sum(needs.values()))
     embedx.SkipGram(dim=64, threads=1, epochs=1).fit(two_topics)
     monkeypatch.undo()
-    with pytest.raises(EmbedxError, match=r"^(two tables of )?16 (rows|words) × 2147483647 numbers .*; lower dim, max_vocab"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"^(two tables of )?16 (rows|words) × 2147483647 numbers .*; lower dim, max_vocab",
+    ):
         embedx.SkipGram(dim=2**31 - 1).fit(two_topics)
 
 
@@ -174,7 +204,10 @@ def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, m
     assert printed.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB",
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 6.0 MB more",
-        "warning: disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 9.3 MB more, which do not fit",
+        (
+            "warning: disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 9.3 MB"
+            " more, which do not fit"
+        ),
     ]
 
 
@@ -186,26 +219,41 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
     locks.unlock(before.lock)
     printed = Notes()
     checkpoints_of(tmp_path, printed, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
-    assert printed.notes == ["disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"]
+    assert printed.notes == [
+        "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"
+    ]
 
 
 def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
     config = configure("ns", {"threads": 1, "epochs": 1, **options})
     checkpoints = checkpoints_of(folder, progress, every)
-    trained = skipgram.train([str(corpus)], config, cache_dir=folder / "cache", progress=progress, checkpoints=checkpoints)
+    trained = skipgram.train(
+        [str(corpus)],
+        config,
+        cache_dir=folder / "cache",
+        progress=progress,
+        checkpoints=checkpoints,
+    )
     return trained, checkpoints
 
 
 def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, monkeypatch):
     monkeypatch.setattr(skipgram.Task, "run", None)
     monkeypatch.setattr(disk, "free_disk", lambda folder: 1_000)
-    line = r"^.*: the disk has 1\.0 kB free, but .*kB are to be written \(model .*\); choose another --output$"
+    line = (
+        r"^.*: the disk has 1\.0 kB free, but .*kB are to be written \(model .*\); choose another"
+        r" --output$"
+    )
     with pytest.raises(EmbedxError, match=line):
         train(two_topics, tmp_path)
 
 
-@pytest.mark.parametrize("options", [{}, {"subwords": "2-3", "buckets": 60}, {"heldout": 0.2, "bias": "frequency"}])
-def test_what_is_reported_of_the_disk_is_what_is_written(two_topics, tmp_path, monkeypatch, options):
+@pytest.mark.parametrize(
+    "options", [{}, {"subwords": "2-3", "buckets": 60}, {"heldout": 0.2, "bias": "frequency"}]
+)
+def test_what_is_reported_of_the_disk_is_what_is_written(
+    two_topics, tmp_path, monkeypatch, options
+):
     found = []
     monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: found.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)

@@ -19,14 +19,22 @@ from tests.test_text_cache import files_below
 
 
 def toy(n=50, dim=6, seed=1):
-    """Arguments of `save`: padded tables such as the trainer has, an int64 state, decreasing counts."""
+    """Arguments of `save`: padded tables such as the trainer has, an int64 state, decreasing
+    counts.
+    """
     rng = np.random.default_rng(seed)
     padded = rng.normal(size=(2, n, 16)).astype(np.float32)
     return {
-        "words": [f"w{i}" for i in range(n)], "counts": np.arange(n, 0, -1) * 10,
-        "arrays": {"input": padded[0, :, :dim], "output": padded[1, :, :dim], "output_bias": padded[1, :, dim]},
-        "settings": {"dim": dim, "sample": 1e-4}, "facts": {"objective": "ns", "final_loss": np.float32(0.5)},
-    }  # fmt: skip
+        "words": [f"w{i}" for i in range(n)],
+        "counts": np.arange(n, 0, -1) * 10,
+        "arrays": {
+            "input": padded[0, :, :dim],
+            "output": padded[1, :, :dim],
+            "output_bias": padded[1, :, dim],
+        },
+        "settings": {"dim": dim, "sample": 1e-4},
+        "facts": {"objective": "ns", "final_loss": np.float32(0.5)},
+    }
 
 
 def save(folder, overwrite=False, **given):
@@ -59,11 +67,28 @@ def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
     given = toy(n=53)
     loaded = model.load(save(tmp_path / "m", **given))
     np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
-    np.testing.assert_allclose(loaded._norms, np.linalg.norm(given["arrays"]["input"], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(
+        loaded._norms, np.linalg.norm(given["arrays"]["input"], axis=1), rtol=1e-6
+    )
 
 
 def test_any_word_survives(tmp_path):
-    words = ["a\tb", "c\nd", "e\rf", "back\\slash", "\\t", "\\\\n", "naïve", "\u00a0", "\u2028", "\x85", " ", "", "🙂", "\\"]
+    words = [
+        "a\tb",
+        "c\nd",
+        "e\rf",
+        "back\\slash",
+        "\\t",
+        "\\\\n",
+        "naïve",
+        "\u00a0",
+        "\u2028",
+        "\x85",
+        " ",
+        "",
+        "🙂",
+        "\\",
+    ]
     given = {**toy(n=len(words)), "words": words}
     assert model.load(save(tmp_path / "m", **given)).words == words
 
@@ -76,7 +101,9 @@ def test_counts_may_be_unknown_and_biases_alone_are_a_model(tmp_path):
 def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
     given = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
     vectors = model.load(save(tmp_path / "m", **given))
-    with pytest.raises(KeyError, match=re.escape("paris: not among the 4 words of the model; did you mean Paris?")):
+    with pytest.raises(
+        KeyError, match=re.escape("paris: not among the 4 words of the model; did you mean Paris?")
+    ):
         vectors["paris"]
     with pytest.raises(KeyError, match="did you mean walk"):
         vectors["WALK"]
@@ -84,7 +111,10 @@ def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
         vectors.index("color")
     with pytest.raises(EmbedxError, match="did you mean Paris"):
         vectors.index("pariss")
-    with pytest.raises(EmbedxError, match=r"qqq: not among the 4 words of the model; give a word of the vocabulary$"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"qqq: not among the 4 words of the model; give a word of the vocabulary$",
+    ):
         vectors.similarity("walk", "qqq")
     assert "paris" not in vectors
     assert "Paris" in vectors
@@ -92,7 +122,9 @@ def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
 
 
 def test_neighbours_of_few_words_and_of_zero_vectors():
-    vectors = model.WordVectors(["a", "b", "zero"], {"input": np.array([[3, 0], [1, 1], [0, 0]], np.float32)})
+    vectors = model.WordVectors(
+        ["a", "b", "zero"], {"input": np.array([[3, 0], [1, 1], [0, 0]], np.float32)}
+    )
     assert vectors.most_similar("a", top_k=10) == [("b", pytest.approx(0.5**0.5)), ("zero", 0.0)]
     assert vectors.most_similar("zero", top_k=1) == [("a", 0.0)]
     assert vectors.similarity("a", "zero") == 0.0
@@ -103,7 +135,15 @@ def test_a_model_can_be_saved_over_the_files_it_is_mapped_from(tmp_path):
     folder = save(tmp_path / "m", **toy())
     loaded = model.load(folder)
     expected = loaded.vectors.copy()
-    save(folder, words=loaded.words, counts=loaded.counts, arrays=loaded.arrays, settings={}, facts={}, overwrite=True)
+    save(
+        folder,
+        words=loaded.words,
+        counts=loaded.counts,
+        arrays=loaded.arrays,
+        settings={},
+        facts={},
+        overwrite=True,
+    )
     np.testing.assert_array_equal(model.load(folder).vectors, expected)
 
 
@@ -149,11 +189,16 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
         return stat(path, *arguments, **options)
 
     monkeypatch.setattr(os, "stat", refuse)
-    with pytest.raises(EmbedxError, match="m: Permission denied, so it cannot be written to; choose another --output"):
+    with pytest.raises(
+        EmbedxError,
+        match="m: Permission denied, so it cannot be written to; choose another --output",
+    ):
         check_output(tmp_path / "theirs" / "m", overwrite=False)
     with pytest.raises(EmbedxError, match="theirs/m: "):
         model.load(tmp_path / "theirs" / "m")
-    with pytest.raises(EmbedxError, match=r"theirs/m/model.json: cannot be read \(Permission denied\)"):
+    with pytest.raises(
+        EmbedxError, match=r"theirs/m/model.json: cannot be read \(Permission denied\)"
+    ):
         on_disk.read(tmp_path / "theirs" / "m", model.SCHEMA)
 
 
@@ -162,33 +207,55 @@ def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
     for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "diary.txt").write_text("dear diary")
-        (tmp_path / name / "model.json").write_text('{"format": "layers-model", "modelTopology": {}}')
+        (tmp_path / name / "model.json").write_text(
+            '{"format": "layers-model", "modelTopology": {}}'
+        )
     for name in ("m.old", "m.replaced.bak2"):
         save(tmp_path / name, **toy(seed=1))
     before = files_below(tmp_path)
     save(tmp_path / "m", **toy(seed=1))
     save(tmp_path / "m", **toy(seed=2), overwrite=True)
-    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["m", "m.old", "m.replaced.bak2", *names])
-    assert {file: content for file, content in files_below(tmp_path).items() if not file.startswith("m/")} == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+        ["m", "m.old", "m.replaced.bak2", *names]
+    )
+    assert {
+        file: content
+        for file, content in files_below(tmp_path).items()
+        if not file.startswith("m/")
+    } == before
 
 
 @pytest.mark.parametrize(
     "description",
-    ['{"format": "layers-model", "modelTopology": {}, "weightsManifest": []}', "[1]", "{", '{"format": 1, "arrays": []}', ""],
+    [
+        '{"format": "layers-model", "modelTopology": {}, "weightsManifest": []}',
+        "[1]",
+        "{",
+        '{"format": 1, "arrays": []}',
+        "",
+    ],
 )
 def test_overwriting_spares_the_model_of_another_program(tmp_path, description):
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.json").write_text(description)
     (tmp_path / "m" / "weights.bin").write_bytes(b"weights")
     before = files_below(tmp_path)
-    for attempt in (lambda: check_output(tmp_path / "m", True), lambda: save(tmp_path / "m", **toy(), overwrite=True)):
-        with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten; choose another --output"):
+    for attempt in (
+        lambda: check_output(tmp_path / "m", True),
+        lambda: save(tmp_path / "m", **toy(), overwrite=True),
+    ):
+        with pytest.raises(
+            EmbedxError,
+            match="not a model folder, so it is not overwritten; choose another --output",
+        ):
             attempt()
     assert files_below(tmp_path) == before
 
 
 def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
-    folder = save(tmp_path / "m", **{**toy(seed=1), "arrays": {**toy()["arrays"], "state": np.zeros(3)}})
+    folder = save(
+        tmp_path / "m", **{**toy(seed=1), "arrays": {**toy()["arrays"], "state": np.zeros(3)}}
+    )
     (folder / "vectors.txt").write_text("exported")
     (folder / "notes").mkdir()
     (folder / "notes" / "why.txt").write_text("because")
@@ -221,15 +288,22 @@ model.WordVectors(["a", "b"], arrays).save(Path(sys.argv[1]), overwrite=True)
 
 def killed_while_saving(folder, owner, step, number):
     code = SAVE_AND_DIE.format(owner=owner, step=step, number=number)
-    assert subprocess.run([sys.executable, "-c", code, str(folder)], check=False).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", code, str(folder)], check=False).returncode
+        == -signal.SIGKILL
+    )
 
 
-@pytest.mark.parametrize(("owner", "step", "number", "left"), [
-    ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
-    ("folder.atomic", "write_bytes", 2, r"m\.partial-[0-9a-f]{8}"), ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
-    ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
-    ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("owner", "step", "number", "left"),
+    [
+        ("locks", "lock", 0, r"m\.partial-[0-9a-f]{8}"),  # nothing is in it yet
+        ("folder.atomic", "write_bytes", 2, r"m\.partial-[0-9a-f]{8}"),
+        ("folder", "put_in_place", 0, r"m\.partial-[0-9a-f]{8}"),
+        ("Path", "rename", 1, r"m\.replaced-[0-9a-f]{8}"),  # between the two
+        ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
+    ],
+)
 def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, step, number, left):
     folder = save(tmp_path / "m", **toy())
     (tmp_path / "m" / "vectors.txt").write_text("exported")
@@ -247,14 +321,26 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
 
 def test_only_temporary_folders_that_nobody_has_locked_are_swept(tmp_path):
     save(tmp_path / "m", **toy())
-    for name in "m.partial-00000000", "m.partial-00000001", "m.partial-0001", "m.replaced-00000002", "n.partial-00000003":
+    for name in (
+        "m.partial-00000000",
+        "m.partial-00000001",
+        "m.partial-0001",
+        "m.replaced-00000002",
+        "n.partial-00000003",
+    ):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "notes").write_text("dear")
     (tmp_path / "m.replaced-00000004").mkdir()
     held = locks.lock(tmp_path / "m.partial-00000001")
     save(tmp_path / "m", **toy(), overwrite=True)
     locks.unlock(held)
-    kept = ["m", "m.partial-00000001", "m.partial-0001", "m.replaced-00000002", "n.partial-00000003"]
+    kept = [
+        "m",
+        "m.partial-00000001",
+        "m.partial-0001",
+        "m.replaced-00000002",
+        "n.partial-00000003",
+    ]
     assert sorted(each.name for each in tmp_path.iterdir()) == kept
 
 
@@ -285,26 +371,38 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
         return written(array)
 
     monkeypatch.setattr(on_disk, "npy_blocks", write_while_another_saves)
-    with pytest.raises(EmbedxError, match="exists already; add --overwrite, or choose another --output"):
+    with pytest.raises(
+        EmbedxError, match="exists already; add --overwrite, or choose another --output"
+    ):
         save(tmp_path / "m", **toy(seed=1))
-    np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, toy(seed=2)["arrays"]["input"])
+    np.testing.assert_array_equal(
+        model.load(tmp_path / "m").vectors, toy(seed=2)["arrays"]["input"]
+    )
     within.clear()
     shutil.rmtree(tmp_path / "m")
     save(tmp_path / "m", **toy(seed=1), overwrite=True)
-    np.testing.assert_array_equal(model.load(tmp_path / "m").vectors, toy(seed=1)["arrays"]["input"])
+    np.testing.assert_array_equal(
+        model.load(tmp_path / "m").vectors, toy(seed=1)["arrays"]["input"]
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["m"]
 
 
 def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, monkeypatch):
-    with pytest.raises(EmbedxError, match="File name too long, so it cannot be written to; choose another --output"):
+    with pytest.raises(
+        EmbedxError, match="File name too long, so it cannot be written to; choose another --output"
+    ):
         check_output(tmp_path / ("m" * 250), overwrite=False)
     folder = save(tmp_path / "m", **toy())
     monkeypatch.setattr(os.path, "ismount", lambda path: path == folder)
-    with pytest.raises(EmbedxError, match="m: a mount point, which cannot be replaced; name a folder within it"):
+    with pytest.raises(
+        EmbedxError, match="m: a mount point, which cannot be replaced; name a folder within it"
+    ):
         check_output(folder, overwrite=True)
     check_output(folder / "within", overwrite=True)
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
-    with pytest.raises(EmbedxError, match=r"circle: .*so it cannot be written to; choose another --output"):
+    with pytest.raises(
+        EmbedxError, match=r"circle: .*so it cannot be written to; choose another --output"
+    ):
         check_output(tmp_path / "circle", overwrite=True)
     (tmp_path / "circle").unlink()
     assert [each.name for each in tmp_path.iterdir()] == ["m"]

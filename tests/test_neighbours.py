@@ -45,7 +45,9 @@ def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
     np.testing.assert_allclose(cosines, best, atol=1e-5)
     there = cosines > 0
     np.testing.assert_allclose(np.take_along_axis(every, ids, 1)[there], cosines[there], atol=1e-5)
-    assert all(len(set(row[is_there])) == is_there.sum() for row, is_there in zip(ids, there, strict=True))
+    assert all(
+        len(set(row[is_there])) == is_there.sum() for row, is_there in zip(ids, there, strict=True)
+    )
     assert ids[3, :3].tolist() == [1, n // 2, n - 1]
     assert not there[4].any()
 
@@ -53,11 +55,20 @@ def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
 @pytest.mark.parametrize("root", neighbours.ROOTS)
 def test_a_blend_is_what_its_formula_says(root):
     rng, n, n_labels, blend = np.random.default_rng(0), 50, 30, Blend(4, 2, 0.3, root)
-    labels = Labels.of_rows([rng.choice(n_labels, rng.integers(0, 5), replace=False) for _ in range(20)])
-    found = Neighbours(row_index(csr_matrix((20, 1), dtype=np.float32)), RowLabels(labels.offsets, labels.ids), n_labels)
+    labels = Labels.of_rows(
+        [rng.choice(n_labels, rng.integers(0, 5), replace=False) for _ in range(20)]
+    )
+    found = Neighbours(
+        row_index(csr_matrix((20, 1), dtype=np.float32)),
+        RowLabels(labels.offsets, labels.ids),
+        n_labels,
+    )
     ids = np.array([rng.choice(n_labels, 8, replace=False) for _ in range(n)], dtype=np.int32)
     p = -np.sort(-rng.random((n, 8)), axis=1)
-    near = Near(np.array([rng.choice(20, 6, replace=False) for _ in range(n)], dtype=np.int32), rng.random((n, 6), np.float32))
+    near = Near(
+        np.array([rng.choice(20, 6, replace=False) for _ in range(n)], dtype=np.int32),
+        rng.random((n, 6), np.float32),
+    )
     near.cosines[0] = 0
     best, scores = found.blended(ids, p, near, blend, 5, threads=2)
     for e in range(n):
@@ -81,25 +92,48 @@ def clustered(n, seed):
     which = rng.integers(0, len(prototypes), n)
     x = prototypes[which] * rng.uniform(0.7, 1.3, (n, 60))
     data = noisy(n, seed)
-    return type(data)(csr_matrix(x.astype(np.float32)), Labels.of_rows([names[k] for k in which]), 40)
+    return type(data)(
+        csr_matrix(x.astype(np.float32)), Labels.of_rows([names[k] for k in which]), 40
+    )
 
 
-@pytest.mark.parametrize("options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 4}, {"objective": "softmax"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 4}, {"objective": "softmax"}],
+)
 def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, options):
     data, test, notes = clustered(2000, 0), clustered(2000, 1), Notes()
-    found, without = trained(data, progress=notes, **options), trained(data, neighbours="none", **options)
-    assert any("nearest of 1,800 training rows" in line and "index takes" in line for line in notes.notes)
+    found, without = (
+        trained(data, progress=notes, **options),
+        trained(data, neighbours="none", **options),
+    )
+    assert any(
+        "nearest of 1,800 training rows" in line and "index takes" in line for line in notes.notes
+    )
     metrics, before = found.evaluate(test), without.evaluate(test)
     assert metrics["p@1"] > before["p@1"] + 0.02, (metrics, before)
     assert metrics.get("log_likelihood") == before.get("log_likelihood")
     p, is_right = answers(found, test)
     assert largest_error(p, is_right) < 0.08
-    ids, _ = (np.concatenate(each) for each in zip(*found.top_k(test.features, 5, threads=2), strict=True))
+    ids, _ = (
+        np.concatenate(each) for each in zip(*found.top_k(test.features, 5, threads=2), strict=True)
+    )
     assert hits(ids, test.labels)[:, 0].mean() == metrics["p@1"]
     sets = Labels.of_matrix(found.predict_set(test.features, coverage=0.8))
-    assert abs(np.isin(sets.row_of_id * 40 + sets.ids, test.labels.row_of_id * 40 + test.labels.ids).sum() / 6000 - 0.8) < 0.05
+    assert (
+        abs(
+            np.isin(
+                sets.row_of_id * 40 + sets.ids, test.labels.row_of_id * 40 + test.labels.ids
+            ).sum()
+            / 6000
+            - 0.8
+        )
+        < 0.05
+    )
     loaded = classifier.load(found.save(tmp_path / "model"))
-    for ours, theirs in zip(found.top_k(test.features, 5), loaded.top_k(test.features, 5, threads=1), strict=True):
+    for ours, theirs in zip(
+        found.top_k(test.features, 5), loaded.top_k(test.features, 5, threads=1), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
     assert [each[0].shape for each in loaded.top_k(test.features[:2], 0)] == [(2, 0)]
     for name, damage, complaint in (
@@ -108,21 +142,30 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
         ("neighbour_offsets", lambda a: a[::-1].copy(), "neighbour_offsets"),
         ("neighbour_blend", lambda a: -a, "neighbour_blend"),
         ("neighbour_calibration", lambda a: a[:, ::-1].copy(), "neighbour_calibration"),
-    ):  # fmt: skip
+    ):
         arrays = found.arrays | {name: damage(found.arrays[name])}
-        broken = type(found)(found.objective, arrays, found.known, found.counts, found.settings, found.facts)
+        broken = type(found)(
+            found.objective, arrays, found.known, found.counts, found.settings, found.facts
+        )
         with pytest.raises(EmbedxError, match=rf"{complaint}\.npy.*train "):
             classifier.load(broken.save(tmp_path / "broken", overwrite=True))
 
 
 def test_neighbours_that_do_not_help_are_not_taken_and_a_number_is_what_it_says():
     data, notes = noisy(2000, 0), Notes()
-    shuffled = type(data)(data.features, data.labels.rows(np.random.default_rng(5).permutation(2000)), data.n_labels)
+    shuffled = type(data)(
+        data.features, data.labels.rows(np.random.default_rng(5).permutation(2000)), data.n_labels
+    )
     assert not trained(shuffled, progress=notes).has_neighbours
-    assert any(line.startswith("no neighbours: mean of P@1, P@3 and P@5 of held-out rows") for line in notes.notes)
+    assert any(
+        line.startswith("no neighbours: mean of P@1, P@3 and P@5 of held-out rows")
+        for line in notes.notes
+    )
     assert trained(data, neighbours="7").arrays["neighbour_blend"][0] == 7
     few = topics(60)
     assert not trained(few).has_neighbours
-    np.testing.assert_array_equal(trained(few, neighbours="3").arrays["neighbour_blend"], [3, *neighbours.USUAL])
+    np.testing.assert_array_equal(
+        trained(few, neighbours="3").arrays["neighbour_blend"], [3, *neighbours.USUAL]
+    )
     with pytest.raises(EmbedxError, match="--neighbours 5 needs sparse features; these are dense"):
         trained(noisy(200, 0, dense=True), neighbours="5")

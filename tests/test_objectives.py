@@ -27,9 +27,16 @@ def variants():
     for name, objective in OBJECTIVES.items():
         yield name, objective(objective.Settings())
         for field in dataclasses.fields(objective.Settings):
-            others = [not field.default] if isinstance(field.default, bool) else field.metadata["choices"] or []
+            others = (
+                [not field.default]
+                if isinstance(field.default, bool)
+                else field.metadata["choices"] or []
+            )
             for other in set(others) - {field.default}:
-                yield f"{name}-{field.name}={other}", objective(objective.Settings(**{field.name: other}))
+                yield (
+                    f"{name}-{field.name}={other}",
+                    objective(objective.Settings(**{field.name: other})),
+                )
 
 
 ALL = dict(variants())
@@ -62,20 +69,45 @@ class Candidates(NamedTuple):
 
 
 def answer(
-    objective, z, label, sample_count, log_expected_count, state=None, n_updates=FROZEN, key=None, lr=0.0, dtype=np.float64,
-    n_draws=5, n_classes=N, uniforms=None, plain=False,
-):  # fmt: skip
-    """Loss, coefficients and state afterwards. Where a row has no weight, garbage stands; `plain` runs all of it as Python."""
-    printed = (np.atleast_2d(np.array(a, dtype=np.float64)) for a in (z, label, sample_count, log_expected_count))
+    objective,
+    z,
+    label,
+    sample_count,
+    log_expected_count,
+    state=None,
+    n_updates=FROZEN,
+    key=None,
+    lr=0.0,
+    dtype=np.float64,
+    n_draws=5,
+    n_classes=N,
+    uniforms=None,
+    plain=False,
+):
+    """Loss, coefficients and state afterwards. Where a row has no weight, garbage stands; `plain`
+    runs all of it as Python.
+    """
+    printed = (
+        np.atleast_2d(np.array(a, dtype=np.float64))
+        for a in (z, label, sample_count, log_expected_count)
+    )
     printed = Candidates(*printed)
     n_examples, n = printed.z.shape
     rows = [np.zeros((n_examples + 1, n + 2), dtype) for _ in printed]
-    for row, value in zip(rows, printed._replace(z=np.where(printed.weighed, printed.z, GARBAGE)), strict=True):
+    for row, value in zip(
+        rows, printed._replace(z=np.where(printed.weighed, printed.z, GARBAGE)), strict=True
+    ):
         row[:n_examples, :n] = value
     key = np.arange(n_examples) if key is None else np.array(key)
-    state = np.zeros((key.max() + 1, objective.state_width), dtype) if state is None else state.astype(dtype)
+    state = (
+        np.zeros((key.max() + 1, objective.state_width), dtype)
+        if state is None
+        else state.astype(dtype)
+    )
     if uniforms is None:
-        uniforms = np.random.default_rng(0).uniform(0.01, 0.99, (n_examples, objective.uniforms_width))
+        uniforms = np.random.default_rng(0).uniform(
+            0.01, 0.99, (n_examples, objective.uniforms_width)
+        )
     n_updates = np.broadcast_to(np.array(n_updates, dtype=np.int64), n_examples).copy()
     score_gain = np.zeros_like(rows[0])
     score_gain[:n_examples, :n] = np.linspace(0.5, 2, printed.z.size).reshape(printed.z.shape)
@@ -84,7 +116,9 @@ def answer(
     coefficients, parts = reference.coefficients_of(objective, dtype), contextlib.nullcontext()
     if plain and hasattr(coefficients, "py_func"):
         coefficients = coefficients.py_func
-        parts = mock.patch.object(adjusted.Part, "__call__", lambda part, *arguments: part.py_func(*arguments))
+        parts = mock.patch.object(
+            adjusted.Part, "__call__", lambda part, *arguments: part.py_func(*arguments)
+        )
     with parts, np.errstate(all="ignore"):  # garbage may overflow before it is dropped
         loss = coefficients(batch, state, constants, n_examples, n, dtype(lr))
     return float(loss), batch.z[:n_examples, :n], state
@@ -111,7 +145,9 @@ def examples(objective, n=4, seed=0):
             sample_count[e, place] = 1 if objective.keeps_accidental_hits else 0
     printed = Candidates(z, label, sample_count, 0 * z)
     if objective.uses_log_expected_count:
-        printed.log_expected_count[:] = np.where(printed.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0)
+        printed.log_expected_count[:] = np.where(
+            printed.weighed, np.log(rng.uniform(0.2, 0.8, (n, N))), 0
+        )
     return printed
 
 
@@ -138,7 +174,9 @@ def test_coefficients_are_the_gradient_of_the_loss(objective):
     printed = examples(objective)
     state = near_optimal_state(objective, printed)
     _, slopes, after = answer(objective, *printed, state)
-    np.testing.assert_allclose(after, state, atol=1e-9, err_msg="a state that was updated often moved at learning rate 0")
+    np.testing.assert_allclose(
+        after, state, atol=1e-9, err_msg="a state that was updated often moved at learning rate 0"
+    )
     for place in np.ndindex(*printed.z.shape):
         step = np.zeros_like(printed.z)
         step[place] = 1e-5
@@ -175,7 +213,8 @@ def test_what_has_no_weight_gets_no_coefficient_and_moves_no_state(objective, n_
 def test_a_first_update_reads_nothing_from_the_state(objective):
     printed = examples(objective)
     of_zeros, of_garbage = (
-        answer(objective, *printed, np.full((4, objective.state_width), value), 0, lr=0.1) for value in (0, 1e9)
+        answer(objective, *printed, np.full((4, objective.state_width), value), 0, lr=0.1)
+        for value in (0, 1e9)
     )
     for ours, same in zip(of_zeros, of_garbage, strict=True):
         np.testing.assert_array_equal(ours, same)
@@ -187,16 +226,24 @@ def test_examples_in_one_call_are_answered_as_if_one_by_one_though_they_share_a_
     keys, n_updates = np.array([2, 0, 2, 2]), np.array([0, 5, 1, 2])
     uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
     state = np.full((3, objective.state_width), 0.5)
-    loss, slopes, after = answer(objective, *printed, state, n_updates, keys, 0.1, uniforms=uniforms)
+    loss, slopes, after = answer(
+        objective, *printed, state, n_updates, keys, 0.1, uniforms=uniforms
+    )
     together = Batch(
-        *printed, uniforms, keys, n_updates, score_gain=np.linspace(0.5, 2, printed[0].size).reshape(printed[0].shape)
+        *printed,
+        uniforms,
+        keys,
+        n_updates,
+        score_gain=np.linspace(0.5, 2, printed[0].size).reshape(printed[0].shape),
     )
     together = together._replace(z=np.where(printed.weighed, printed.z, GARBAGE))
     total = 0.0
     for e in range(4):
         alone = Batch(*(a[e : e + 1].copy() for a in together))
         constants = objective.constants(5, N).astype(float)
-        total += reference.coefficients_of(objective)(alone, state, constants, 1, N, np.float64(0.1))
+        total += reference.coefficients_of(objective)(
+            alone, state, constants, 1, N, np.float64(0.1)
+        )
         np.testing.assert_allclose(slopes[e], alone.z[0], rtol=1e-12, atol=1e-14)
     assert loss == pytest.approx(total, rel=1e-12)
     np.testing.assert_allclose(after, state, rtol=1e-12)
@@ -212,7 +259,9 @@ def test_everything_is_finite_at_extreme_scores(objective):
         z[::3] = 1e4 * np.where(label[::3] > 0, -1, 1)  # the positive far below all others
         z[1::3] = 1e4 * np.where(label[1::3] > 0, 1, -1)
         printed = Candidates(z, label, sample_count, log_expected_count - 5)
-        loss, slopes, state = answer(objective, *printed, state, n_updates, lr=0.5, dtype=np.float32)
+        loss, slopes, state = answer(
+            objective, *printed, state, n_updates, lr=0.5, dtype=np.float32
+        )
         assert np.isfinite(loss)
         assert np.isfinite(slopes).all()
         assert np.isfinite(state).all()
@@ -223,7 +272,10 @@ def test_an_objective_says_whether_predictions_depend_on_the_noise(objective):
     rng = np.random.default_rng(2)
     objective.prepare(rng.integers(1, 9, K))
     z, noise = rng.normal(0, 2, (3, objective.n_rows(K))), rng.dirichlet(np.ones(K), 3)
-    without, by_input = objective.log_probability(z, np.zeros(K)), objective.log_probability(z, np.log(noise))
+    without, by_input = (
+        objective.log_probability(z, np.zeros(K)),
+        objective.log_probability(z, np.log(noise)),
+    )
     assert np.allclose(without, by_input) != objective.adds_log_noise
 
 
@@ -232,7 +284,10 @@ def test_an_objective_says_whether_predictions_depend_on_the_noise(objective):
 def test_probabilities_sum_to_one(objective, n_classes):
     rng = np.random.default_rng(2)
     objective.prepare(rng.integers(0, 9, n_classes))
-    z, noise = rng.normal(0, 2, (2, 3, objective.n_rows(n_classes))), rng.dirichlet(np.ones(n_classes))
+    z, noise = (
+        rng.normal(0, 2, (2, 3, objective.n_rows(n_classes))),
+        rng.dirichlet(np.ones(n_classes)),
+    )
     log_p = objective.log_probability(z, np.log(noise))
     assert log_p.shape == (2, 3, n_classes)
     np.testing.assert_allclose(np.exp(log_p).sum(axis=-1), 1, rtol=1e-6)
@@ -245,7 +300,9 @@ UNIFORM, UNIGRAM = np.full(K, 1 / K), np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05
 
 def positives(objective):
     """Labels (K,) of an input."""
-    return np.array([0, 0, 1, 0, 0.5, 0] if objective.positives == "joint" else [0, 0, 1.0, 0, 0, 0])
+    return np.array(
+        [0, 0, 1, 0, 0.5, 0] if objective.positives == "joint" else [0, 0, 1.0, 0, 0, 0]
+    )
 
 
 def outcomes(objective, label, q):
@@ -257,7 +314,11 @@ def outcomes(objective, label, q):
         others = np.flatnonzero(label == 0)
         pairs = list(itertools.combinations(others, 2))
         sample_count = np.array([[float(k in pair) for k in range(K)] for pair in pairs])
-        return np.full(len(pairs), 1 / len(pairs)), sample_count, np.full(K, np.log(2 / len(others)))
+        return (
+            np.full(len(pairs), 1 / len(pairs)),
+            sample_count,
+            np.full(K, np.log(2 / len(others))),
+        )
     pairs = list(itertools.product(range(K), repeat=2))
     sample_count = np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
     if not objective.keeps_accidental_hits:
@@ -266,7 +327,9 @@ def outcomes(objective, label, q):
 
 
 def expected_and_exact(objective, q):
-    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and the same optimal state."""
+    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and
+    the same optimal state.
+    """
     label = positives(objective)
     z = np.random.default_rng(5).normal(0, 1.2, K)
     state = objective.optimal_state(z[None], label[None])
@@ -275,15 +338,29 @@ def expected_and_exact(objective, q):
     loss, slopes = 0.0, np.zeros(K)
     for p, drawn in zip(probability, sample_count, strict=True):
         shown = np.where((label > 0) | (drawn > 0), log_expected_count, 0)
-        one, coefficients, _ = answer(objective, z, label, drawn, shown, state, n_draws=2, n_classes=K, uniforms=uniforms)
+        one, coefficients, _ = answer(
+            objective, z, label, drawn, shown, state, n_draws=2, n_classes=K, uniforms=uniforms
+        )
         loss, slopes = loss + p * one, slopes + p * coefficients[0]
     everything = np.ones(K) if objective.keeps_accidental_hits else (label == 0).astype(float)
-    exact, wanted, _ = answer(objective, z, label, everything, np.zeros(K), state, n_draws=K, n_classes=K, uniforms=uniforms)
+    exact, wanted, _ = answer(
+        objective,
+        z,
+        label,
+        everything,
+        np.zeros(K),
+        state,
+        n_draws=K,
+        n_classes=K,
+        uniforms=uniforms,
+    )
     return (loss, slopes), (exact, wanted[0])
 
 
 @each(lambda objective: objective.unbiased)
-@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM, None], ids=["uniform", "unigram", "others without replacement"])
+@pytest.mark.parametrize(
+    "q", [UNIFORM, UNIGRAM, None], ids=["uniform", "unigram", "others without replacement"]
+)
 def test_draws_are_unbiased(objective, q):
     (loss, slopes), (exact, wanted) = expected_and_exact(objective, q)
     np.testing.assert_allclose(slopes, wanted, atol=1e-10)
@@ -298,15 +375,22 @@ def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise
 
 
 def slopes_at_the_truth(objective, p, q, n_draws):
-    """The expected coefficients of scores log p, positives from p and draws from q, summed over all that can be drawn."""
+    """The expected coefficients of scores log p, positives from p and draws from q, summed over all
+    that can be drawn.
+    """
     slopes = np.zeros(len(p))
     for y in range(len(p)):
         for drawn in itertools.product(range(len(p)), repeat=n_draws):
-            label, sample_count = np.eye(len(p))[y], np.bincount(drawn, minlength=len(p)).astype(float)
+            label, sample_count = (
+                np.eye(len(p))[y],
+                np.bincount(drawn, minlength=len(p)).astype(float),
+            )
             if not objective.keeps_accidental_hits:
                 sample_count[y] = 0
             shown = np.where((label > 0) | (sample_count > 0), np.log(n_draws * q), 0)
-            _, found, _ = answer(objective, np.log(p), label, sample_count, shown, n_draws=n_draws, n_classes=100)
+            _, found, _ = answer(
+                objective, np.log(p), label, sample_count, shown, n_draws=n_draws, n_classes=100
+            )
             slopes += p[y] * q[list(drawn)].prod() * found[0]
     return slopes
 
@@ -358,20 +442,29 @@ Q = np.array([0.1, 0.1, 0.2, 0.1, 0.2, 0.3])
 
 
 def fitted(objective, p, q, n_draws=4):
-    """log_probability at the scores that minimise the expected loss, when classes occur with p and noise with q, no inputs."""
+    """log_probability at the scores that minimise the expected loss, when classes occur with p and
+    noise with q, no inputs.
+    """
     n_classes = len(p)
     objective.prepare((1000 * p).astype(np.int64))
-    label, (sample_count, log_expected_count) = np.eye(n_classes), np.zeros((2, n_classes, n_classes))
+    label, (sample_count, log_expected_count) = (
+        np.eye(n_classes),
+        np.zeros((2, n_classes, n_classes)),
+    )
     if paths := objective.paths():
         label = np.zeros((n_classes, objective.n_rows(n_classes)))
         sample_count, log_expected_count = label.copy(), label.copy()
         for k in range(n_classes):
             way = slice(paths.offsets[k], paths.offsets[k + 1])
-            label[k, paths.nodes[way]], sample_count[k, paths.nodes[way]] = paths.bits[way], 1 - paths.bits[way]
+            label[k, paths.nodes[way]], sample_count[k, paths.nodes[way]] = (
+                paths.bits[way],
+                1 - paths.bits[way],
+            )
     elif objective.candidates == ("all",):
         sample_count = 1 - label
     else:
-        sample_count[:], log_expected_count[:] = n_draws * q, np.log(n_draws * q)  # as often as expected
+        # as often as expected
+        sample_count[:], log_expected_count[:] = n_draws * q, np.log(n_draws * q)
         if not objective.keeps_accidental_hits:
             sample_count *= 1 - label
 
@@ -384,14 +477,22 @@ def fitted(objective, p, q, n_draws=4):
             loss, slope = loss + p[k] * one, slope + p[k] * c[0]
         return loss, slope
 
-    found = minimize(expected, np.zeros(label.shape[1]), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9})
+    found = minimize(
+        expected,
+        np.zeros(label.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-9},
+    )
     return objective.log_probability(found.x, np.log(q)), found.x
 
 
 CONSISTENT = ["softmax", "ns", "hs", "ar", "ove", "ova", "nce", "umax"]
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if ALL[name].name in CONSISTENT and "-double" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if ALL[name].name in CONSISTENT and "-double" not in name]
+)
 def test_the_optimum_over_free_scores_is_the_distribution(name):
     log_p, _ = fitted(ALL[name], P, Q)
     np.testing.assert_allclose(np.exp(log_p), P, atol=2e-5)
@@ -416,19 +517,28 @@ def softmax_loss(p, y, n_draws):
 
 
 def sampled_softmax_loss(p, y, n_draws):
-    return p.label[y] * reference.sampled_softmax_loss(p.z, y, p.sample_count, p.log_expected_count, complementary=False)
+    return p.label[y] * reference.sampled_softmax_loss(
+        p.z, y, p.sample_count, p.log_expected_count, complementary=False
+    )
 
 
 FORMULAS = {  # of the candidates p, the positive's column y and the number of draws
     ("softmax",): softmax_loss,
-    ("ns",): lambda p, y, n: reference.ns_loss(p.z, p.label, p.sample_count, negatives=5, n_draws=n),
-    ("nce",): lambda p, y, n: reference.nce_loss(p.z, p.label, p.sample_count, p.log_expected_count - np.log(n), 5, n),
+    ("ns",): lambda p, y, n: reference.ns_loss(
+        p.z, p.label, p.sample_count, negatives=5, n_draws=n
+    ),
+    ("nce",): lambda p, y, n: reference.nce_loss(
+        p.z, p.label, p.sample_count, p.log_expected_count - np.log(n), 5, n
+    ),
     ("ove",): lambda p, y, n: p.label[y] * reference.ove_loss(p.z, y, p.importance),
     ("ova",): lambda p, y, n: reference.ova_loss(p.z, p.label, p.importance),
     ("sampled-softmax",): sampled_softmax_loss,
     ("sampled-softmax", "keep_hits"): sampled_softmax_loss,
     ("sampled-softmax", "complementary"): lambda p, y, n: (
-        p.label[y] * reference.sampled_softmax_loss(p.z, y, p.sample_count, p.log_expected_count, complementary=True)
+        p.label[y]
+        * reference.sampled_softmax_loss(
+            p.z, y, p.sample_count, p.log_expected_count, complementary=True
+        )
     ),
 }
 
@@ -455,7 +565,9 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
         log_q = printed.log_expected_count - np.log(5)
 
         def exact(z, printed=printed, log_q=log_q, negatives=negatives):
-            return reference.regularised_ns_loss(z, printed.label, printed.sample_count, log_q, 0.03, negatives, n_draws=5)
+            return reference.regularised_ns_loss(
+                z, printed.label, printed.sample_count, log_q, 0.03, negatives, n_draws=5
+            )
 
         assert loss == pytest.approx(exact(printed.z), rel=1e-6)
         np.testing.assert_allclose(slopes[0], approx_fprime(printed.z, exact, 1e-6), atol=1e-4)

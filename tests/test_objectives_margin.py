@@ -1,4 +1,6 @@
-"""The smoothed max-margin loss: its coefficients are the projection of the paper, whatever the number of candidates."""
+"""The smoothed max-margin loss: its coefficients are the projection of the paper, whatever the
+number of candidates.
+"""
 
 import numpy as np
 import pytest
@@ -13,12 +15,22 @@ SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 def run(z, label, sample_count, mu=1.0, **options):
     """Loss and coefficients of one example."""
     z = np.asarray(z, dtype=np.float64)
-    loss, c, _ = answer(Margin(MarginSettings(smoothing=mu)), z, label, sample_count, 0 * z, n_classes=len(z), **options)
+    loss, c, _ = answer(
+        Margin(MarginSettings(smoothing=mu)),
+        z,
+        label,
+        sample_count,
+        0 * z,
+        n_classes=len(z),
+        **options,
+    )
     return loss, c[0]
 
 
 def example(n, n_positives, seed, *, spread=1.0, ties=False):
-    """Scores, labels of 1, sample counts (n,); the columns of the positives and of the negatives. Some have no weight."""
+    """Scores, labels of 1, sample counts (n,); the columns of the positives and of the negatives.
+    Some have no weight.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(0, spread, n)
     places = rng.permutation(n)
@@ -46,17 +58,26 @@ def test_margin_is_the_papers_quadratic_programme(mu, n_positives, ties):
 @pytest.mark.parametrize("n_positives", [1, 7, 900])
 @pytest.mark.parametrize("spread", [0.0, 0.001, 0.5, 20.0])
 def test_coefficients_are_the_projection_for_any_number_of_candidates(mu, n_positives, spread):
-    """Where the loss is small both sides meet in one threshold, where it is large each has its own."""
+    """Where the loss is small both sides meet in one threshold, where it is large each
+    has its own.
+    """
     supports = []
     for seed in range(6):
-        z, label, sample_count, positives, negatives = example(3000, n_positives, seed, spread=spread, ties=seed % 2 == 1)
-        behind = mu * 10.0 ** (seed - 4) if n_positives < 900 else 1 + seed / 9  # what the worst positive is to gain
+        z, label, sample_count, positives, negatives = example(
+            3000, n_positives, seed, spread=spread, ties=seed % 2 == 1
+        )
+        # what the worst positive is to gain
+        behind = mu * 10.0 ** (seed - 4) if n_positives < 900 else 1 + seed / 9
         z[positives] += z[negatives].max() + 1 - z[positives].min() - behind
         mu = np.float64(np.float32(mu))
         loss, c = run(z, label, sample_count, mu)
         supports.append(np.count_nonzero(c))
-        assert reference.distance_from_projection(z, c, positives, negatives, mu) < 1e-10 * max(1, spread / mu)
-        assert loss == pytest.approx(z @ c + c[negatives].sum() - mu / 2 * c @ c, rel=1e-9, abs=1e-9)
+        assert reference.distance_from_projection(z, c, positives, negatives, mu) < 1e-10 * max(
+            1, spread / mu
+        )
+        assert loss == pytest.approx(
+            z @ c + c[negatives].sum() - mu / 2 * c @ c, rel=1e-9, abs=1e-9
+        )
         rough_loss, rough = run(z, label, sample_count, mu, dtype=np.float32)
         assert rough_loss == pytest.approx(loss, rel=1e-4, abs=1e-5)
         np.testing.assert_allclose(rough, c, atol=1e-5 * max(1, spread / mu))
@@ -68,7 +89,9 @@ def test_coefficients_are_the_projection_for_any_number_of_candidates(mu, n_posi
 def test_two_classes_are_the_smoothed_hinge(mu):
     for behind in (-0.5, 0.0, 0.3, 1.9, 2.1, 30.0):  # what is missing of the margin, in units of mu
         loss, c = run([0.4, 0.4 - 1 + behind * mu], [1, 0], [0, 1], mu)
-        assert loss == pytest.approx(mu * (0 if behind < 0 else behind**2 / 4 if behind < 2 else behind - 1), abs=1e-6)
+        assert loss == pytest.approx(
+            mu * (0 if behind < 0 else behind**2 / 4 if behind < 2 else behind - 1), abs=1e-6
+        )
         np.testing.assert_allclose(c, np.array([-1, 1]) * np.clip(behind / 2, 0, 1), atol=1e-6)
 
 
@@ -80,7 +103,11 @@ def test_a_hundred_thousand_equal_scores_share_the_push():
     assert loss == pytest.approx((n - 1) / n / 2, rel=1e-4)
 
 
-NOTHING = {"no positive": ([0, 0, 0], [1, 1, 1]), "no negative": ([1, 1, 0], [0, 0, 0]), "won": ([1, 0, 0], [0, 1, 0])}
+NOTHING = {
+    "no positive": ([0, 0, 0], [1, 1, 1]),
+    "no negative": ([1, 1, 0], [0, 0, 0]),
+    "won": ([1, 0, 0], [0, 1, 0]),
+}
 
 
 @pytest.mark.parametrize("which", NOTHING)

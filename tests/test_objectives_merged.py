@@ -1,4 +1,6 @@
-"""What holds for every objective that is told the pairs of an input as one example: it stands for each pair by itself."""
+"""What holds for every objective that is told the pairs of an input as one example: it stands for
+each pair by itself.
+"""
 
 from typing import NamedTuple
 
@@ -20,26 +22,40 @@ class Line(NamedTuple):
 
 
 def pairs_of(objective, seed=0, counts=(2, 1, 3)):
-    """Scores (N,), a line of the pairs with positives that occur `counts` times, and a line for each pair alone."""
+    """Scores (N,), a line of the pairs with positives that occur `counts` times, and a line for
+    each pair alone.
+    """
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 1.5, N)
     if "path" in objective.candidates:
         alone = [path for count in counts for path in [path_of(rng)] * count]
         return z, Line(*(sum(parts) for parts in zip(*alone, strict=True))), alone
     places = rng.permutation(N)
-    positives, certain, left_out = places[: len(counts)], places[len(counts) : len(counts) + 2], places[-1]
+    positives, certain, left_out = (
+        places[: len(counts)],
+        places[len(counts) : len(counts) + 2],
+        places[-1],
+    )
     sample_count = rng.choice([1.0, 2.0], N)
-    log_expected_count = np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_log_expected_count else np.zeros(N)
-    sample_count[certain], log_expected_count[certain] = 1, 0  # centres that the input does not meet
+    log_expected_count = (
+        np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_log_expected_count else np.zeros(N)
+    )
+    # centres that the input does not meet
+    sample_count[certain], log_expected_count[certain] = 1, 0
     if objective.candidates == ("all",):
         sample_count[:], log_expected_count[:] = 1, 0
     sample_count[left_out] = log_expected_count[left_out] = 0
     label = np.zeros(N)
     label[positives] = counts
-    merged = Line(label, np.where(label > 0, 0, sample_count), np.where(label > 0, 0, log_expected_count))
+    merged = Line(
+        label, np.where(label > 0, 0, sample_count), np.where(label > 0, 0, log_expected_count)
+    )
     alone = []
     for y in positives:
-        rivals, log_expected_of_rivals = merged.sample_count.copy(), merged.log_expected_count.copy()
+        rivals, log_expected_of_rivals = (
+            merged.sample_count.copy(),
+            merged.log_expected_count.copy(),
+        )
         rivals[positives], log_expected_of_rivals[positives] = 1, 0
         rivals[y] = 0
         alone += [Line(np.eye(N)[y], rivals, log_expected_of_rivals)] * int(label[y])
@@ -74,7 +90,9 @@ def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts
             np.testing.assert_allclose(after, after_one, atol=1e-9)
 
 
-@pytest.mark.parametrize("objective", [each for each in MERGING.values() if each.stable], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "objective", [each for each in MERGING.values() if each.stable], ids=lambda each: each.name
+)
 def test_several_pairs_are_finite_at_extreme_scores(objective):
     _, merged, _ = pairs_of(objective, seed=7)
     heavier = merged._replace(log_expected_count=merged.log_expected_count - 5)
@@ -83,14 +101,26 @@ def test_several_pairs_are_finite_at_extreme_scores(objective):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
             z = np.where(merged.label > 0, best or z, z)
-            printed = answer(objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N)
+            printed = answer(
+                objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N
+            )
             assert all(np.isfinite(part).all() for part in printed)
             state = printed[2]
 
 
 def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_positives():
     """The variants that keep something of the one positive do not."""
-    assert {"softmax", "hs", "ar", "umax", "implicit", "sgd-double-sum", "bouchard", "ar-probit", "ar-logistic"} <= set(MERGING)
+    assert {
+        "softmax",
+        "hs",
+        "ar",
+        "umax",
+        "implicit",
+        "sgd-double-sum",
+        "bouchard",
+        "ar-probit",
+        "ar-logistic",
+    } <= set(MERGING)
     for name, objective in ALL.items():
         if "augment=noise" in name or "double_sum=proposed" in name:
             assert not objective.merges_pairs

@@ -15,7 +15,11 @@ from embedx.objectives.contract import log_softmax
 K = 6
 HELD = 2**50  # so many updates, and lr 0, that no state moves
 NORMALISERS = ("ar", "umax", "sgd-double-sum")  # those whose state is log Z or log η
-RELATIVE = {"ar": {"augment": "noise"}, "umax": {"double_sum": "proposed"}, "sgd-double-sum": {"double_sum": "proposed"}}
+RELATIVE = {
+    "ar": {"augment": "noise"},
+    "umax": {"double_sum": "proposed"},
+    "sgd-double-sum": {"double_sum": "proposed"},
+}
 
 
 def make(name, **settings):
@@ -24,9 +28,22 @@ def make(name, **settings):
 
 
 def run(
-    objective, z, y, weights, *, state=0.0, n_updates=HELD, lr=0.0, score_gain=1.0, uniforms=0.5, dtype=np.float64, n_pairs=1,
-):  # fmt: skip
-    """One example that meets all rows of z, drawn with the given weights: loss, coefficients, the state it leaves."""
+    objective,
+    z,
+    y,
+    weights,
+    *,
+    state=0.0,
+    n_updates=HELD,
+    lr=0.0,
+    score_gain=1.0,
+    uniforms=0.5,
+    dtype=np.float64,
+    n_pairs=1,
+):
+    """One example that meets all rows of z, drawn with the given weights: loss, coefficients, the
+    state it leaves.
+    """
     n = len(z)
     batch = new_batch(1, n, objective.uniforms_width, dtype)
     batch.z[0] = z
@@ -65,7 +82,14 @@ def test_ar_is_algorithm_1(seed):
 def test_ar_by_utility_takes_the_same_local_step_and_pulls_the_same_rivals():
     z, y, sampled = scores(4), 1, (0, 3, 5)
     eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
-    _, slopes, state = run(make("ar", threshold=1e9), z, y, sampled_weights(sampled), state=np.log(4) + z[y], n_updates=7)
+    _, slopes, state = run(
+        make("ar", threshold=1e9),
+        z,
+        y,
+        sampled_weights(sampled),
+        state=np.log(4) + z[y],
+        n_updates=7,
+    )
     assert np.exp(state[0] - z[y]) == pytest.approx(eta)
     np.testing.assert_allclose(slopes[list(sampled)], gradient[list(sampled)], atol=1e-12)
 
@@ -85,19 +109,34 @@ def test_ar_forgets_what_was_there_before_the_first_update():
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
 def test_ar_never_believes_the_normaliser_far_below_what_it_saw(threshold):
     z = scores(3)
-    _, slopes, state = run(make("ar", threshold=threshold), z, 0, sampled_weights((2, 4)), state=-50.0)
+    _, slopes, state = run(
+        make("ar", threshold=threshold), z, 0, sampled_weights((2, 4)), state=-50.0
+    )
     assert state[0] == pytest.approx(z[[0, 2, 4]].max() - threshold)
     assert slopes.max() <= (K - 1) / 2 * np.exp(threshold)
 
 
-@pytest.mark.parametrize(("name", "settings", "naive", "u"), [
-    *(("umax", {"double_sum": "proposed"}, partial(reference_state.umax_step, threshold=1.0), u) for u in (0.3, 2.0, 5.0)),
-    ("sgd-double-sum", {}, reference_state.raman_step, 2.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "settings", "naive", "u"),
+    [
+        *(
+            (
+                "umax",
+                {"double_sum": "proposed"},
+                partial(reference_state.umax_step, threshold=1.0),
+                u,
+            )
+            for u in (0.3, 2.0, 5.0)
+        ),
+        ("sgd-double-sum", {}, reference_state.raman_step, 2.5),
+    ],
+)
 def test_steps_on_the_double_sum_are_the_papers(name, settings, naive, u):
     z, y, sampled = scores(5), 2, (0, 1, 4)
     after, gradient = naive(u, 0.01, scores=z, y=y, sampled=sampled, n_classes=K)
-    _, slopes, state = run(make(name, **settings), z, y, sampled_weights(sampled), state=u, n_updates=3, lr=0.01)
+    _, slopes, state = run(
+        make(name, **settings), z, y, sampled_weights(sampled), state=u, n_updates=3, lr=0.01
+    )
     assert state[0] == pytest.approx(after)
     np.testing.assert_allclose(slopes, gradient, atol=1e-12)
 
@@ -116,7 +155,10 @@ def test_umax_does_not_step_up_past_what_its_draws_ask_for():
 @pytest.mark.parametrize("name", ["umax", "sgd-double-sum"])
 def test_three_pairs_in_one_example_move_the_normaliser_three_times_as_far(name):
     at = {"state": 4.0, "n_updates": 3, "lr": 0.01}
-    once, thrice = (4 - run(make(name), scores(24), 2, sampled_weights((0, 1)), n_pairs=n, **at)[2][0] for n in (1, 3))
+    once, thrice = (
+        4 - run(make(name), scores(24), 2, sampled_weights((0, 1)), n_pairs=n, **at)[2][0]
+        for n in (1, 3)
+    )
     assert once > 1e-3
     assert thrice == pytest.approx(3 * once)
 
@@ -126,7 +168,9 @@ def test_three_pairs_in_one_example_move_the_normaliser_three_times_as_far(name)
 def test_no_step_takes_the_normaliser_below_the_positive(name, relative):
     z, y = scores(25), 2
     objective, own = make(name, **(RELATIVE[name] if relative else {})), 0 if relative else z[y]
-    _, _, state = run(objective, z, y, sampled_weights((0, 1)), state=own + 5, n_updates=3, lr=100.0)
+    _, _, state = run(
+        objective, z, y, sampled_weights((0, 1)), state=own + 5, n_updates=3, lr=100.0
+    )
     assert state[0] == pytest.approx(own, abs=1e-12)
 
 
@@ -145,24 +189,46 @@ def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative)
 
 
 @pytest.mark.parametrize(
-    ("double_sum", "n_pairs"), [("proposed", (1,)), ("raman", (1,)), ("raman", (4,)), ("raman", (1, 1)), ("raman", (2, 1, 3))]
+    ("double_sum", "n_pairs"),
+    [("proposed", (1,)), ("raman", (1,)), ("raman", (4,)), ("raman", (1, 1)), ("raman", (2, 1, 3))],
 )
 @pytest.mark.parametrize(
     ("gap", "drawn", "lr", "score_gain"),
-    [(1, 1, 0.5, 3.0), (3, 3, 0.05, 0.7), (30, 2, 2.0, 1.0), (-20, 3, 1.0, 9.0), (3, 2, 1.0, np.linspace(0.2, 4, K))],
+    [
+        (1, 1, 0.5, 3.0),
+        (3, 3, 0.05, 0.7),
+        (30, 2, 2.0, 1.0),
+        (-20, 3, 1.0, 9.0),
+        (3, 2, 1.0, np.linspace(0.2, 4, K)),
+    ],
 )
 def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, drawn, lr, score_gain):
     """Of one positive or of several, of so many pairs each."""
-    z, relative, label = scores(12), double_sum == "proposed", np.pad(n_pairs, (0, K - len(n_pairs)))
+    z, relative, label = (
+        scores(12),
+        double_sum == "proposed",
+        np.pad(n_pairs, (0, K - len(n_pairs))),
+    )
     z[3] += gap
-    weights, before = sampled_weights(range(3, 3 + drawn)), 1.5 if relative else z[label > 0].max() + 1.5
+    weights, before = (
+        sampled_weights(range(3, 3 + drawn)),
+        1.5 if relative else z[label > 0].max() + 1.5,
+    )
     at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain, "n_pairs": n_pairs}
-    _, step, state = run(make("implicit", double_sum=double_sum), z, np.flatnonzero(label), weights, **at)
+    _, step, state = run(
+        make("implicit", double_sum=double_sum), z, np.flatnonzero(label), weights, **at
+    )
 
     def proximal(x):
         is_met = (weights > 0) | (label > 0)
-        freedom = None if relative else reference_state.freedom_of_log_z(5, sum(n_pairs), lr, score_gain * is_met)
-        return reference_state.proximal_objective(x[0], x[1:], before, z, label, weights, lr, score_gain, relative, freedom)
+        freedom = (
+            None
+            if relative
+            else reference_state.freedom_of_log_z(5, sum(n_pairs), lr, score_gain * is_met)
+        )
+        return reference_state.proximal_objective(
+            x[0], x[1:], before, z, label, weights, lr, score_gain, relative, freedom
+        )
 
     end = np.concatenate([state, z - lr * score_gain * step])
     found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
@@ -188,14 +254,22 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
         for drawn in (1, 4):
             z, y = rng.normal(0, 1, K), 5
             z[0] += gap
-            weights, lr, score_gain = 1e3 * sampled_weights(range(drawn)), 10 ** rng.uniform(-3, 1), 10 ** rng.uniform(-2, 1)
+            weights, lr, score_gain = (
+                1e3 * sampled_weights(range(drawn)),
+                10 ** rng.uniform(-3, 1),
+                10 ** rng.uniform(-2, 1),
+            )
             before = 0.5 if double_sum == "proposed" else z[y] + 0.5
             implicit = make("implicit", double_sum=double_sum)
             at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain}
             _, step, (u,) = run(implicit, z, y, weights, **at)
-            gradient, slope = gradient_at_the_end(double_sum, u, z - lr * score_gain * step, y, weights)
+            gradient, slope = gradient_at_the_end(
+                double_sum, u, z - lr * score_gain * step, y, weights
+            )
             freedom = (
-                lr if double_sum == "proposed" else reference_state.freedom_of_log_z(5, 1, lr, score_gain * np.ones(1 + drawn))
+                lr
+                if double_sum == "proposed"
+                else reference_state.freedom_of_log_z(5, 1, lr, score_gain * np.ones(1 + drawn))
             )
             np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
             assert u == pytest.approx(before - freedom * slope, rel=1e-9)
@@ -213,9 +287,17 @@ def log_softmax_of_draws(z, y, weights):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_updates", [0, 1, 3, 1000])
-def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_and_scores(n_updates, dtype):
-    """From a first visit on, where the step is that of the sampled softmax, to where log Z is a running mean."""
-    rng, implicit, exact = np.random.default_rng(17), make("implicit"), 1e-9 if dtype is np.float64 else 2e-5
+def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_and_scores(
+    n_updates, dtype
+):
+    """From a first visit on, where the step is that of the sampled softmax, to where log Z is a
+    running mean.
+    """
+    rng, implicit, exact = (
+        np.random.default_rng(17),
+        make("implicit"),
+        1e-9 if dtype is np.float64 else 2e-5,
+    )
     for rate in 10.0 ** np.arange(-6, 7):
         for size in (0.1, 3, 100):
             z, y = scores(rng.integers(1000), size).astype(dtype).astype(float), rng.integers(K)
@@ -228,27 +310,40 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
             assert np.isfinite([*step, u]).all()
             assert (step[~seen] == 0).all()
             assert step[y] >= -1 - exact  # what a label is pulled by at most
-            assert np.delete(step, y).min() >= 0  # no rival is pulled past the place where nothing pushes it
+            # no rival is pulled past the place where nothing pushes it
+            assert np.delete(step, y).min() >= 0
             if n_updates == 0:
                 assert abs(step.sum()) <= exact * np.abs(step).sum() + exact
                 assert np.abs(step).max() <= 1 + exact
-                slope = np.where(seen, np.exp(np.where(seen, end, 0) + np.log(np.where(weights > 0, weights, 1)) - u), 0)
+                slope = np.where(
+                    seen,
+                    np.exp(np.where(seen, end, 0) + np.log(np.where(weights > 0, weights, 1)) - u),
+                    0,
+                )
                 if dtype is np.float64 and rate <= 1e3:
                     np.testing.assert_allclose(step, slope - np.eye(K)[y], rtol=1e-6, atol=1e-8)
-                assert log_softmax_of_draws(end, y, weights) >= log_softmax_of_draws(z, y, weights) - exact * size
+                assert (
+                    log_softmax_of_draws(end, y, weights)
+                    >= log_softmax_of_draws(z, y, weights) - exact * size
+                )
             else:
                 u_0 = max(before, z[y])
-                assert abs(step.sum()) <= abs(u - u_0) / rate + exact * (1 + np.abs(step).sum() + abs(u) / rate)
+                assert abs(step.sum()) <= abs(u - u_0) / rate + exact * (
+                    1 + np.abs(step).sum() + abs(u) / rate
+                )
 
 
-def test_the_default_of_implicit_is_named_as_ours_and_at_large_rates_is_a_complementary_sampled_softmax():
+def test_the_default_of_implicit_is_ours_and_at_large_rates_a_complementary_sampled_softmax():
     implicit, rate = make("implicit"), 1e6
     z, y, weights = scores(18), 0, sampled_weights((1, 3))
     _, step, _ = run(implicit, z, y, weights, state=1.7, n_updates=1000, lr=rate)
     end = z - rate * step
     _, gradient, _ = run(make("sampled-softmax", complementary=True), end, y, weights)
     np.testing.assert_allclose(step, gradient, atol=1e-5)
-    assert implicit.paper == "a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`"
+    assert (
+        implicit.paper
+        == "a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`"
+    )
     assert implicit.settings.double_sum != "proposed"
 
 
@@ -257,7 +352,9 @@ def test_implicit_without_a_step_is_the_gradient():
     for double_sum in ("raman", "proposed"):
         for score_gain in (0.0, 1.0):
             at = {"state": 3.0, "n_updates": HELD}
-            _, step, state = run(make("implicit", double_sum=double_sum), z, 1, weights, score_gain=score_gain, **at)
+            _, step, state = run(
+                make("implicit", double_sum=double_sum), z, 1, weights, score_gain=score_gain, **at
+            )
             _, gradient, _ = run(make("umax", double_sum=double_sum), z, 1, weights, **at)
             np.testing.assert_allclose(step, gradient, rtol=1e-9)
             assert state[0] == pytest.approx(3.0, abs=1e-12)
@@ -268,28 +365,40 @@ def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
     z, weights = scores(14), sampled_weights((0, 2))
     for n_updates in (1, 5, 100):
         _, step, state = run(make("implicit"), z, 1, weights, state=3.0, n_updates=n_updates)
-        _, gradient, _ = run(make("umax", threshold=1e9), z, 1, weights, state=state[0], n_updates=HELD)
+        _, gradient, _ = run(
+            make("umax", threshold=1e9), z, 1, weights, state=state[0], n_updates=HELD
+        )
         np.testing.assert_allclose(step, gradient, rtol=1e-9)
         freedom = reference_state.freedom_of_log_z(n_updates, 1, 0.0, 1.0)
         assert state[0] == pytest.approx(3.0 + freedom * step.sum(), rel=1e-9)
 
 
-FREE_SCORES = {name: {} for name in ("ar", "umax", "implicit", "sgd-double-sum", "ar-probit", "ar-logistic")}
-FREE_SCORES |= {f"{name} proposed": {"double_sum": "proposed"} for name in ("umax", "implicit", "sgd-double-sum")}
+FREE_SCORES = {
+    name: {} for name in ("ar", "umax", "implicit", "sgd-double-sum", "ar-probit", "ar-logistic")
+}
+FREE_SCORES |= {
+    f"{name} proposed": {"double_sum": "proposed"}
+    for name in ("umax", "implicit", "sgd-double-sum")
+}
 FREE_SCORES["ar by noise"] = {"augment": "noise"}
-LABELS = np.array([[0] * 6 + [1] * 3 + [2], [3] * 2 + [0] * 2 + [1] * 6])  # of two inputs, ten examples each
+# of two inputs, ten examples each
+LABELS = np.array([[0] * 6 + [1] * 3 + [2], [3] * 2 + [0] * 2 + [1] * 6])
 SHARES = np.array([np.bincount(row, minlength=4) / 10 for row in LABELS])
 
 
 def learned(objective, keys, first_rate=0.5, steps=15_000):
-    """Mean probabilities over the second half of a run with one draw each; every input has four scores of its own, (2, 4).
+    """Mean probabilities over the second half of a run with one draw each; every input has four
+    scores of its own, (2, 4).
 
     `keys` (20,) says where each example keeps its state.
     """
     rng = np.random.default_rng(15)
     constants, batch = objective.constants(1, 4), new_batch(1, 4, objective.uniforms_width)
     z, n_updates, mean = np.zeros((2, 4), np.float32), np.zeros(20, np.int64), np.zeros((2, 4))
-    state, coefficients = np.zeros((20, objective.state_width), np.float32), reference.coefficients_of(objective, np.float32)
+    state, coefficients = (
+        np.zeros((20, objective.state_width), np.float32),
+        reference.coefficients_of(objective, np.float32),
+    )
     batch.score_gain[:], batch.log_expected_count[:] = 1, -np.log(3)
     chosen, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
     uniforms = rng.uniform(size=(steps, 1, objective.uniforms_width)).astype(np.float32)
@@ -297,19 +406,30 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
         row, y, key = chosen[i] // 10, LABELS.flat[chosen[i]], keys[chosen[i]]
         batch.label[:] = batch.sample_count[:] = 0
         batch.label[0, y] = batch.sample_count[0, (y + draws[i]) % 4] = 1
-        batch.z[0], batch.uniforms[:], batch.key[0], batch.n_updates[0] = z[row], uniforms[i], key, n_updates[key]
+        batch.z[0], batch.uniforms[:], batch.key[0], batch.n_updates[0] = (
+            z[row],
+            uniforms[i],
+            key,
+            n_updates[key],
+        )
         rate = np.float32(first_rate / (1 + i / 100) ** 0.7)
         coefficients(batch, state, constants, 1, 4, rate)
         z[row] -= rate * batch.z[0]
         n_updates[key] += 1
         if i >= steps // 2:
-            mean += np.exp(objective.log_probability(z.astype(np.float64), batch.log_expected_count)) if i % 50 == 0 else 0
+            mean += (
+                np.exp(objective.log_probability(z.astype(np.float64), batch.log_expected_count))
+                if i % 50 == 0
+                else 0
+            )
     return mean / mean.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("case", FREE_SCORES)
 def test_sampled_steps_reach_maximum_likelihood(case):
-    """One state serves all positives of an input, as in skip-gram; where it is relative to one, each example has its own."""
+    """One state serves all positives of an input, as in skip-gram; where it is relative to one,
+    each example has its own.
+    """
     objective = make(case.split()[0], **FREE_SCORES[case])
     keys = np.arange(20) // (1 if objective.is_relative else 10)
     first_rate = 0.5 if objective.stable else 0.1  # the baseline diverges at 0.5
@@ -318,9 +438,10 @@ def test_sampled_steps_reach_maximum_likelihood(case):
 
 
 LAWS = pytest.mark.parametrize(
-    ("name", "law"), [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
+    ("name", "law"),
+    [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
     ids=["probit", "logistic"],
-)  # fmt: skip
+)
 
 
 @LAWS
@@ -331,7 +452,9 @@ def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
     mu, gamma, gradient = reference_state.general_augment_reduce_step(
         0.4, 0.2, 0.01 * 4**-0.9, law.quantile(uniforms), law, z, y, sampled, K, entropy
     )
-    _, slopes, state = run(objective, z, y, sampled_weights(sampled), state=(0.4, 0.2), n_updates=3, uniforms=uniforms)
+    _, slopes, state = run(
+        objective, z, y, sampled_weights(sampled), state=(0.4, 0.2), n_updates=3, uniforms=uniforms
+    )
     np.testing.assert_allclose(state, [mu, gamma], rtol=1e-7)  # the rate is a float32
     np.testing.assert_allclose(slopes, gradient, atol=1e-8)
 
@@ -358,7 +481,8 @@ def standard_nodes(law):
 def mean_loss(objective, law, z, y, state):
     nodes, weight = standard_nodes(law)
     return sum(
-        w * run(objective, z, y, np.ones(K), state=state, uniforms=(0.5, u))[0] for u, w in zip(nodes, weight, strict=True)
+        w * run(objective, z, y, np.ones(K), state=state, uniforms=(0.5, u))[0]
+        for u, w in zip(nodes, weight, strict=True)
     )
 
 
@@ -368,13 +492,17 @@ def test_expected_loss_is_the_bound_and_never_below_the_exact_loss(name, law):
     exact = -objective.log_probability(z, np.zeros(K))[y]
     for gamma in (-1.0, 0.5):
         loss = mean_loss(objective, law, z, y, (1.3, gamma))
-        assert loss == pytest.approx(-reference_state.elbo(law, 1.3, np.log1p(np.exp(gamma)), z, y), abs=1e-6)
+        assert loss == pytest.approx(
+            -reference_state.elbo(law, 1.3, np.log1p(np.exp(gamma)), z, y), abs=1e-6
+        )
         assert loss > exact
     best = objective.optimal_state(z[None], np.eye(K)[[y]])[0]
     assert exact < mean_loss(objective, law, z, y, best) < exact + 0.05
     for place in np.ndindex(2):
         for move in (-0.1, 0.1):
-            assert mean_loss(objective, law, z, y, best + move * np.eye(2)[place]) > mean_loss(objective, law, z, y, best)
+            assert mean_loss(objective, law, z, y, best + move * np.eye(2)[place]) > mean_loss(
+                objective, law, z, y, best
+            )
 
 
 @LAWS
@@ -399,7 +527,9 @@ def test_local_steps_climb_the_bound_entropy_included(name, law):
 @LAWS
 def test_a_single_heavy_draw_moves_a_law_by_one_at_most(name, law):
     z = np.array([0.0, 5.0, 0, 0, 0, 0])
-    _, _, state = run(make(name), z, 0, np.full(K, 1e6), state=(0.0, 0.5), n_updates=1, uniforms=(0.9, 0.5))
+    _, _, state = run(
+        make(name), z, 0, np.full(K, 1e6), state=(0.0, 0.5), n_updates=1, uniforms=(0.9, 0.5)
+    )
     assert np.abs(state - [0.0, 0.5]).max() <= 1
 
 
@@ -418,30 +548,44 @@ def test_the_first_law_curves_like_the_log_joint_where_that_peaks(name, law):
         return law.log_density(t - z[y]) + law.log_cdf(t - rivals).sum()
 
     peak = {
-        "ar-probit": optimize.minimize_scalar(lambda t: -log_joint(t), bracket=(z[y], z.max() + 3), tol=1e-12).x,
+        "ar-probit": (
+            optimize.minimize_scalar(
+                lambda t: -log_joint(t), bracket=(z[y], z.max() + 3), tol=1e-12
+            ).x
+        ),
         "ar-logistic": np.log(2 * np.exp(z[y]) + np.exp(rivals).sum()),
     }[name]
     _, _, state = run(make(name, local_rate=0.0), z, y, np.ones(K), n_updates=0)
     assert state[0] == pytest.approx(peak, abs=1e-4)
-    assert np.log1p(np.exp(state[1])) == pytest.approx((bend(law.log_density, 0.0) / bend(log_joint, peak)) ** 0.5, rel=1e-3)
+    assert np.log1p(np.exp(state[1])) == pytest.approx(
+        (bend(law.log_density, 0.0) / bend(log_joint, peak)) ** 0.5, rel=1e-3
+    )
 
 
 @LAWS
 @pytest.mark.parametrize("n_classes", [3, 10, 50])
 @pytest.mark.parametrize("gap", [1, 20])
-def test_probabilities_are_scipys_quadrature_for_the_likely_and_the_unlikely(name, law, n_classes, gap):
+def test_probabilities_are_scipys_quadrature_for_the_likely_and_the_unlikely(
+    name, law, n_classes, gap
+):
     z = np.random.default_rng(21).uniform(0, gap, n_classes)
     z[:2] = 0, gap
     log_p = make(name).log_probability(z, np.zeros(n_classes))
     for y in (0, 1, 2):
-        assert log_p[y] == pytest.approx(reference_state.log_probability(law, z, y), rel=1e-9, abs=1e-9)
+        assert log_p[y] == pytest.approx(
+            reference_state.log_probability(law, z, y), rel=1e-9, abs=1e-9
+        )
     assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-9)
 
 
 def test_two_classes_of_noise_have_a_closed_form():
-    """The difference of two normals is normal; that of two logistics has this distribution function."""
+    """The difference of two normals is normal; that of two logistics has this distribution
+    function.
+    """
     for d in (-3.0, 0.7, 6.0):
         z = np.array([d, 0.0])
-        assert np.exp(make("ar-probit").log_probability(z, z)[0]) == pytest.approx(special.ndtr(d / np.sqrt(2)))
+        assert np.exp(make("ar-probit").log_probability(z, z)[0]) == pytest.approx(
+            special.ndtr(d / np.sqrt(2))
+        )
         logistic = (1 - np.exp(-d) - d * np.exp(-d)) / (1 - np.exp(-d)) ** 2
         assert np.exp(make("ar-logistic").log_probability(z, z)[0]) == pytest.approx(logistic)

@@ -1,4 +1,6 @@
-"""Winning utilities among very many classes: what a grid of scores gives is what each class by itself would give."""
+"""Winning utilities among very many classes: what a grid of scores gives is what each class by
+itself would give.
+"""
 
 import numpy as np
 import pytest
@@ -17,11 +19,17 @@ def score_ranges():
     rng = np.random.default_rng(1)
     usual = rng.normal(size=K)
     return {
-        "usual": 2 * usual, "nearly equal": 0.01 * usual, "equal": np.zeros(K), "two values": np.repeat([3.3, -7.7], K // 2),
-        "wide": rng.uniform(-60, 60, K), "skewed": -rng.exponential(4, K), "one ahead": np.append(15, usual),
-        "one far ahead": np.append(3 * usual, 100), "one far behind": np.append(usual, -250),
+        "usual": 2 * usual,
+        "nearly equal": 0.01 * usual,
+        "equal": np.zeros(K),
+        "two values": np.repeat([3.3, -7.7], K // 2),
+        "wide": rng.uniform(-60, 60, K),
+        "skewed": -rng.exponential(4, K),
+        "one ahead": np.append(15, usual),
+        "one far ahead": np.append(3 * usual, 100),
+        "one far behind": np.append(usual, -250),
         "a large common part": 1e4 + usual,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -56,7 +64,13 @@ def test_more_classes_need_no_more_values_of_the_distribution_function(n):
 
     z = np.linspace(-5, 5, n)
     utility.log_probability(
-        z, lambda x: log_cdf(x) + log_cdf(-x), log_cdf, lambda scores: scores.min() - 40, 40, 0.4, beyond=None
+        z,
+        lambda x: log_cdf(x) + log_cdf(-x),
+        log_cdf,
+        lambda scores: scores.min() - 40,
+        40,
+        0.4,
+        beyond=None,
     )
     assert sum(evaluated) < 1000
 
@@ -76,7 +90,9 @@ def test_blocks_of_classes_change_nothing(name, n, monkeypatch):
 def test_the_work_does_not_grow_with_the_distance_of_the_scores(name, n, distance, monkeypatch):
     """A million nodes a tenth apart for each of some classes would take minutes a row."""
     most = []
-    monkeypatch.setattr(utility.np, "arange", lambda *given: most.append(original(*given).size) or original(*given))
+    monkeypatch.setattr(
+        utility.np, "arange", lambda *given: most.append(original(*given).size) or original(*given)
+    )
     z = np.append(np.random.default_rng(3).normal(size=n) - distance, 0)
     log_p = make(name).log_probability(z, z)
     assert max(most) < n + 4000
@@ -90,7 +106,9 @@ original = np.arange
 
 @pytest.mark.parametrize("name", LAWS)
 def test_a_class_too_far_behind_for_the_nodes_is_continued_smoothly(name, monkeypatch):
-    """By nodes as far as they go the same, to what the law of the tail is good for: its leading term."""
+    """By nodes as far as they go the same, to what the law of the tail is good for: its leading
+    term.
+    """
     z = np.append(np.random.default_rng(4).normal(size=3), [-230.0, -260.0, -400.0])
     found = make(name).log_probability(z, z)
     monkeypatch.setattr(utility, "FAR", 1e9)

@@ -1,4 +1,6 @@
-"""The optimisers: what each declares, its formula however rows are stored, weight decay between steps, float32 at its ends."""
+"""The optimisers: what each declares, its formula however rows are stored, weight decay between
+steps, float32 at its ends.
+"""
 
 import re
 import sys
@@ -12,16 +14,31 @@ from embedx import optimizers
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.optimizers import OPTIMIZERS, find, taken_by, update_rule
-from embedx.optimizers.contract import COLLAPSED, LABELS, PER_COORDINATE, PER_ROW, STATELESS, WORDS, new_table
+from embedx.optimizers.contract import (
+    COLLAPSED,
+    LABELS,
+    PER_COORDINATE,
+    PER_ROW,
+    STATELESS,
+    WORDS,
+    new_table,
+)
 from embedx.optimizers.decay import clock_step, decay_all, decay_row, shorten, step_size
-from embedx.optimizers.descend import descend_columns, descend_few, descend_row, new_column_gradient, row_rate
+from embedx.optimizers.descend import (
+    descend_columns,
+    descend_few,
+    descend_row,
+    new_column_gradient,
+    row_rate,
+)
 from embedx.optimizers.rowwise_adagrad_momentum import Means
 
 DIM = 20  # more than a vector register, and no multiple of it
 STRIDE = 32
 MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None]
 EACH = pytest.mark.parametrize("name", MINIBATCH)
-BY_NUMBER = [name for name in MINIBATCH if OPTIMIZERS[name].keeps != "per_row"]  # may have output rows as columns
+# may have output rows as columns
+BY_NUMBER = [name for name in MINIBATCH if OPTIMIZERS[name].keeps != "per_row"]
 
 
 # ---- what an optimiser declares
@@ -59,15 +76,19 @@ def test_an_optimiser_is_found_for_the_commands_that_offer_it(name, command):
         with pytest.raises(EmbedxError) as printed:
             find(name, command)
         offering = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
-        assert str(printed.value) == (
-            f"--optimizer {name} is for {offering}; `embedx {command}` takes {', '.join(taken_by(command))}"
+        assert (
+            str(printed.value) == f"--optimizer {name} is for {offering}; `embedx {command}` takes"
+            f" {', '.join(taken_by(command))}"
         )
         assert name not in taken_by(command)
         assert f"`{name}`" not in optimizers.meanings(command)
 
 
 def test_an_optimiser_that_is_none_is_refused_with_those_that_are():
-    with pytest.raises(EmbedxError, match=r"^--optimizer adam: no such optimizer; choose one of adagrad, rowwise-adagrad, "):
+    with pytest.raises(
+        EmbedxError,
+        match=r"^--optimizer adam: no such optimizer; choose one of adagrad, rowwise-adagrad, ",
+    ):
         find("adam", WORDS)
 
 
@@ -82,15 +103,25 @@ def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
         rule = update_rule(name, l2=l2)
         assert (rule.l2, rule.max_norm) == (l2, 0)
         rows, keeps = new_table(4, DIM, rule), OPTIMIZERS[name].keeps
-        assert rows.state_of == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[keeps]
-        assert rows.state.shape == {"stateless": (0, STRIDE), "per_coordinate": (4, STRIDE), "per_row": (4, 1)}[keeps]
+        assert (
+            rows.state_of
+            == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[keeps]
+        )
+        assert (
+            rows.state.shape
+            == {"stateless": (0, STRIDE), "per_coordinate": (4, STRIDE), "per_row": (4, 1)}[keeps]
+        )
         assert len(rows.decay_clock) == (4 if l2 else 0)
 
 
 @EACH
 def test_what_an_objective_is_reported_is_how_far_one_number_goes(name):
-    """A row whose first step is as long as the rate moves each number by as much divided by the root of their number."""
-    assert update_rule(name, row_length=25).state_rate == np.float32(0.2 if OPTIMIZERS[name].keeps == "per_row" else 1)
+    """A row whose first step is as long as the rate moves each number by as much divided by the
+    root of their number.
+    """
+    assert update_rule(name, row_length=25).state_rate == np.float32(
+        0.2 if OPTIMIZERS[name].keeps == "per_row" else 1
+    )
 
 
 # ---- the formulas
@@ -153,7 +184,8 @@ def naive(name, n_rows=3, l2=0.0):
 def gradient_of(step, n_rows=3):
     """float32 (n_rows, STRIDE), each row of it 0 beyond DIM, with numbers of very different size.
 
-    A number has the same sign at every step: of sums that cancel float32 has no digits left to compare.
+    A number has the same sign at every step: of sums that cancel float32 has no digits left to
+    compare.
     """
     rng = np.random.default_rng(step)
     g = np.zeros((n_rows, STRIDE), dtype=np.float32)
@@ -163,7 +195,9 @@ def gradient_of(step, n_rows=3):
 
 
 def assert_agree(name, rows, state, truth):
-    """`rows` (n, >= DIM) and the state with a row for each, as ours keeps it, are those of the reference."""
+    """`rows` (n, >= DIM) and the state with a row for each, as ours keeps it, are those of the
+    reference.
+    """
     np.testing.assert_allclose(rows[:, :DIM], truth.w, rtol=1e-5, atol=1e-6)
     assert not rows[:, DIM:].any()
     if OPTIMIZERS[name].keeps == "per_coordinate":
@@ -182,7 +216,9 @@ def test_a_row_moves_by_the_formula(name):
     for step in range(4):
         g = gradient_of(step)
         step_of_row(table, 1, g, rule, np.float32(0.1))
-        truth.step(g[:, :DIM].astype(np.float64), EVERYTHING * np.array([[False], [True], [False]]), 0.1)
+        truth.step(
+            g[:, :DIM].astype(np.float64), EVERYTHING * np.array([[False], [True], [False]]), 0.1
+        )
     assert_agree(name, table.rows, table.state, truth)
 
 
@@ -196,8 +232,19 @@ def test_rows_that_are_columns_move_by_the_formula(name, begin):
     for step in range(4):
         occur = np.array([1, 3, 7, 15 + step])
         g = gradient_of(step, 64)[:, :DIM] * np.isin(np.arange(DIM), occur) * moving[:, None]
-        step_of_columns(table, begin, occur, np.ascontiguousarray(g[begin : begin + 32].T), rule, np.float32(0.1))
-        truth.step(g.astype(np.float64), (g != 0) if name == "mixture" else np.ones((64, DIM), dtype=bool), 0.1)
+        step_of_columns(
+            table,
+            begin,
+            occur,
+            np.ascontiguousarray(g[begin : begin + 32].T),
+            rule,
+            np.float32(0.1),
+        )
+        truth.step(
+            g.astype(np.float64),
+            (g != 0) if name == "mixture" else np.ones((64, DIM), dtype=bool),
+            0.1,
+        )
     assert_agree(name, table.rows.T, table.state.T, truth)
 
 
@@ -216,7 +263,9 @@ def test_single_numbers_of_a_row_move_by_the_formula(name):
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-17, 1e-20, 1e-22, 1e-25, 1e-29, 1e-38])
-@pytest.mark.parametrize("name", [name for name in MINIBATCH if not reference.NAIVE_OPTIMIZERS[name].decays_at_zero])
+@pytest.mark.parametrize(
+    "name", [name for name in MINIBATCH if not reference.NAIVE_OPTIMIZERS[name].decays_at_zero]
+)
 def test_no_gradient_moves_anything_further_than_the_rate_however_small_its_square(name, size):
     """A softmax far from doubt asks for steps of 1e-25, whose squares are zero in float32."""
     rule = update_rule(name)
@@ -229,12 +278,21 @@ def test_no_gradient_moves_anything_further_than_the_rate_however_small_its_squa
     assert np.abs(table.rows).max() <= 0.2002
 
 
-@pytest.mark.parametrize(("name", "state", "max_gradient", "size", "step"), [
-    ("sgd", 0, 4, 3.0, 3.0), ("sgd", 0, 4, 4e3, 4.0), ("bounded-adagrad", 5000, 4, 3.0, 3 / 5000**0.5),
-    ("bounded-adagrad", 5000, 4, 4e3, 4 / 5000**0.5), ("bounded-adagrad", 5000, np.inf, 4e3, 4e3 / 5000**0.5),
-    ("bounded-adagrad", 0, 4, 40, 1.0), ("rowwise-adagrad", 0, 4, 40, 1.0),
-])  # fmt: skip
-def test_a_long_gradient_is_clipped_where_the_rate_does_not_adapt(name, state, max_gradient, size, step):
+@pytest.mark.parametrize(
+    ("name", "state", "max_gradient", "size", "step"),
+    [
+        ("sgd", 0, 4, 3.0, 3.0),
+        ("sgd", 0, 4, 4e3, 4.0),
+        ("bounded-adagrad", 5000, 4, 3.0, 3 / 5000**0.5),
+        ("bounded-adagrad", 5000, 4, 4e3, 4 / 5000**0.5),
+        ("bounded-adagrad", 5000, np.inf, 4e3, 4e3 / 5000**0.5),
+        ("bounded-adagrad", 0, 4, 40, 1.0),
+        ("rowwise-adagrad", 0, 4, 40, 1.0),
+    ],
+)
+def test_a_long_gradient_is_clipped_where_the_rate_does_not_adapt(
+    name, state, max_gradient, size, step
+):
     """As it does not by plain descent, and where the sum of squares is at its limit."""
     rule = update_rule(name, max_gradient=max_gradient)
     table = new_table(1, DIM, rule)
@@ -272,7 +330,9 @@ def shorten_row(table, row, n, max_norm):
 
 
 def decayed_late(name, l2, lr_of, met, *, columns):
-    """20 rows after 60 steps: those of `met` are looked at every so many steps, others never. Ours and the reference's."""
+    """20 rows after 60 steps: those of `met` are looked at every so many steps, others never. Ours
+    and the reference's.
+    """
     rule, truth = update_rule(name, l2=l2), naive(name, 20, l2)
     table = by_columns(rule, 20) if columns else by_rows(rule, 20)
     clock = 0.0
@@ -290,14 +350,21 @@ def decayed_late(name, l2, lr_of, met, *, columns):
             for row in few:
                 decay_one(table, row, rule, clock)
                 step_of_row(table, row, g, rule, rate)
-        truth.step(g[:, :DIM].astype(np.float64), np.isin(np.arange(20), few)[:, None] & np.ones(DIM, dtype=bool), lr)
+        truth.step(
+            g[:, :DIM].astype(np.float64),
+            np.isin(np.arange(20), few)[:, None] & np.ones(DIM, dtype=bool),
+            lr,
+        )
         truth.decay(lr)
         clock += clock_step(rule, lr)
     decay_all(table, DIM, rule, clock)
     return (table.rows[:, :20].T if columns else table.rows)[:, :DIM], truth.w
 
 
-@pytest.mark.parametrize(("name", "columns"), [*((name, False) for name in MINIBATCH), *((name, True) for name in BY_NUMBER)])
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [*((name, False) for name in MINIBATCH), *((name, True) for name in BY_NUMBER)],
+)
 @pytest.mark.parametrize("l2", [1e-4, 0.5])
 def test_decay_applied_after_many_steps_is_that_of_each_step(name, l2, columns):
     """At rates that change; the rows are met at different times, most of them never."""
@@ -316,7 +383,9 @@ def test_a_row_is_shortened_to_the_norm_and_never_lengthened():
     shorten_row(table, 0, 7, 0.5)
     shorten_row(table, 1, 7, 1e6)
     assert np.linalg.norm(table.rows[0, :7]) == pytest.approx(0.5, rel=1e-6)
-    np.testing.assert_allclose(table.rows[0, :7] / before[0, :7], 0.5 / np.linalg.norm(before[0, :7]), rtol=1e-5)
+    np.testing.assert_allclose(
+        table.rows[0, :7] / before[0, :7], 0.5 / np.linalg.norm(before[0, :7]), rtol=1e-5
+    )
     assert (table.rows[0, 7:] == before[0, 7:]).all()
     assert (table.rows[1:] == before[1:]).all()
 
@@ -334,4 +403,6 @@ def test_rowwise_adagrad_with_momentum_follows_the_formula():
         s += np.sum(g**2, axis=1, keepdims=True)
         m = (m + g) / 2
         expected = np.divide(m / (1 - 0.5**step), np.sqrt(s), out=np.zeros_like(m), where=s > 0)
-        np.testing.assert_allclose(state.direction(g.astype(np.float32)), expected, rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(
+            state.direction(g.astype(np.float32)), expected, rtol=1e-5, atol=1e-12
+        )

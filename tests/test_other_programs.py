@@ -1,4 +1,6 @@
-"""The names of options and the command lines of word2vec.c, gensim and fastText, and what they are here."""
+"""The names of options and the command lines of word2vec.c, gensim and fastText, and what they are
+here.
+"""
 
 import re
 from pathlib import Path
@@ -43,17 +45,36 @@ def run(*words):
 @pytest.mark.parametrize(
     ("typed", "settings"),
     [
-        ("train x --vector_size=5 --min_count 3 --negative 3 --ns-exponent 0.5 --max-final-vocab 9",  # gensim's
-         {"dim": 5, "min_count": 3, "negatives": 3, "sampler_exponent": 0.5, "max_vocab": 9}),
-        ("train x -dim 5 -minCount 3 -t 0 -ws 4 -neg 2 -epoch 2 -thread 1",  # fastText's
-         {"dim": 5, "min_count": 3, "sample": 0, "window": 4, "negatives": 2, "epochs": 2, "threads": 1}),
-        ("train x -size 5 -iter 2 -threads 2 -read-vocab w", {"dim": 5, "epochs": 2, "threads": 2, "vocab": "w"}),
+        # gensim's
+        (
+            (
+                "train x --vector_size=5 --min_count 3 --negative 3 --ns-exponent 0.5"
+                " --max-final-vocab 9"
+            ),
+            {"dim": 5, "min_count": 3, "negatives": 3, "sampler_exponent": 0.5, "max_vocab": 9},
+        ),
+        (
+            "train x -dim 5 -minCount 3 -t 0 -ws 4 -neg 2 -epoch 2 -thread 1",  # fastText's
+            {
+                "dim": 5,
+                "min_count": 3,
+                "sample": 0,
+                "window": 4,
+                "negatives": 2,
+                "epochs": 2,
+                "threads": 1,
+            },
+        ),
+        (
+            "train x -size 5 -iter 2 -threads 2 -read-vocab w",
+            {"dim": 5, "epochs": 2, "threads": 2, "vocab": "w"},
+        ),
         ("classify x -dim 9 -epoch 4 -neg 2", {"hidden": 9, "epochs": 4, "negatives": 2}),
         ("train x --size 3 --dim 4 --lowercase", {"dim": 4, "lowercase": True}),  # the last counts
         ("train --dim 3 -oy -qv -- -size", {"dim": 3}),
         ("train x --workers 3 --cluster auto", {"workers": 3, "cluster": "auto"}),  # ours
     ],
-)  # fmt: skip
+)
 def test_names_of_others_become_ours(typed, settings, asked):
     assert asked(*typed.split())[1] == settings
 
@@ -69,7 +90,11 @@ def test_every_name_leads_to_an_option_of_train_or_classify():
 
     known = set()
     for name in ("train", "classify"):
-        known |= {flag[2:] for each in get_command(application([name])).commands[name].params for flag in each.opts}
+        known |= {
+            flag[2:]
+            for each in get_command(application([name])).commands[name].params
+            for flag in each.opts
+        }
     assert {ours for each in aliases.NAMES.values() for ours in each} <= known
 
 
@@ -81,8 +106,14 @@ def test_the_page_for_those_who_come_from_other_programs_has_every_name():
 
 
 CBOW = {  # word2vec.c's defaults
-    "architecture": "cbow", "dim": 100, "window": 5, "sample": 1e-3, "negatives": 5, "epochs": 5, "min_count": 5
-}  # fmt: skip
+    "architecture": "cbow",
+    "dim": 100,
+    "window": 5,
+    "sample": 1e-3,
+    "negatives": 5,
+    "epochs": 5,
+    "min_count": 5,
+}
 SKIPGRAM = CBOW | {"architecture": "skipgram"}
 
 
@@ -90,23 +121,53 @@ SKIPGRAM = CBOW | {"architecture": "skipgram"}
     ("line", "objective", "settings"),
     [
         ("-cbow 0", "ns", SKIPGRAM),
-        ("-cbow 0 -size 200 -window 8 -negative 25 -hs 0 -sample 1e-4 -threads 20 -iter 15", "ns",  # demo-word.sh
-         SKIPGRAM | {"dim": 200, "window": 8, "negatives": 25, "sample": 1e-4, "threads": 20, "epochs": 15}),
-        ("-hs 1 -negative 0", "hs", {name: value for name, value in CBOW.items() if name != "negatives"}),
+        # demo-word.sh
+        (
+            "-cbow 0 -size 200 -window 8 -negative 25 -hs 0 -sample 1e-4 -threads 20 -iter 15",
+            "ns",
+            SKIPGRAM
+            | {
+                "dim": 200,
+                "window": 8,
+                "negatives": 25,
+                "sample": 1e-4,
+                "threads": 20,
+                "epochs": 15,
+            },
+        ),
+        (
+            "-hs 1 -negative 0",
+            "hs",
+            {name: value for name, value in CBOW.items() if name != "negatives"},
+        ),
         ("-alpha 0.05 -debug 2 -cbow 1", "ns", CBOW | {"optimizer": "sgd", "learning_rate": 0.05}),
         ("-min-count 1 -binary 1", "ns", CBOW | {"min_count": 1}),
-        ("-read-vocab words.txt", "ns",
-         {name: value for name, value in CBOW.items() if name != "min_count"} | {"vocab": "words.txt"}),
+        (
+            "-read-vocab words.txt",
+            "ns",
+            {name: value for name, value in CBOW.items() if name != "min_count"}
+            | {"vocab": "words.txt"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_command_lines_of_word2vec(line, objective, settings, asked):
-    assert asked("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (objective, settings)
+    assert asked("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (
+        objective,
+        settings,
+    )
 
 
 FASTTEXT = {
-    "hidden": 100, "epochs": 5, "scaling": "l2", "word_ngrams": 1, "min_count": 1, "label_prefix": "__label__",
-    "tokenizer": "whitespace", "lowercase": False, "calibration": 0.0,
-}  # fmt: skip
+    "hidden": 100,
+    "epochs": 5,
+    "scaling": "l2",
+    "word_ngrams": 1,
+    "min_count": 1,
+    "label_prefix": "__label__",
+    "tokenizer": "whitespace",
+    "lowercase": False,
+    "calibration": 0.0,
+}
 N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
 
 
@@ -114,42 +175,70 @@ N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
     ("line", "objective", "settings"),
     [
         ("", "softmax", FASTTEXT),
-        ("-dim 10 -epoch 25 -bucket 10 -thread 4 -verbose 0", "softmax",
-         FASTTEXT | {"hidden": 10, "epochs": 25, "threads": 4}),
-        ("-loss ns -neg 10", "ns", FASTTEXT | {"negatives": 10, "sampler": "unigram", "sampler_exponent": 0.5}),
+        (
+            "-dim 10 -epoch 25 -bucket 10 -thread 4 -verbose 0",
+            "softmax",
+            FASTTEXT | {"hidden": 10, "epochs": 25, "threads": 4},
+        ),
+        (
+            "-loss ns -neg 10",
+            "ns",
+            FASTTEXT | {"negatives": 10, "sampler": "unigram", "sampler_exponent": 0.5},
+        ),
         ("-loss hs -seed 3", "hs", FASTTEXT | {"hierarchy": "huffman", "seed": 3}),
         ("-loss ova", "ova", FASTTEXT),
         ("-loss one-vs-all -neg 7 -ws 3", "ova", FASTTEXT),
-        ("-lr 1.0 -epoch 25 -wordNgrams 2 -bucket 200000 -dim 50 -loss one-vs-all", "ova",  # fastText's tutorial
-         N_GRAMS | {"epochs": 25, "word_ngrams": 2, "buckets": 200_000, "hidden": 50}),
-        ("-minn 2 -maxn 4 -minCount 3 -label #", "softmax",
-         N_GRAMS | {"char_ngrams": "2-4", "min_count": 3, "label_prefix": "#"}),
-        ("-pretrainedVectors v.vec", "softmax",
-         {name: value for name, value in FASTTEXT.items() if name != "hidden"} | {"pretrained": "v.vec"}),
+        # fastText's tutorial
+        (
+            "-lr 1.0 -epoch 25 -wordNgrams 2 -bucket 200000 -dim 50 -loss one-vs-all",
+            "ova",
+            N_GRAMS | {"epochs": 25, "word_ngrams": 2, "buckets": 200_000, "hidden": 50},
+        ),
+        (
+            "-minn 2 -maxn 4 -minCount 3 -label #",
+            "softmax",
+            N_GRAMS | {"char_ngrams": "2-4", "min_count": 3, "label_prefix": "#"},
+        ),
+        (
+            "-pretrainedVectors v.vec",
+            "softmax",
+            {name: value for name, value in FASTTEXT.items() if name != "hidden"}
+            | {"pretrained": "v.vec"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_command_lines_of_fasttext(line, objective, settings, asked):
-    assert asked("supervised", *f"-input train.txt -output model {line}".split()) == (objective, settings)
+    assert asked("supervised", *f"-input train.txt -output model {line}".split()) == (
+        objective,
+        settings,
+    )
 
 
 W, S = "word2vec -train x -output y", "supervised -input x -output y"
 
 
-@pytest.mark.parametrize(("line", "message"), [
-    ("word2vec -train x", "Missing option '--output'"),
-    (f"{W} -sise 3", "No such option: --sise; did you mean --size? see --help"),
-    (f"{W} -size", "Option '--size' requires an argument; see --help"), (f"{W} -size ten", "Invalid value for '--size': "),
-    (f"{W} -cbow 2", "Invalid value for '--cbow': "),
-    (f"{W} -hs 1", "-hs 1 with -negative 5: give one of them, and 0 for the other"),
-    (f"{W} -negative 0", "-hs 0 with -negative 0: give one of them"),
-    (f"{W} -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
-    (f"{S} -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
-    (f"{S} -autotune-validation y", "--autotune-validation: write embedx compare TRAIN --objectives softmax,ova"),
-    ("train x -wordNgrams 2", "--word-ngrams: an option of `embedx classify`;"),
-    ("train x -cbow 0", "--cbow: write --architecture skipgram or --architecture cbow"),
-    ("compare x --objectives ns --workers 2", "--workers: write --threads"),
-    ("nn x --dim 3", "No such option: --dim; see --help"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("word2vec -train x", "Missing option '--output'"),
+        (f"{W} -sise 3", "No such option: --sise; did you mean --size? see --help"),
+        (f"{W} -size", "Option '--size' requires an argument; see --help"),
+        (f"{W} -size ten", "Invalid value for '--size': "),
+        (f"{W} -cbow 2", "Invalid value for '--cbow': "),
+        (f"{W} -hs 1", "-hs 1 with -negative 5: give one of them, and 0 for the other"),
+        (f"{W} -negative 0", "-hs 0 with -negative 0: give one of them"),
+        (f"{W} -read-vocab v -min-count 2", "-min-count with -read-vocab: the words of the file"),
+        (f"{S} -loss softmx", "-loss softmx: did you mean softmax? choose one of softmax, ns"),
+        (
+            f"{S} -autotune-validation y",
+            "--autotune-validation: write embedx compare TRAIN --objectives softmax,ova",
+        ),
+        ("train x -wordNgrams 2", "--word-ngrams: an option of `embedx classify`;"),
+        ("train x -cbow 0", "--cbow: write --architecture skipgram or --architecture cbow"),
+        ("compare x --objectives ns --workers 2", "--workers: write --threads"),
+        ("nn x --dim 3", "No such option: --dim; see --help"),
+    ],
+)
 def test_what_other_programs_have_and_we_do_not_gets_one_line(line, message):
     with pytest.raises(EmbedxError, match=f"^{re.escape(message)}"):
         run(*line.split())
@@ -157,18 +246,36 @@ def test_what_other_programs_have_and_we_do_not_gets_one_line(line, message):
 
 def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    line = f"-train {two_topics} -output v.bin -size 6 -iter 1 -min-count 1 -threads 1 -binary 1 -save-vocab v.txt"
+    line = (
+        f"-train {two_topics} -output v.bin -size 6 -iter 1 -min-count 1 -threads 1 -binary 1"
+        " -save-vocab v.txt"
+    )
     run("word2vec", *line.split())
     printed = capsys.readouterr()
     assert printed.out.splitlines()[1:] == ["v.bin", "v.txt"]
-    options = ["--dim", "6", "--epochs", "1", "--min-count", "1", "--threads", "1", "--sample", "1e-3", "--output", "same"]
+    options = [
+        "--dim",
+        "6",
+        "--epochs",
+        "1",
+        "--min-count",
+        "1",
+        "--threads",
+        "1",
+        "--sample",
+        "1e-3",
+        "--output",
+        "same",
+    ]
     run("train", str(two_topics), "--architecture", "cbow", *options)
     model, written = embedx.load("same"), embedx.load("v.bin")
     assert written.words == model.words
     np.testing.assert_array_equal(written.vectors, model.vectors)
     np.testing.assert_array_equal(embedx.load("v.bin.embedx").vectors, model.vectors)
     rows = [row.split() for row in (tmp_path / "v.txt").read_text().splitlines()]
-    assert rows == [[word, str(count)] for word, count in zip(model.words, model.counts, strict=True)]
+    assert rows == [
+        [word, str(count)] for word, count in zip(model.words, model.counts, strict=True)
+    ]
     for again, complaint in (
         (line, "v.bin: exists already; add --overwrite"),
         (line.replace("v.bin", "new.bin"), "v.txt: exists already; add --overwrite"),
@@ -182,11 +289,15 @@ def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch,
 
 def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.txt").write_text("__label__good a nice film\n__label__bad an awful film\n" * 100)
+    (tmp_path / "train.txt").write_text(
+        "__label__good a nice film\n__label__bad an awful film\n" * 100
+    )
     line = "-input train.txt -output model -dim 4 -epoch 20 -thread 1 -wordNgrams 2 -bucket 50"
     run("supervised", *line.split())
     both, unknown = "__label__bad __label__good a nice film", "__label__odd a film"
-    (tmp_path / "test.txt").write_text(f"__label__good an awful film\n__label__good nice\n{both}\n{unknown}\n")
+    (tmp_path / "test.txt").write_text(
+        f"__label__good an awful film\n__label__good nice\n{both}\n{unknown}\n"
+    )
     found = []
     for more in (["1"], ["2"], ["2", "0.5"]):
         capsys.readouterr()
@@ -198,5 +309,8 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
     assert found[2] == ["N", "3", "P@2", f"{2 / 3:.3g}", "R@2", f"{2 / 4:.3g}"]
     run("predict-prob", "model", "test.txt", "2")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [row[::2] for row in rows[:2]] == [["__label__bad", "__label__good"], ["__label__good", "__label__bad"]]
+    assert [row[::2] for row in rows[:2]] == [
+        ["__label__bad", "__label__good"],
+        ["__label__good", "__label__bad"],
+    ]
     assert [float(row[1]) + float(row[3]) for row in rows] == pytest.approx([1] * 4, abs=1e-4)

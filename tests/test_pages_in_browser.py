@@ -1,4 +1,6 @@
-"""The pages of `embedx compare` and `embedx report` in a real browser: nothing is asked for, and they do what they offer."""
+"""The pages of `embedx compare` and `embedx report` in a real browser: nothing is asked for, and
+they do what they offer.
+"""
 
 import csv
 from xml.etree import ElementTree
@@ -35,18 +37,29 @@ def pages(tmp_path_factory):
     test = folder / "test.txt"
     test.write_text(TEST)
     points = [(1, 2.5, -8.6), (3, 7.5, -8.2), (5, 10, -8.1)]
-    records = [run(name, seed, -8 - k / 7, curve=points) for k, name in enumerate(["ns", NASTY]) for seed in (1, 2)]
+    records = [
+        run(name, seed, -8 - k / 7, curve=points)
+        for k, name in enumerate(["ns", NASTY])
+        for seed in (1, 2)
+    ]
     comparison = folder / "compare.html"
-    comparison.write_text(page_of_comparison(NASTY, ranked(*records), "log-likelihood", {"machine": NASTY}), "utf-8")
+    comparison.write_text(
+        page_of_comparison(NASTY, ranked(*records), "log-likelihood", {"machine": NASTY}), "utf-8"
+    )
     model, classifier = word_folder(folder / "words"), label_folder(folder / "labels")
-    with pytest.MonkeyPatch.context() as patch:  # the same map wherever the tests run, with room for its labels
+    # the same map wherever the tests run, with room for its labels
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projection, "project", lambda vectors, *_: GRID[: len(vectors)])
         listed = f"{NASTY},topic1word2,topic0word0"
-        of_words = report(model, folder / "words.html", words=listed, pairs=[pairs], nearest=5, map_words=ON_MAP)
+        of_words = report(
+            model, folder / "words.html", words=listed, pairs=[pairs], nearest=5, map_words=ON_MAP
+        )
     return {
-        "words": of_words, "labels": report(classifier, folder / "labels.html", test=str(test)),
-        "labels without test": report(classifier, folder / "plain.html"), "comparison": comparison,
-    }  # fmt: skip
+        "words": of_words,
+        "labels": report(classifier, folder / "labels.html", test=str(test)),
+        "labels without test": report(classifier, folder / "plain.html"),
+        "comparison": comparison,
+    }
 
 
 def until(driver, condition):
@@ -63,8 +76,9 @@ def find(driver, selector):
 def labels_of(driver):
     """The words that the map shows, with the places of their middles in the window."""
     script = (
-        "return [...document.querySelectorAll('#plane text')].map(each => { const box = each.getBoundingClientRect();"
-        "return [each.textContent, box.x + box.width / 2, box.y + box.height / 2]; })"
+        "return [...document.querySelectorAll('#plane text')].map(each => { const box ="
+        " each.getBoundingClientRect();return [each.textContent, box.x + box.width / 2, box.y +"
+        " box.height / 2]; })"
     )
     return {word: np.array([x, y]) for word, x, y in driver.execute_script(script)}
 
@@ -77,10 +91,16 @@ def word_map(driver, pages):
     return driver
 
 
-@pytest.mark.parametrize(("kind", "width", "dark"), [
-    ("words", 1280, False), ("words", 390, True), ("labels", 390, True), ("labels without test", 1280, False),
-    ("comparison", 390, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "width", "dark"),
+    [
+        ("words", 1280, False),
+        ("words", 390, True),
+        ("labels", 390, True),
+        ("labels without test", 1280, False),
+        ("comparison", 390, True),
+    ],
+)
 def test_a_page_loads_without_a_complaint_or_a_request_and_fits(driver, pages, kind, width, dark):
     open_page(driver, pages[kind], width, dark=dark)
     until(driver, lambda: driver.execute_script("return document.readyState") == "complete")
@@ -113,8 +133,14 @@ def test_the_search_finds_a_word_and_shows_its_neighbours(word_map, pages):
     assert texts(word_map, "#chosen p")[0] == "rank 27, 3,400 times"
     beyond = [word for word, _ in near if vectors.index(word) >= ON_MAP]
     assert 0 < len(beyond) < 5
-    until(word_map, lambda: sorted(texts(word_map, "#plane text.near")) == sorted(word for word, _ in near))
-    assert (len(find(word_map, "#plane line")), len(find(word_map, "#plane circle.between"))) == (5, len(beyond))
+    until(
+        word_map,
+        lambda: sorted(texts(word_map, "#plane text.near")) == sorted(word for word, _ in near),
+    )
+    assert (len(find(word_map, "#plane line")), len(find(word_map, "#plane circle.between"))) == (
+        5,
+        len(beyond),
+    )
     choose(word_map, NASTY, typed="</script>")
     search = find(word_map, "#search")[0]
     search.clear()
@@ -122,7 +148,12 @@ def test_the_search_finds_a_word_and_shows_its_neighbours(word_map, pages):
     until(word_map, lambda: texts(word_map, "#matches .faint") == ["not on the map"])
     search.clear()
     search.send_keys("C2WORD1")  # within a word, whatever the case
-    until(word_map, lambda: texts(word_map, "#matches button") == ["topic2word1", "topic2word10", "topic2word11"])
+    until(
+        word_map,
+        lambda: (
+            texts(word_map, "#matches button") == ["topic2word1", "topic2word10", "topic2word11"]
+        ),
+    )
 
 
 def test_a_click_on_a_word_shows_its_neighbours(word_map):
@@ -147,17 +178,26 @@ def test_no_label_of_the_map_is_cut_and_the_pointer_tells_about_a_word(word_map)
 
     plane = find(word_map, "#plane")[0]
     word_map.execute_script("arguments[0].scrollIntoView({block: 'center'})", plane)
-    for act in (lambda: None, find(word_map, "#zoom-in")[0].click, lambda: choose(word_map, "topic0word0")):
+    for act in (
+        lambda: None,
+        find(word_map, "#zoom-in")[0].click,
+        lambda: choose(word_map, "topic0word0"),
+    ):
         act()
         script = (
-            "const b = each => each.getBoundingClientRect(), p = b(plane); return [...plane.querySelectorAll('text')].filter("
+            "const b = each => each.getBoundingClientRect(), p = b(plane); return"
+            " [...plane.querySelectorAll('text')].filter("
         )
         script += (
-            "each => b(each).left < p.left || b(each).right > p.right || b(each).top < p.top || b(each).bottom > p.bottom)"
+            "each => b(each).left < p.left || b(each).right > p.right || b(each).top < p.top ||"
+            " b(each).bottom > p.bottom)"
         )
         assert word_map.execute_script(script) == []
     ActionChains(word_map).move_to_element(find(word_map, "#plane text.chosen")[0]).perform()
-    until(word_map, lambda: texts(word_map, ".tip div")[:3] == ["topic0word0", "rank 1", "6,000 times"])
+    until(
+        word_map,
+        lambda: texts(word_map, ".tip div")[:3] == ["topic0word0", "rank 1", "6,000 times"],
+    )
     classes = [each.get_attribute("class") for each in find(word_map, "#plane .dots")]
     find(word_map, "#colours option[value=frequency]")[0].click()
     assert [each.get_attribute("class") for each in find(word_map, "#plane .dots")] != classes
@@ -166,11 +206,22 @@ def test_no_label_of_the_map_is_cut_and_the_pointer_tells_about_a_word(word_map)
 @pytest.mark.parametrize(("of", "lines"), [("table", 3), (".has-curves", 7)])
 def test_tables_and_charts_are_saved_as_files(driver, pages, tmp_path, of, lines):
     folder = str(tmp_path)
-    driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder})
+    driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": folder}
+    )
     open_page(driver, pages["comparison"])
-    script = "const of = document.querySelector(arguments[0]); (of.closest('.holder') ?? of).querySelectorAll('.files button')"
+    script = (
+        "const of = document.querySelector(arguments[0]); (of.closest('.holder') ??"
+        " of).querySelectorAll('.files button')"
+    )
     driver.execute_script(f"{script}.forEach(each => each.click())", of)
-    until(driver, lambda: len([*tmp_path.glob("*.csv")]) == 1 and (of == "table" or len([*tmp_path.glob("*.svg")]) == 1))
+    until(
+        driver,
+        lambda: (
+            len([*tmp_path.glob("*.csv")]) == 1
+            and (of == "table" or len([*tmp_path.glob("*.svg")]) == 1)
+        ),
+    )
     (file,) = tmp_path.glob("*.csv")
     head, *rows = csv.reader(file.read_text("utf-8").split("\n")[:-1])
     assert 1 + len(rows) == lines
@@ -200,7 +251,11 @@ def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
         def moved():
             after = labels_of(word_map)
             common = sorted(before.keys() & after.keys())
-            return [before, after, common] if any(abs(before[k] - after[k]).max() > 1 for k in common) else None
+            return (
+                [before, after, common]
+                if any(abs(before[k] - after[k]).max() > 1 for k in common)
+                else None
+            )
 
         return until(word_map, moved)
 
@@ -214,7 +269,13 @@ def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
     origin = ScrollOrigin.from_element(plane)
     assert zoom(ActionChains(word_map).scroll_from_origin(origin, 0, -200).perform) > 1.1
     assert zoom(find(word_map, "#zoom-reset")[0].click) < 0.9
-    drag = ActionChains(word_map, duration=0).move_to_element(plane).click_and_hold().move_by_offset(40, 25).release()
+    drag = (
+        ActionChains(word_map, duration=0)
+        .move_to_element(plane)
+        .click_and_hold()
+        .move_by_offset(40, 25)
+        .release()
+    )
     before, after, common = changed(drag.perform)
     steps = np.array([after[word] - before[word] for word in common])
     assert steps == pytest.approx(np.tile([40, 25], (len(steps), 1)), abs=1)
@@ -224,31 +285,48 @@ def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
 
 
 @pytest.mark.parametrize(
-    ("kind", "columns"), [("words", ("word", "count")), ("labels", ("label", "rows")), ("comparison", ("objective", "words/s"))]
+    ("kind", "columns"),
+    [
+        ("words", ("word", "count")),
+        ("labels", ("label", "rows")),
+        ("comparison", ("objective", "words/s")),
+    ],
 )
 def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
     from selenium.webdriver.common.keys import Keys
 
     open_page(driver, pages[kind])
-    script = "const [table, column] = arguments; return [...table.tBodies[0].rows].map(row => row.cells[column].textContent)"
+    script = (
+        "const [table, column] = arguments; return [...table.tBodies[0].rows].map(row =>"
+        " row.cells[column].textContent)"
+    )
     table = next(
-        table for table in find(driver, "table")
+        table
+        for table in find(driver, "table")
         if set(columns) <= {each.text.strip() for each in table.find_elements("css selector", "th")}
-    )  # fmt: skip
+    )
     heads = table.find_elements("css selector", "th")
     for name, is_number in zip(columns, (False, True), strict=True):
         column = next(k for k, each in enumerate(heads) if each.text.strip() == name)
         button = heads[column].find_element("css selector", "button")
-        for direction, act in (("ascending", button.click), ("descending", lambda button=button: button.send_keys(Keys.ENTER))):
+        for direction, act in (
+            ("ascending", button.click),
+            ("descending", lambda button=button: button.send_keys(Keys.ENTER)),
+        ):
             driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
             act()
-            until(driver, lambda head=heads[column], to=direction: head.get_attribute("aria-sort") == to)
+            until(
+                driver,
+                lambda head=heads[column], to=direction: head.get_attribute("aria-sort") == to,
+            )
             cells = driver.execute_script(script, table, column)
             assert len(cells) > 1
             if is_number:
                 numbers = [float(cell.replace(",", "").replace("−", "-")) for cell in cells]
                 assert numbers == sorted(numbers, reverse=direction == "descending")
             else:
-                compare = "const [cells, sign] = arguments; return cells.every((cell, k) => !k || sign * "
+                compare = (
+                    "const [cells, sign] = arguments; return cells.every((cell, k) => !k || sign * "
+                )
                 compare += "cells[k - 1].localeCompare(cell, 'en', {numeric: true}) <= 0)"
                 assert driver.execute_script(compare, cells, 1 if direction == "ascending" else -1)

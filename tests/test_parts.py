@@ -1,4 +1,6 @@
-"""The tests of `test_*_parts.py`, which call parts of kernels by themselves, as plain Python: nothing is compiled for them."""
+"""The tests of `test_*_parts.py`, which call parts of kernels by themselves, as plain Python:
+nothing is compiled for them.
+"""
 
 import os
 import subprocess
@@ -13,7 +15,10 @@ def test_parts_of_kernels_as_plain_python():
     assert files
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)],
-        cwd=FOLDER.parent, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=FOLDER.parent,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
     assert "skipped" not in done.stdout

@@ -1,4 +1,6 @@
-"""The README, and what moved from it to docs/, say what is so: files exist, commands have such options, Python runs."""
+"""The README, and what moved from it to docs/, say what is so: files exist, commands have such
+options, Python runs.
+"""
 
 import ast
 import math
@@ -27,7 +29,8 @@ from tests import forked
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 ARCHITECTURE, COMING_FROM, EXTENDING, WORDS_PAGE = (
-    (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("architecture", "coming-from", "extending", "words")
+    (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    for name in ("architecture", "coming-from", "extending", "words")
 )
 
 
@@ -43,18 +46,30 @@ def tree():
 
 
 def test_every_file_of_the_tree_exists_and_every_module_is_in_it():
-    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("embedx/**/*.py") if not path.name.startswith("__")}
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("embedx/**/*.py")
+        if not path.name.startswith("__")
+    }
     assert len(modules) > 50
     missing = modules - tree().keys()
     assert not missing
     for path in tree():
-        assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file(), f"{path} is not in the repository"
+        assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file(), (
+            f"{path} is not in the repository"
+        )
 
 
 def test_folders_of_the_tree_are_described_by_their_own_words_and_import_from_those_below():
     folders = {path.parent.name: path for path in ROOT.glob("embedx/*/__init__.py")}
     for name, path in folders.items():
-        sentence = ast.get_docstring(ast.parse(path.read_text("utf-8"))).split("\n")[0].split(". ")[0].removesuffix(".")
+        sentence = (
+            ast.get_docstring(ast.parse(path.read_text("utf-8")))
+            .split("\n\n")[0]
+            .replace("\n", " ")
+            .split(". ")[0]
+            .removesuffix(".")
+        )
         assert tree()[f"embedx/{name}/"] == sentence
     parts = [Path(path) for path in tree()]
     heights = [height_of(path.stem) for path in parts if path.parent == Path("embedx")]
@@ -65,12 +80,20 @@ def python_blocks(text):
     return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_python_of_the_readme_runs_and_the_pipeline_of_the_page_about_words(two_topics, tmp_path, monkeypatch):
+def test_the_python_of_the_readme_runs_and_the_pipeline_of_the_page_about_words(
+    two_topics, tmp_path, monkeypatch
+):
     words, classes = python_blocks(README)
     (documents,) = (each for each in python_blocks(WORDS_PAGE) if "make_pipeline" in each)
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text()
-    for here, there in (("cat", "city"), ("dog", "king"), ("fur", "woman"), ("paw", "man"), ("tail", "music")):
+    for here, there in (
+        ("cat", "city"),
+        ("dog", "king"),
+        ("fur", "woman"),
+        ("paw", "man"),
+        ("tail", "music"),
+    ):
         text = text.replace(here, there)
     (tmp_path / "corpus.txt").write_text(text)
     names = {}
@@ -90,12 +113,16 @@ def test_links_of_the_readme_lead_to_files_and_headings_that_exist():
         assert (ROOT / name).exists(), name
         if anchor:
             titles = re.findall(r"^#+ (.+)$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, f"{name}#{anchor}"
+            assert anchor in {
+                re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles
+            }, f"{name}#{anchor}"
 
 
 def test_the_tables_of_objectives_are_the_registry():
     text = OBJECTIVES_PAGE.read_text("utf-8")
-    assert filled(text, hooks.parts(), OBJECTIVES_PAGE) == text, "run `python -m eval objectives --publish`"
+    assert filled(text, hooks.parts(), OBJECTIVES_PAGE) == text, (
+        "run `python -m eval objectives --publish`"
+    )
 
 
 def test_the_table_of_formats_is_the_registry():
@@ -116,16 +143,26 @@ for line in sys.argv[1:]:
 
 def test_the_worked_examples_are_each_one_file_and_one_line(tmp_path):
     """What they learn is tested where the page runs."""
-    shutil.copytree(ROOT / "embedx", tmp_path / "embedx", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "embedx", tmp_path / "embedx", ignore=shutil.ignore_patterns("__pycache__")
+    )
     added = re.findall(r"```text\n( +\"(\w+)\.\w+\",\n)```", EXTENDING)
     for (line, module), folder in zip(added, ("objectives", "samplers"), strict=True):
         assert f"<!-- example: {module}.py -->" in EXTENDING
         shutil.copy(ROOT / "docs" / "examples" / f"{module}.py", tmp_path / "embedx" / folder)
         registry = tmp_path / "embedx" / folder / "__init__.py"
-        registry.write_text(registry.read_text().replace("\n)\n", f"\n{line})\n", 1))  # the end of the list
+        # the end of the list
+        registry.write_text(registry.read_text().replace("\n)\n", f"\n{line})\n", 1))
     (tmp_path / "corpus.txt").write_text("cat dog fur paw\ncar road fuel wheel\n" * 10)
-    options = "--objective hinge --sampler log-uniform --min-count 1 --sample 0 --dim 4 --epochs 1 --threads 1"
-    lines = ["objectives", f"train corpus.txt {options} --cache-dir tokens --output model", "classify --help-all"]
+    options = (
+        "--objective hinge --sampler log-uniform --min-count 1 --sample 0 --dim 4 --epochs 1"
+        " --threads 1"
+    )
+    lines = [
+        "objectives",
+        f"train corpus.txt {options} --cache-dir tokens --output model",
+        "classify --help-all",
+    ]
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-c", COMMANDS, *lines]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
@@ -150,7 +187,9 @@ sys.exit(pytest.main(sys.argv[1:]))
 def test_the_worked_examples_pass_the_tests_of_the_contracts(tmp_path):
     files = ["tests/test_objectives.py", "tests/test_samplers.py"]
     options = ["-k", "(hinge and not squared) or log-uniform", "-n", "0", "-p", "no:cacheprovider"]
-    done = forked.run(*files, *options, cwd=ROOT, env=forked.environment(tmp_path), code=CONTRACTS, check=False)
+    done = forked.run(
+        *files, *options, cwd=ROOT, env=forked.environment(tmp_path), code=CONTRACTS, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 12
 
@@ -168,8 +207,14 @@ def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
     defaults = {name: configure(name, {}).settings for name in OBJECTIVES}
     first, *others = sorted({each.block_size for each in defaults.values()})
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in COMING_FROM
-    *rates, last = sorted({each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"})
-    row = next(line for line in COMING_FROM.splitlines() if line.startswith("| `--learning-rate` |"))
-    assert row.startswith(f"| `--learning-rate` | {', '.join(map(str, rates))} or {last}, by objective:")
+    *rates, last = sorted(
+        {each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"}
+    )
+    row = next(
+        line for line in COMING_FROM.splitlines() if line.startswith("| `--learning-rate` |")
+    )
+    assert row.startswith(
+        f"| `--learning-rate` | {', '.join(map(str, rates))} or {last}, by objective:"
+    )
     assert f"{OPTIMIZERS['sgd'].rates[WORDS]} for `sgd`" in row
     assert all(each.optimizer != "sgd" for each in defaults.values())

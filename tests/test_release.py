@@ -13,9 +13,19 @@ JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
     extras = PROJECT["optional-dependencies"]
-    asked = [*PROJECT["dependencies"], *(each for name in ("zstd", "parquet", "plots", "sklearn") for each in extras[name])]
-    pinned = [line for line in (ROOT / ".github" / "lowest.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
-    lowest = {name: re.escape(version).replace(r"\.0", r"(\.0)?") for name, version in (line.split("==") for line in pinned)}
+    asked = [
+        *PROJECT["dependencies"],
+        *(each for name in ("zstd", "parquet", "plots", "sklearn") for each in extras[name]),
+    ]
+    pinned = [
+        line
+        for line in (ROOT / ".github" / "lowest.txt").read_text("utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+    lowest = {
+        name: re.escape(version).replace(r"\.0", r"(\.0)?")
+        for name, version in (line.split("==") for line in pinned)
+    }
     for each in asked:
         name, version = re.match(r"([\w-]+)>=([\d.]+)", each).groups()
         assert re.fullmatch(lowest.pop(name), version), each
@@ -23,7 +33,9 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
 
 
 def test_each_python_of_the_classifiers_is_tested_on_each_system():
-    named = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r"3\.\d+$", each)]
+    named = [
+        each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r"3\.\d+$", each)
+    ]
     assert JOBS["tests"]["strategy"]["matrix"]["python"] == named
     assert len(JOBS["tests"]["strategy"]["matrix"]["os"]) == sum(
         each.startswith("Operating") for each in PROJECT["classifiers"]

@@ -1,4 +1,6 @@
-"""`embedx report`: the numbers of its pages against slow and obvious computations, the pages, and mistakes."""
+"""`embedx report`: the numbers of its pages against slow and obvious computations, the pages, and
+mistakes.
+"""
 
 import json
 import re
@@ -20,7 +22,17 @@ from embedx.report.settings import ReportSettings
 from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
 from tests.needs import needs_gensim
-from tests.report_setup import FEATURES, NASTY, TEST, TOPICS, Page, label_folder, topic_vectors, word_folder, words
+from tests.report_setup import (
+    FEATURES,
+    NASTY,
+    TEST,
+    TOPICS,
+    Page,
+    label_folder,
+    topic_vectors,
+    word_folder,
+    words,
+)
 
 # ---- answers in detail, against loops over rows
 
@@ -29,7 +41,9 @@ def drawn_answers(seed, n_rows=60, n_labels=9, k=5):
     """Answers and labels of rows: none, one or several of them, some unknown to the classifier."""
     rng = np.random.default_rng(seed)
     top = np.array([rng.permutation(n_labels)[:k] for _ in range(n_rows)], np.int32)
-    rows = [rng.choice(n_labels + 2, rng.integers(0, 4), replace=False).tolist() for _ in range(n_rows)]
+    rows = [
+        rng.choice(n_labels + 2, rng.integers(0, 4), replace=False).tolist() for _ in range(n_rows)
+    ]
     counts = rng.integers(0, 6, n_labels) ** 2
     return top, rows, counts
 
@@ -43,10 +57,18 @@ def naive_bin(label, counts):
 @pytest.mark.parametrize("seed", range(2))
 def test_labels_by_frequency(seed):
     top, rows, counts = drawn_answers(seed)
-    found = {each.name: each for each in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))}
+    found = {
+        each.name: each
+        for each in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
+    }
     for k, name in enumerate((*answers.THIRDS, answers.UNSEEN)):
         own = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
-        pairs = [(best, label) for best, row in zip(top, rows, strict=True) for label in row if naive_bin(label, counts) == k]
+        pairs = [
+            (best, label)
+            for best, row in zip(top, rows, strict=True)
+            for label in row
+            if naive_bin(label, counts) == k
+        ]
         if not own and not pairs:
             assert name not in found
             continue
@@ -54,11 +76,21 @@ def test_labels_by_frequency(seed):
         assert (each.labels, each.occurrences) == (len(own), len(pairs))
         assert (each.min_rows, each.max_rows) == ((min(own), max(own)) if own else (0, 0))
         for best in (1, 3):
-            expected = sum(label in answered[:best] for answered, label in pairs) / len(pairs) if pairs else np.nan
+            expected = (
+                sum(label in answered[:best] for answered, label in pairs) / len(pairs)
+                if pairs
+                else np.nan
+            )
             assert each.recall[best] == pytest.approx(expected, nan_ok=True)
-        first = [best[0] in row for best, row in zip(top, rows, strict=True) if naive_bin(best[0], counts) == k]
+        first = [
+            best[0] in row
+            for best, row in zip(top, rows, strict=True)
+            if naive_bin(best[0], counts) == k
+        ]
         assert each.predicted == len(first)
-        assert each.precision == pytest.approx(sum(first) / len(first) if first else np.nan, nan_ok=True)
+        assert each.precision == pytest.approx(
+            sum(first) / len(first) if first else np.nan, nan_ok=True
+        )
 
 
 def test_head_middle_and_tail_have_about_a_third_of_the_occurrences_each():
@@ -67,7 +99,7 @@ def test_head_middle_and_tail_have_about_a_third_of_the_occurrences_each():
 
 
 def test_a_label_beyond_all_answers_is_not_found_however_many_are_asked_for():
-    (only, *_) = answers.by_frequency(np.array([[0, 1]]), Labels.of_rows([[2]]), np.array([4, 4, 4]))
+    only, *_ = answers.by_frequency(np.array([[0, 1]]), Labels.of_rows([[2]]), np.array([4, 4, 4]))
     assert only.recall == {1: 0, 3: 0, 5: 0}
 
 
@@ -115,7 +147,11 @@ def test_reliability(seed):
 
 def test_random_words_are_different_seeded_and_of_all_frequencies():
     first = of_words.drawn_rows(100_000, 30, 1)
-    assert first.tolist() == sorted(set(first.tolist())) == of_words.drawn_rows(100_000, 30, 1).tolist()
+    assert (
+        first.tolist()
+        == sorted(set(first.tolist()))
+        == of_words.drawn_rows(100_000, 30, 1).tolist()
+    )
     assert first.tolist() != of_words.drawn_rows(100_000, 30, 2).tolist()
     assert len(of_words.drawn_rows(5, 30, 0)) == 5
     drawn = np.concatenate([of_words.drawn_rows(100_000, 30, seed) for seed in range(20)])
@@ -163,13 +199,20 @@ def test_t_sne_is_taken_where_it_is_installed(monkeypatch):
     assert (projection.chosen(None), projection.chosen("pca")) == ("tsne", "pca")
     monkeypatch.setattr(projection.importlib.util, "find_spec", lambda name: None)
     assert projection.chosen(None) == "pca"
-    with pytest.raises(EmbedxError, match=r'--projection tsne: needs scikit-learn; pip install "embedx\[sklearn\]", or take'):
+    with pytest.raises(
+        EmbedxError,
+        match=r'--projection tsne: needs scikit-learn; pip install "embedx\[sklearn\]", or take',
+    ):
         projection.chosen("tsne")
 
 
-@pytest.mark.parametrize(("n", "name"), [(1, "pca"), (3, "tsne"), (4, "tsne"), (5, "pca"), (6, "tsne"), (7, "tsne")])
+@pytest.mark.parametrize(
+    ("n", "name"), [(1, "pca"), (3, "tsne"), (4, "tsne"), (5, "pca"), (6, "tsne"), (7, "tsne")]
+)
 def test_a_few_words_have_their_places(n, name):
-    places = projection.project(np.zeros((n, 3), np.float32) if n in (3, 7) else topic_vectors()[:n], name, 0)
+    places = projection.project(
+        np.zeros((n, 3), np.float32) if n in (3, 7) else topic_vectors()[:n], name, 0
+    )
     assert places.shape == (n, 2)
     assert np.isfinite(places).all()
     assert places.min() >= 0
@@ -180,16 +223,26 @@ def test_a_few_words_have_their_places(n, name):
 
 
 def test_curves_are_what_the_folder_has_of_them():
-    facts = {"epochs": 2, "seconds": 3.0, "heldout": None, "history": [{"number": 1, "seconds": 1.0, "loss": 5.0}]}
+    facts = {
+        "epochs": 2,
+        "seconds": 3.0,
+        "heldout": None,
+        "history": [{"number": 1, "seconds": 1.0, "loss": 5.0}],
+    }
     assert learning_curves.heldout_points(facts) == []
     assert learning_curves.loss_points(facts) == [[1, 1.0, 5.0]]
-    assert learning_curves.loss_points({"history": [{"epoch": 1, "seconds": 2, "loss": float("nan")}]}) == []
+    assert (
+        learning_curves.loss_points({"history": [{"epoch": 1, "seconds": 2, "loss": float("nan")}]})
+        == []
+    )
 
 
 def test_a_chart_of_a_loss_cuts_off_what_is_high_at_the_beginning():
     points = [(0, 0, 9.0), (5, 5, 3.0), (10, 10, 2.0)]
     assert charts.y_range(points, charts.EPOCHS, 10, falls=True) == pytest.approx((1.94, 3.06))
-    assert charts.y_range([(*x, -y) for *x, y in points], charts.EPOCHS, 10) == pytest.approx((-3.06, -1.94))
+    assert charts.y_range([(*x, -y) for *x, y in points], charts.EPOCHS, 10) == pytest.approx(
+        (-3.06, -1.94)
+    )
 
 
 # ---- pages
@@ -199,8 +252,20 @@ def test_a_chart_of_a_loss_cuts_off_what_is_high_at_the_beginning():
 def test_the_page_of_word_vectors(tmp_path, write):
     folder = word_folder(tmp_path / "a.ns.embedx")
     named = words()
-    pairs = write("".join(f"{named[a]}\t{named[b]}\t{10 - abs(a % 4 - b % 4)}\n" for a, b in ((0, 4), (1, 2), (8, 3), (5, 9))))
-    file = report(folder, tmp_path / "page.html", words=f"topic1word1,{NASTY}", pairs=[Path(pairs)], nearest=3, map_words=40)
+    pairs = write(
+        "".join(
+            f"{named[a]}\t{named[b]}\t{10 - abs(a % 4 - b % 4)}\n"
+            for a, b in ((0, 4), (1, 2), (8, 3), (5, 9))
+        )
+    )
+    file = report(
+        folder,
+        tmp_path / "page.html",
+        words=f"topic1word1,{NASTY}",
+        pairs=[Path(pairs)],
+        nearest=3,
+        map_words=40,
+    )
     text = file.read_text("utf-8")
     found = Page(text)
     assert "b" not in found.tags
@@ -215,14 +280,23 @@ def test_the_page_of_word_vectors(tmp_path, write):
     own = on_map["neighbours"][7 * 3 : 8 * 3]
     assert [on_map["words"][k] for k in own] == [word for word, _ in near]
     assert on_map["cosines"][7 * 3] == round(near[0][1], 3)
-    assert len(on_map["x"]) == len(on_map["y"]) == len(on_map["words"]) > 40  # rarer neighbours have places too
+    # rarer neighbours have places too
+    assert len(on_map["x"]) == len(on_map["y"]) == len(on_map["words"]) > 40
     topics = {(cluster, k % TOPICS) for k, cluster in enumerate(on_map["clusters"])}
     assert len(topics) == len(on_map["central"])  # a cluster holds words of one topic
     changed, every = text.split("<summary>All settings</summary>")
-    assert (">window<" in changed, ">window<" in every, ">tokenizer<" in changed) == (False, True, False)
+    assert (">window<" in changed, ">window<" in every, ">tokenizer<" in changed) == (
+        False,
+        True,
+        False,
+    )
     assert text.count("<polyline") == 2  # held-out text, against epochs and seconds
     assert "prefers-color-scheme: dark" in text
-    without = Page(report(folder, tmp_path / "two.html", pairs=[Path(pairs)], map_words=0, random_words=0).read_text("utf-8"))
+    without = Page(
+        report(
+            folder, tmp_path / "two.html", pairs=[Path(pairs)], map_words=0, random_words=0
+        ).read_text("utf-8")
+    )
     assert "map" not in without.ids
 
 
@@ -234,8 +308,12 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
     assert not {"b", "i"} & set(found.tags)
     for cell in ("head", "not in training", "unknown label 4", "sport, film", "ball goal"):
         assert cell in found.cells
-    assert any(re.fullmatch(r"sport 0\.99\d ✓, .*, film 0\.0\d\d, .*", cell, re.DOTALL) for cell in found.cells)
-    assert text.count("<polyline") == 6 + 1 + 2 * 3  # learning curves, a diagonal, three scores by k and their legend
+    assert any(
+        re.fullmatch(r"sport 0\.99\d ✓, .*, film 0\.0\d\d, .*", cell, re.DOTALL)
+        for cell in found.cells
+    )
+    # learning curves, a diagonal, three scores by k and their legend
+    assert text.count("<polyline") == 6 + 1 + 2 * 3
     assert 'class="bar"' in text
     plain = Page(report(folder, tmp_path / "two.html").read_text("utf-8"))
     assert NASTY in plain.cells
@@ -244,13 +322,17 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
 
 def test_what_is_found_on_test_data(tmp_path, write):
     classifier = load(label_folder(tmp_path / "model"))
-    found = of_labels.findings(classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent())
+    found = of_labels.findings(
+        classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent()
+    )
     assert found["key_figures"]["test rows"] == "7"
     assert ["n", "6"] in found["metrics"]  # one row has no label
     rows, metrics = found["by_k"], dict(found["metrics"])
     assert rows[0] == ["k", "precision", "recall", "nDCG"]
     assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]  # labels
-    assert [(row[1], row[3]) for row in rows[1:4:2]] == [(metrics[f"p@{k}"], metrics[f"ndcg@{k}"]) for k in (1, 3)]
+    assert [(row[1], row[3]) for row in rows[1:4:2]] == [
+        (metrics[f"p@{k}"], metrics[f"ndcg@{k}"]) for k in (1, 3)
+    ]
     assert rows[4][2] == f"{5 / 6:.4f}"  # all labels but the unknown one
     assert len(found["examples"]) == 1 + 3
     assert "over 6 labelled rows" in found["chart_of_reliability"]["caption"]
@@ -272,30 +354,55 @@ def test_what_is_found_on_test_data(tmp_path, write):
 def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
     folders = [label_folder(tmp_path / name) for name in ("one", "two")]
     worse = load(folders[1])
-    worse.arrays["output"] = worse.arrays["output"] * np.array([[-1], [1], [1], [1]], np.float32)  # of "sport"
+    # of "sport"
+    worse.arrays["output"] = worse.arrays["output"] * np.array([[-1], [1], [1], [1]], np.float32)
     worse.settings["labels"] = "first"
     worse.save(folders[1], overwrite=True)
     test = write(TEST, "test.txt")
-    text = report(folders[0], tmp_path / "page.html", other=folders[1], test=test).read_text("utf-8")
+    text = report(folders[0], tmp_path / "page.html", other=folders[1], test=test).read_text(
+        "utf-8"
+    )
     cells = Page(text).cells
-    ours, theirs = (load(each).evaluate(read(test, None, like=load(each).known))["p@1"] for each in folders)
+    ours, theirs = (
+        load(each).evaluate(read(test, None, like=load(each).known))["p@1"] for each in folders
+    )
     assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)
     assert "recall of A" in text
     assert {"labels", "first"} <= set(cells)  # the setting that differs
     assert "scaling" not in cells
-    with pytest.raises(EmbedxError, match=r"words: word vectors, but .*one is a classifier; only models of one task"):
-        report(folders[0], tmp_path / "page.html", other=word_folder(tmp_path / "words"), overwrite=True)
+    with pytest.raises(
+        EmbedxError,
+        match=r"words: word vectors, but .*one is a classifier; only models of one task",
+    ):
+        report(
+            folders[0],
+            tmp_path / "page.html",
+            other=word_folder(tmp_path / "words"),
+            overwrite=True,
+        )
 
 
 @needs_gensim
-def test_the_page_of_two_models_of_words_has_the_neighbours_by_both(tmp_path, monkeypatch, capsys, write):
+def test_the_page_of_two_models_of_words_has_the_neighbours_by_both(
+    tmp_path, monkeypatch, capsys, write
+):
     monkeypatch.chdir(tmp_path)
     word_folder(tmp_path / "a.embedx")
     other = load_folder(word_folder(tmp_path / "b"))
     other.arrays["input"] = np.roll(other.arrays["input"], 1, axis=0)
     other.save(tmp_path / "b.embedx")
     pairs = write("".join(f"topic0word{k}\ttopic1word{k + 1}\t{k}\n" for k in range(5)))
-    typed = ["report", "a.embedx", "b.embedx", "--words", "topic1word1", "--pairs", str(pairs), "--nearest", "3"]
+    typed = [
+        "report",
+        "a.embedx",
+        "b.embedx",
+        "--words",
+        "topic1word1",
+        "--pairs",
+        str(pairs),
+        "--nearest",
+        "3",
+    ]
     application(typed)(typed, standalone_mode=False)
     assert capsys.readouterr().out == "a-b.report.html\n"
     text = (tmp_path / "a-b.report.html").read_text("utf-8")
@@ -316,33 +423,48 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
     assert capsys.readouterr().out == "c.softmax.report.html\n"
     assert default_output("elsewhere/c.softmax.embedx") == Path("c.softmax.report.html")
     assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
-    with pytest.raises(EmbedxError, match=r"c.softmax.report.html: exists already; add --overwrite"):
+    with pytest.raises(
+        EmbedxError, match=r"c.softmax.report.html: exists already; add --overwrite"
+    ):
         application(typed)(typed, standalone_mode=False)
     (tmp_path / "c.softmax.report.html").write_text("old")
     application(typed)([*typed, "--overwrite"], standalone_mode=False)
     Page((tmp_path / "c.softmax.report.html").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(("model", "arguments", "message"), [
-    ("nowhere", {}, "nowhere: no such folder; give a folder that `embedx train` or `embedx classify` wrote"),
-    ("file", {}, "file: a file; give a folder"), ("", {}, "not a model folder; give a folder"),
-    ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
-    ("words", {"examples": 5}, "--examples is for a classifier"),
-    ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
-    ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
-    ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
-    ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
-    ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
-    ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"), ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
-    ("labels", {"test": "nowhere"}, "nowhere"),
-])  # fmt: skip
-def test_mistakes_are_reported_in_one_line_and_leave_no_page(tmp_path, monkeypatch, model, arguments, message):
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        (
+            "nowhere",
+            {},
+            "nowhere: no such folder; give a folder that `embedx train` or `embedx classify` wrote",
+        ),
+        ("file", {}, "file: a file; give a folder"),
+        ("", {}, "not a model folder; give a folder"),
+        ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
+        ("words", {"examples": 5}, "--examples is for a classifier"),
+        ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
+        ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
+        ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
+        ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
+        ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
+        ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"),
+        ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
+        ("labels", {"test": "nowhere"}, "nowhere"),
+    ],
+)
+def test_mistakes_are_reported_in_one_line_and_leave_no_page(
+    tmp_path, monkeypatch, model, arguments, message
+):
     word_folder(tmp_path / "words")
     label_folder(tmp_path / "labels")
     (tmp_path / "file").write_text("x")
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.iterdir())
-    with pytest.raises(EmbedxError, match=re.escape(message.replace("MODEL", str(tmp_path / model)))) as caught:
+    with pytest.raises(
+        EmbedxError, match=re.escape(message.replace("MODEL", str(tmp_path / model)))
+    ) as caught:
         report(tmp_path / model, **arguments)
     assert "\n" not in str(caught.value)
     assert set(tmp_path.iterdir()) == before

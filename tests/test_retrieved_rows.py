@@ -1,4 +1,6 @@
-"""Training on the rows that an index finds: exact where it finds all of them, and learning where it does not."""
+"""Training on the rows that an index finds: exact where it finds all of them, and learning where it
+does not.
+"""
 
 import io
 
@@ -33,7 +35,13 @@ def few_are_few(monkeypatch):
     monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
 
 
-EVERYTHING = {"scored_fraction": 1.0, "candidate_fraction": 1.0, "slack": 1e6, "min_coefficient": 1e-30, "warm_up": 0.0}
+EVERYTHING = {
+    "scored_fraction": 1.0,
+    "candidate_fraction": 1.0,
+    "slack": 1e6,
+    "min_coefficient": 1e-30,
+    "warm_up": 0.0,
+}
 
 
 def problem(kind, n=200, n_labels=40, seed=0):
@@ -55,33 +63,59 @@ def run(objective, data, progress=None, **options):
 
 
 @pytest.mark.compiles("labels")
-@pytest.mark.parametrize(("kind", "optimizer", "loss", "exact", "labels"), [
-    ("dense", "sgd", "margin", Margin, "all"), ("hidden", "adagrad", "margin", Margin, "one"),
-    ("dense", "adagrad", "softmax", Softmax, "one"), ("hidden", "sgd", "softmax", Softmax, "all"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "optimizer", "loss", "exact", "labels"),
+    [
+        ("dense", "sgd", "margin", Margin, "all"),
+        ("hidden", "adagrad", "margin", Margin, "one"),
+        ("dense", "adagrad", "softmax", Softmax, "one"),
+        ("hidden", "sgd", "softmax", Softmax, "all"),
+    ],
+)
 def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels):
     data = problem(kind, n=100)
-    how = {"optimizer": optimizer, "labels": labels, "schedule": "constant", "epochs": 2 if optimizer == "sgd" else 1}
+    how = {
+        "optimizer": optimizer,
+        "labels": labels,
+        "schedule": "constant",
+        "epochs": 2 if optimizer == "sgd" else 1,
+    }
     if labels == "one":  # which label stands for all is drawn elsewhere: rows of one label, then
         first = data.labels.offsets[:-1]
-        data = Labeled(data.features, Labels(np.arange(len(data) + 1), data.labels.ids[first]), data.n_labels)
+        data = Labeled(
+            data.features, Labels(np.arange(len(data) + 1), data.labels.ids[first]), data.n_labels
+        )
     expected = run(exact, data, **how).classifier.arrays
     for blocks in (1, 3):
-        found = run(Ldgs, data, **how, **EVERYTHING, loss=loss, blocks=blocks, clusters=4).classifier.arrays
+        found = run(
+            Ldgs, data, **how, **EVERYTHING, loss=loss, blocks=blocks, clusters=4
+        ).classifier.arrays
         for name in expected:
             np.testing.assert_allclose(found[name], expected[name], atol=2e-4)
     assert abs(expected["output"]).max() > 0.05
 
 
-@pytest.mark.parametrize(("objective", "options"), [
-    (Mips, {}), (Ldgs, {}), (Mips, {"loss": "softmax"}), (Ldgs, {"threads": 2, "l2": 1e-4}),
-    (Ldgs, {"rescore": False, "iterations": 20, "scored_fraction": 1.0}),
-    (Mips, {"warm_up": 0.0, "bias": "zero"}),  # by biases that know the frequencies the same rows would be found for all
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("objective", "options"),
+    [
+        (Mips, {}),
+        (Ldgs, {}),
+        (Mips, {"loss": "softmax"}),
+        (Ldgs, {"threads": 2, "l2": 1e-4}),
+        (Ldgs, {"rescore": False, "iterations": 20, "scored_fraction": 1.0}),
+        # by biases that know the frequencies the same rows would be found for all
+        (Mips, {"warm_up": 0.0, "bias": "zero"}),
+    ],
+)
 def test_digits_are_learned_from_what_is_found(objective, options):
     training, test = digits(400, 200)
     trained = run(
-        objective, training, **({"scored_fraction": 0.3, "candidate_fraction": 1.0, "clusters": 5, "epochs": 10} | options)
+        objective,
+        training,
+        **(
+            {"scored_fraction": 0.3, "candidate_fraction": 1.0, "clusters": 5, "epochs": 10}
+            | options
+        ),
     )
     assert trained.classifier.evaluate(test)["accuracy"] > 0.75
 
@@ -103,9 +137,14 @@ def test_the_search_begins_after_the_warm_up_and_says_so():
 
 def test_the_same_seed_gives_the_same_rows():
     data = problem("hidden")
-    first, second = (run(Ldgs, data, scored_fraction=0.2).classifier.arrays["output"] for _ in range(2))
+    first, second = (
+        run(Ldgs, data, scored_fraction=0.2).classifier.arrays["output"] for _ in range(2)
+    )
     np.testing.assert_array_equal(first, second)
-    assert abs(first - run(Ldgs, data, scored_fraction=0.2, seed=2).classifier.arrays["output"]).max() > 0
+    assert (
+        abs(first - run(Ldgs, data, scored_fraction=0.2, seed=2).classifier.arrays["output"]).max()
+        > 0
+    )
 
 
 def test_sparse_features_by_themselves_cannot_be_searched_by():
@@ -114,17 +153,28 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
     with pytest.raises(EmbedxError, match="--sampler search needs dense features or --hidden 100"):
         classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
     printed = io.StringIO()
-    trained = classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed))
+    trained = classify.train(
+        sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed)
+    )
     assert "every label is scored; --hidden 100 makes them dense" in printed.getvalue()
     exact = classify.train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
-    np.testing.assert_array_equal(trained.classifier.arrays["output"], exact.classifier.arrays["output"])
+    np.testing.assert_array_equal(
+        trained.classifier.arrays["output"], exact.classifier.arrays["output"]
+    )
 
 
 # ---- words
 
 
 def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics):
-    options = {"dim": 8, "epochs": 2, "sample": 0, "threads": 1, "block_size": 4, "learning_rate": 0.5}
+    options = {
+        "dim": 8,
+        "epochs": 2,
+        "sample": 0,
+        "threads": 1,
+        "block_size": 4,
+        "learning_rate": 0.5,
+    }
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
     everything = {**EVERYTHING, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
     found = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
@@ -132,18 +182,31 @@ def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topi
     assert abs(exact.vectors).max() > 0.3
 
 
-@pytest.mark.parametrize("options", [{}, {"loss": "margin"}, {"threads": 3}, {"bias": "none", "optimizer": "sgd"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"loss": "margin"}, {"threads": 3}, {"bias": "none", "optimizer": "sgd"}]
+)
 def test_words_learn_their_topic_from_what_they_find(two_topics, options):
     options = {"dim": 16, "epochs": 5, "sample": 0, "scored_fraction": 0.3, "threads": 1} | options
     model = embedx.SkipGram("ldgs", **options).fit(two_topics).model
-    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {"car", "engine", "wheel", "road", "fuel"}
+    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {
+        "car",
+        "engine",
+        "wheel",
+        "road",
+        "fuel",
+    }
 
 
 def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics):
-    """Once each word knows one rival, the biases of the exact softmax are out of reach without drawn rows."""
+    """Once each word knows one rival, the biases of the exact softmax are out of reach without
+    drawn rows.
+    """
     options = {"dim": 8, "epochs": 1, "sample": 0, "threads": 1, "bias": "zero"}
     own = {**options, "found": 1, "warm_up": 0.0, "draws": 30}
-    bias = {tail: embedx.SkipGram("ldgs", **own, tail=tail).fit(two_topics).model.arrays["bias"] for tail in (True, False)}
+    bias = {
+        tail: embedx.SkipGram("ldgs", **own, tail=tail).fit(two_topics).model.arrays["bias"]
+        for tail in (True, False)
+    }
     exact = embedx.SkipGram("softmax", **options)
     exact = exact.fit(two_topics).model.arrays["bias"]
     assert abs(bias[True] - exact).max() < 0.5 * abs(bias[False] - exact).max()
@@ -160,9 +223,11 @@ def test_labels_do_not_take_what_words_keep(name):
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
     printed = io.StringIO()
     train_words(
-        two_topics, configure("ldgs", {"epochs": 1, "threads": 1}), progress=Reporter(printed, is_verbose=True),
+        two_topics,
+        configure("ldgs", {"epochs": 1, "threads": 1}),
+        progress=Reporter(printed, is_verbose=True),
         cache_dir=tmp_path,
-    )  # fmt: skip
+    )
     assert "each word keeps its 4 highest-scoring rows" in printed.getvalue()
 
 
@@ -181,12 +246,16 @@ def saved(request, tmp_path_factory):
 def test_a_search_scores_a_share_of_all_labels_and_reports_its_recall(saved):
     folder, features = saved
     model = load(folder)
-    true_ids, true_p = (np.concatenate(part) for part in zip(*model.top_k(features, 4), strict=True))
+    true_ids, true_p = (
+        np.concatenate(part) for part in zip(*model.top_k(features, 4), strict=True)
+    )
     for share, threads in (1.0, 1), (0.1, 2):
         printed = Notes()
         searched = model.searched_top_k(features, 4, share=share, threads=threads, progress=printed)
         ids, p = (np.concatenate(part) for part in zip(*searched, strict=True))
-        recall = np.mean([np.isin(a, b).mean() for a, b in zip(true_ids[:200], ids[:200], strict=True)])
+        recall = np.mean(
+            [np.isin(a, b).mean() for a, b in zip(true_ids[:200], ids[:200], strict=True)]
+        )
         assert any(f"finds {100 * recall:.1f} % of the best 4" in note for note in printed.notes)
         if share == 1:
             np.testing.assert_array_equal(ids, true_ids)
@@ -199,8 +268,17 @@ def test_predict_by_search_reports_its_recall(tmp_path, capsys):
     data = problem("dense", n=600, n_labels=300)
     run(Softmax, data).classifier.save(tmp_path / "model")
     np.save(tmp_path / "features.npy", data.features)
-    words = ["predict", str(tmp_path / "model"), str(tmp_path / "features.npy"), "--top-k", "3", "--search"]
-    application(words)([*words, "--threads", "1", "--scored-fraction", "0.5"], standalone_mode=False)
+    words = [
+        "predict",
+        str(tmp_path / "model"),
+        str(tmp_path / "features.npy"),
+        "--top-k",
+        "3",
+        "--search",
+    ]
+    application(words)(
+        [*words, "--threads", "1", "--scored-fraction", "0.5"], standalone_mode=False
+    )
     printed = capsys.readouterr()
     assert [line.count("\t") for line in printed.out.splitlines()] == [5] * 600
     assert "150 of 300 labels are scored for each row, which finds" in printed.err
@@ -208,10 +286,14 @@ def test_predict_by_search_reports_its_recall(tmp_path, capsys):
 
 def test_a_model_that_cannot_be_searched_says_so():
     tree = run(HierarchicalSoftmax, problem("dense"), epochs=1).classifier
-    with pytest.raises(EmbedxError, match="--search: hs does not rank labels by their scores alone"):
+    with pytest.raises(
+        EmbedxError, match="--search: hs does not rank labels by their scores alone"
+    ):
         tree.searched_top_k(problem("dense").features)
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, 40)
     wide = classify.train(sparse, Softmax(Softmax.Settings()), ClassifySettings(epochs=1))
-    with pytest.raises(EmbedxError, match="--search needs dense features or a model with a hidden layer"):
+    with pytest.raises(
+        EmbedxError, match="--search needs dense features or a model with a hidden layer"
+    ):
         wide.classifier.searched_top_k(csr_matrix(data.features))

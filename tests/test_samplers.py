@@ -10,7 +10,9 @@ from embedx.samplers import SAMPLERS, make, names_of, recorded, with_warm_up
 from embedx.samplers.contract import Paths, new_sample_workspace
 
 COUNTS = np.array([400, 0, 90, 1, 30, 9, 90, 250], dtype=np.int64)
-DRAWN = [name for name, each in SAMPLERS.items() if each.candidates == "drawn" and not each.conditional]
+DRAWN = [
+    name for name, each in SAMPLERS.items() if each.candidates == "drawn" and not each.conditional
+]
 STREAM = np.uint64(1234567)
 
 drawn = pytest.mark.parametrize("name", DRAWN)
@@ -19,7 +21,12 @@ replacement = pytest.mark.parametrize("replacement", [True, False], ids=["replac
 
 def prepared(name, *, replacement=True, counts=COUNTS, **options):
     sampler = make(name, options, replacement=replacement)
-    sampler.prepare(counts, paths=Paths(np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, 0, 0], np.float32)))
+    sampler.prepare(
+        counts,
+        paths=Paths(
+            np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, 0, 0], np.float32)
+        ),
+    )
     return sampler
 
 
@@ -28,7 +35,9 @@ def draws(sampler, n, streams, *, first=0, avoided=(), key=-1):
     data, workspace = sampler.data(n), new_sample_workspace(n, len(avoided))
     for stream in streams:
         workspace.excluded[:] = avoided
-        n_drawn = sampler.sample(data, key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace)
+        n_drawn = sampler.sample(
+            data, key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace
+        )
         assert (workspace.seen == -1).all(), "slots are left as they were"
         yield workspace.rows[:n_drawn].copy()
 
@@ -61,7 +70,9 @@ def test_a_sampler_declares_what_it_is(name):
     assert sampler.log_noise(3).dtype == np.float32
 
 
-@pytest.mark.parametrize("name", [name for name, each in SAMPLERS.items() if each.candidates != "drawn"])
+@pytest.mark.parametrize(
+    "name", [name for name, each in SAMPLERS.items() if each.candidates != "drawn"]
+)
 def test_rows_that_are_not_drawn_are_there_with_certainty(name):
     sampler = prepared(name)
     assert list(draw(sampler, 4)) == ([0, 1, 2, 3] if name == "all" else [])
@@ -72,12 +83,15 @@ def test_rows_that_are_not_drawn_are_there_with_certainty(name):
 @drawn
 @replacement
 def test_draws_follow_the_noise_distribution(name, replacement):
-    """Pearson's chi-square over 40,000 first draws of sets, which without replacement follow q as well."""
+    """Pearson's chi-square over 40,000 first draws of sets, which without replacement follow q as
+    well.
+    """
     sampler = prepared(name, replacement=replacement)
     n = 40_000
     rows = [row for (row,) in draws(sampler, 1, range(n))]
     found, expected = np.bincount(rows, minlength=len(COUNTS)), n * sampler.noise
-    assert ((found - expected) ** 2 / expected).sum() < 40  # 7 degrees of freedom: exceeded once in 10^6
+    # 7 degrees of freedom: exceeded once in 10^6
+    assert ((found - expected) ** 2 / expected).sum() < 40
 
 
 @drawn
@@ -115,7 +129,9 @@ def test_log_noise_is_that_of_the_expected_counts(name, replacement):
 
 def test_unigram_noise_is_a_power_of_the_count_and_a_class_never_seen_counts_as_seen_once():
     weights = np.maximum(COUNTS, 1) ** 0.5
-    np.testing.assert_allclose(prepared("unigram", sampler_exponent=0.5).noise, weights / weights.sum())
+    np.testing.assert_allclose(
+        prepared("unigram", sampler_exponent=0.5).noise, weights / weights.sum()
+    )
     np.testing.assert_allclose(prepared("unigram", sampler_exponent=0.0).noise, 1 / len(COUNTS))
 
 
@@ -124,7 +140,9 @@ def test_without_replacement_unigram_counts_a_row_once():
     assert not sampler.replacement
     q = sampler.noise
     for n in (5, 20):  # fewer than there are classes, and more
-        np.testing.assert_allclose(np.exp(log_expected(sampler, n, np.arange(8))), 1 - (1 - q) ** n, rtol=1e-5)
+        np.testing.assert_allclose(
+            np.exp(log_expected(sampler, n, np.arange(8))), 1 - (1 - q) ** n, rtol=1e-5
+        )
 
 
 # ---- uniform, without replacement
@@ -159,7 +177,9 @@ def test_the_path_sampler_hands_the_tree_on():
 def test_an_objective_takes_every_sampler_of_the_kinds_it_names(name):
     objective = OBJECTIVES[name]
     taken = objective.samplers()
-    assert set(taken) == {each for each, found in SAMPLERS.items() if found.candidates in objective.candidates}
+    assert set(taken) == {
+        each for each, found in SAMPLERS.items() if found.candidates in objective.candidates
+    }
     assert SAMPLERS[taken[0]].candidates == objective.candidates[0]
     if "drawn" in objective.candidates:
         assert samplers.first_drawn(taken) == objective.noise
@@ -171,17 +191,32 @@ def test_the_order_of_samplers():
 
 
 def test_a_setting_of_another_sampler_is_refused():
-    with pytest.raises(EmbedxError, match="--sampler-exponent does not apply to --sampler uniform; taken by unigram"):
+    with pytest.raises(
+        EmbedxError,
+        match="--sampler-exponent does not apply to --sampler uniform; taken by unigram",
+    ):
         make("uniform", {"sampler_exponent": 1.0})
 
 
 def test_what_retrieves_rows_begins_with_what_draws():
-    sampler, warm_up = with_warm_up("search", ["search", "unigram", "uniform"], {"sampler_exponent": 0.5})
-    assert (sampler.candidates, warm_up.name, warm_up.settings.sampler_exponent) == ("retrieved", "unigram", 0.5)
+    sampler, warm_up = with_warm_up(
+        "search", ["search", "unigram", "uniform"], {"sampler_exponent": 0.5}
+    )
+    assert (sampler.candidates, warm_up.name, warm_up.settings.sampler_exponent) == (
+        "retrieved",
+        "unigram",
+        0.5,
+    )
     assert with_warm_up("uniform", ["uniform"], {})[1] is None
 
 
 def test_a_saved_model_reports_its_sampler():
-    found = recorded({"sampler": "unigram", "sampler_exponent": 0.25, "window": 5}, replacement=False)
-    assert (found.name, found.settings.sampler_exponent, found.replacement) == ("unigram", 0.25, False)
+    found = recorded(
+        {"sampler": "unigram", "sampler_exponent": 0.25, "window": 5}, replacement=False
+    )
+    assert (found.name, found.settings.sampler_exponent, found.replacement) == (
+        "unigram",
+        0.25,
+        False,
+    )
     assert recorded({}, replacement=True).name == "all"

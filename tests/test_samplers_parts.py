@@ -30,17 +30,23 @@ def test_newtons_method_goes_up_from_where_its_steps_lead_down():
     sign = np.where(y == 1, 1, -1)
     workspace = workspace_at(-theta)
     workspace.gradient[:] = 0
-    found = tree._gradient_and_hessian(features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, workspace)[0]
+    found = tree._gradient_and_hessian(
+        features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, workspace
+    )[0]
     assert found == pytest.approx(2 * likelihood(-theta, x, sign, 0.01), rel=1e-5)
     tree._newton_step(workspace)
-    assert 2 * likelihood(-theta + workspace.step, x, sign, 0.01) < found, "the whole step leads down"
+    assert 2 * likelihood(-theta + workspace.step, x, sign, 0.01) < found, (
+        "the whole step leads down"
+    )
     tree._ascend(features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, tree.TOLERANCE, workspace)
     np.testing.assert_allclose(workspace.theta, best_parameters(x, sign, 0.01), atol=1e-2)
 
 
 @pytest.mark.parametrize(("n_labels", "seed"), [(3, 10), (3, 17), (4, 25), (4, 30)])
 def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monkeypatch):
-    """Where a label's sum of features is long because it is frequent, and not because it lies far out."""
+    """Where a label's sum of features is long because it is frequent, and not because it lies far
+    out.
+    """
     rng = np.random.default_rng(seed)
     y = rng.choice(n_labels, 60, p=np.array([8, 4, 2, 1])[:n_labels] / (15 - (n_labels == 3)))
     x = (rng.normal(size=(n_labels, 2))[y] + 2 * rng.normal(size=(60, 2)) + 1).astype(np.float32)
@@ -56,7 +62,10 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monke
 def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_set():
     settings = adversarial.AdversarialSettings()
     assert adversarial.Adversarial.resolved(settings, corrected=True).uniform_share == 0
-    assert adversarial.Adversarial.resolved(settings, corrected=False).uniform_share == adversarial.UNIFORM_SHARE
+    assert (
+        adversarial.Adversarial.resolved(settings, corrected=False).uniform_share
+        == adversarial.UNIFORM_SHARE
+    )
     for corrected in (True, False):
         own = dataclasses.replace(settings, uniform_share=0.25)
         assert adversarial.Adversarial.resolved(own, corrected=corrected).uniform_share == 0.25
@@ -69,7 +78,10 @@ def test_fitting_says_what_is_fitted_to_what():
 
     notes = []
     x, y = clusters(90, 4, 5)
-    sampler, pairs = samplers.make("adversarial", {"tree_features": 3}), pairs_of(np.arange(90), y, 4)
+    sampler, pairs = (
+        samplers.make("adversarial", {"tree_features": 3}),
+        pairs_of(np.arange(90), y, 4),
+    )
     sampler.prepare(np.bincount(y, minlength=4))
     sampler.fit(x, pairs, progress=Notes())
     likely = tree.log_likelihood(sampler.tree, sampler.features, pairs)
@@ -96,11 +108,16 @@ def test_components_are_those_of_some_of_many_rows(monkeypatch):
 
 
 def test_labels_that_are_all_alike_have_some_direction():
-    labels = tree._Labels(np.arange(3, dtype=np.int32), np.ones((3, 5)), np.zeros(3), np.zeros(3, np.int8))
+    labels = tree._Labels(
+        np.arange(3, dtype=np.int32), np.ones((3, 5)), np.zeros(3), np.zeros(3, np.int8)
+    )
     workspace = workspace_at(np.zeros(5))
     tree._dominant_eigenvector(labels, 0, 3, workspace)
     np.testing.assert_array_equal(workspace.theta, [1, 0, 0, 0, 0])
-    assert [tree._split(labels, 0, 1, 3, workspace) for _ in range(2)] == [2, 0], "how many change sides"
+    assert [tree._split(labels, 0, 1, 3, workspace) for _ in range(2)] == [
+        2,
+        0,
+    ], "how many change sides"
 
 
 def test_what_is_drawn_at_all_is_one_or_more_of_its_draws():
@@ -114,18 +131,29 @@ def test_the_likelihood_is_the_mean_log_probability_of_the_pairs(n_labels):
     weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(np.float32)
     weighed = pairs_of(np.arange(len(y)), y, n_labels, weights)
     log_p = tree.log_probabilities(fitted, features)[np.arange(len(y)), y].astype(float)
-    assert tree.log_likelihood(fitted, features, weighed) == pytest.approx(log_p @ weights / weights.sum(), rel=1e-5)
-    assert tree.log_likelihood(fitted, features, pairs_of(np.zeros(0, int), np.zeros(0, int), n_labels)) == 0
+    assert tree.log_likelihood(fitted, features, weighed) == pytest.approx(
+        log_p @ weights / weights.sum(), rel=1e-5
+    )
+    assert (
+        tree.log_likelihood(
+            fitted, features, pairs_of(np.zeros(0, int), np.zeros(0, int), n_labels)
+        )
+        == 0
+    )
 
 
 def test_log_probabilities_are_the_same_in_blocks_of_inputs():
     fitted, features, *_ = some_tree(5, n=2 * tree.SCORED + 3)
-    one_by_one = np.concatenate([tree.log_probabilities(fitted, features[i : i + 1]) for i in range(0, len(features), 8)])
+    one_by_one = np.concatenate(
+        [tree.log_probabilities(fitted, features[i : i + 1]) for i in range(0, len(features), 8)]
+    )
     np.testing.assert_allclose(tree.log_probabilities(fitted, features)[::8], one_by_one, atol=1e-5)
 
 
 def saved_sampler():
-    """A fitted sampler of five labels, which has a tree of eight leaves, and a fresh one for them."""
+    """A fitted sampler of five labels, which has a tree of eight leaves, and a fresh
+    one for them.
+    """
     x, y = clusters(90, 5, 4)
     fitted, fresh = (samplers.make("adversarial", {"tree_features": 3}) for _ in range(2))
     for sampler in (fitted, fresh):
@@ -141,11 +169,16 @@ def test_what_is_saved_is_restored():
         np.testing.assert_array_equal(restored, own)
 
 
-@pytest.mark.parametrize(("name", "damage"), [
-    ("projection", lambda a: a[:, :8]), *((name, lambda a: a[:-1]) for name in ("offset", "weights", "biases", "leaves")),
-    ("leaves", lambda a: np.where(a == a[0], a[1], a)), ("leaves", lambda a: a - a.min() - 1),
-    ("leaves", lambda a: a + 8 - a.max()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("projection", lambda a: a[:, :8]),
+        *((name, lambda a: a[:-1]) for name in ("offset", "weights", "biases", "leaves")),
+        ("leaves", lambda a: np.where(a == a[0], a[1], a)),
+        ("leaves", lambda a: a - a.min() - 1),
+        ("leaves", lambda a: a + 8 - a.max()),
+    ],
+)
 def test_what_is_saved_and_does_not_fit_is_refused(name, damage):
     fitted, fresh = saved_sampler()
     arrays = fitted.arrays()

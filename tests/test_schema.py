@@ -1,4 +1,6 @@
-"""Folders of word vectors and of classifiers that were damaged: one line with file and remedy, whatever is in them."""
+"""Folders of word vectors and of classifiers that were damaged: one line with file and remedy,
+whatever is in them.
+"""
 
 import json
 import os
@@ -39,18 +41,25 @@ def _ends():
 def words_in(path):
     """Word vectors as ar leaves them, with the noise that was fitted to them."""
     rng = np.random.default_rng(0)
-    arrays = {name: rng.normal(size=(LABELS, DIM)) for name in ("input", "output")} | {"bias": rng.normal(size=LABELS)}
+    arrays = {name: rng.normal(size=(LABELS, DIM)) for name in ("input", "output")} | {
+        "bias": rng.normal(size=LABELS)
+    }
     arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
     settings = {"window": 5, "sample": 1e-4, "sampler": "unigram", "tokenizer": "words"}
     counts = np.array([9, 7, 5, 3, 1])
-    return model.WordVectors(list("abcde"), arrays, counts=counts, settings=settings, facts={"objective": "ar"}).save(path)
+    return model.WordVectors(
+        list("abcde"), arrays, counts=counts, settings=settings, facts={"objective": "ar"}
+    ).save(path)
 
 
 def noise_arrays(width):
     kept = (
-        np.ones((width, STRIDE), np.float32), np.ones(STRIDE, np.float32), np.ones((7, STRIDE), np.float32),
-        np.array([0, np.inf, 0, 0, 0, 0, 0], np.float32), np.arange(LABELS, dtype=np.int32),
-    )  # fmt: skip
+        np.ones((width, STRIDE), np.float32),
+        np.ones(STRIDE, np.float32),
+        np.ones((7, STRIDE), np.float32),
+        np.array([0, np.inf, 0, 0, 0, 0, 0], np.float32),
+        np.arange(LABELS, dtype=np.int32),
+    )
     return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
 
 
@@ -67,23 +76,31 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     arrays |= noise_arrays(FEATURES) if noise else {}
     settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | found.settings.record()
     settings["sampler"] = "adversarial" if noise else found.samplers()[0]
-    known = DataSchema(FEATURES, LABELS, list("vwxyz"), None if features is None else words_as_they_are(features))
-    return Classifier(found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}).save(path)
+    known = DataSchema(
+        FEATURES, LABELS, list("vwxyz"), None if features is None else words_as_they_are(features)
+    )
+    return Classifier(
+        found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}
+    ).save(path)
 
 
 FOLDERS = {
-    "words": words_in, "ns": classifier_in, "hs": lambda path: classifier_in(path, "hs"),
+    "words": words_in,
+    "ns": classifier_in,
+    "hs": lambda path: classifier_in(path, "hs"),
     "hidden": lambda path: classifier_in(path, hidden=True),
     "text": lambda path: classifier_in(path, hidden=True, features=list("nice")),
     "noise": lambda path: classifier_in(path, "ar", noise=True),
-}  # fmt: skip
+}
 
 
 def load(path):
     if on_disk.task_of(path) == "skipgram":
         return model.load(path)
     found = classifier.load(path)
-    return found.log_probability(found.scores(np.ones((2, FEATURES), np.float32)), found.log_noise(np.ones((2, FEATURES))))
+    return found.log_probability(
+        found.scores(np.ones((2, FEATURES), np.float32)), found.log_noise(np.ones((2, FEATURES)))
+    )
 
 
 def change(folder, *keys, to):
@@ -123,7 +140,9 @@ def claim(folder, name, shape):
     """Have a small file say that it holds a giant array."""
     file = folder / f"{name}.npy"
     with file.open("wb") as out:
-        np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": tuple(shape)})
+        np.lib.format.write_array_header_1_0(
+            out, {"descr": "<f4", "fortran_order": False, "shape": tuple(shape)}
+        )
         out.write(bytes(64))
     change(folder, "arrays", name, to={"shape": shape, "dtype": "float32"})
 
@@ -150,68 +169,168 @@ def directory(folder, name):
 
 
 def header(folder, text):
-    (folder / "output.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode())
+    (folder / "output.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+    )
 
 
 OF_BOTH = [
     (lambda m: (m / "model.json").write_text("[" * 100_000), "model.json: damaged ("),
-    (lambda m: (m / "model.json").write_text("null"), "model.json: damaged (it is not a JSON object)"),
-    (lambda m: (m / "model.json").write_text('{"format": ' + "1" * 5000 + "}"), "model.json: damaged (Exceeds the limit"),
+    (
+        lambda m: (m / "model.json").write_text("null"),
+        "model.json: damaged (it is not a JSON object)",
+    ),
+    (
+        lambda m: (m / "model.json").write_text('{"format": ' + "1" * 5000 + "}"),
+        "model.json: damaged (Exceeds the limit",
+    ),
     (lambda m: change(m, "settings", to=...), "model.json: damaged (no 'settings')"),
     (lambda m: change(m, "facts", to=[]), "model.json: damaged (it does not describe files"),
-    (lambda m: change(m, "names", "../m/labels", to=5), "model.json: damaged (it does not describe files"),
+    (
+        lambda m: change(m, "names", "../m/labels", to=5),
+        "model.json: damaged (it does not describe files",
+    ),
     (lambda m: claim(m, "output", [2**62, 4]), "output.npy: damaged ("),
     (lambda m: zipped(m, "output"), "output.npy: damaged (the magic string is not correct"),
-    (lambda m: header(m, "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",)}"), "output.npy: damaged ("),
+    (
+        lambda m: header(
+            m, "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 5000 + ",)}"
+        ),
+        "output.npy: damaged (",
+    ),
     (lambda m: header(m, "(" * 3000), "output.npy: damaged ("),
-    (lambda m: header(m, "{'descr': 7, 'fortran_order': False, 'shape': ()}"), "output.npy: damaged ("),
-    (lambda m: replace(m, "output", np.ones((5, 4), ">f4")), "output.npy: holds >f4 (5, 4), where float32"),
-    (lambda m: replace(m, "output", np.ones(5, np.float32)), "output.npy: holds float32 (5,), where float32"),
-    (lambda m: replace(m, "bias", np.ones(9, np.float32)), "bias.npy: 9 rows, but output.npy has 5 rows"),
-    (lambda m: replace(m, "bias", np.ones((5, 1), np.float32)), "bias.npy: holds float32 (5, 1), where float32"),
-    (lambda m: replace(m, "bias", poisoned(5, 2, np.inf)), "bias.npy: row 2 has a number that is not finite"),
+    (
+        lambda m: header(m, "{'descr': 7, 'fortran_order': False, 'shape': ()}"),
+        "output.npy: damaged (",
+    ),
+    (
+        lambda m: replace(m, "output", np.ones((5, 4), ">f4")),
+        "output.npy: holds >f4 (5, 4), where float32",
+    ),
+    (
+        lambda m: replace(m, "output", np.ones(5, np.float32)),
+        "output.npy: holds float32 (5,), where float32",
+    ),
+    (
+        lambda m: replace(m, "bias", np.ones(9, np.float32)),
+        "bias.npy: 9 rows, but output.npy has 5 rows",
+    ),
+    (
+        lambda m: replace(m, "bias", np.ones((5, 1), np.float32)),
+        "bias.npy: holds float32 (5, 1), where float32",
+    ),
+    (
+        lambda m: replace(m, "bias", poisoned(5, 2, np.inf)),
+        "bias.npy: row 2 has a number that is not finite",
+    ),
     *(
         (lambda m, file=file, spoil=spoil: spoil(m, file), f"{file}: damaged (not a regular file)")
         for file in ("model.json", "output.npy")
         for spoil in (directory, *([pipe] if os.name == "posix" else []))
     ),
-]  # fmt: skip
+]
 OF_WORDS = [
     (lambda m: (m / "model.json").unlink(), "not a model folder (it has no model.json)"),
-    (lambda m: change(m, "format", to=2), "model.json: format 2, while this embedx reads format 1; upgrade embedx"),
+    (
+        lambda m: change(m, "format", to=2),
+        "model.json: format 2, while this embedx reads format 1; upgrade embedx",
+    ),
     (lambda m: (m / "output.npy").unlink(), "output.npy: missing; restore the folder"),
     (lambda m: os.truncate(m / "input.npy", 180), "input.npy: damaged ("),
-    (lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)), "input.npy: holds float32 (3, 6), but model.json says"),
-    (lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True), "input.npy: damaged ("),
-    (lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])), "input.npy: damaged (the magic string is not correct"),
-    (lambda m: (m / "vocabulary.tsv").write_text("a\t9\nb"), "vocabulary.tsv: cut short within its last line"),
-    (lambda m: (m / "vocabulary.tsv").write_text("a\t9\n"), "vocabulary.tsv: 1 lines, but model.json says 5"),
+    (
+        lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)),
+        "input.npy: holds float32 (3, 6), but model.json says",
+    ),
+    (
+        lambda m: np.save(m / "input.npy", np.array([{}], object), allow_pickle=True),
+        "input.npy: damaged (",
+    ),
+    (
+        lambda m: (m / "input.npy").write_bytes(pickle.dumps([1])),
+        "input.npy: damaged (the magic string is not correct",
+    ),
+    (
+        lambda m: (m / "vocabulary.tsv").write_text("a\t9\nb"),
+        "vocabulary.tsv: cut short within its last line",
+    ),
+    (
+        lambda m: (m / "vocabulary.tsv").write_text("a\t9\n"),
+        "vocabulary.tsv: 1 lines, but model.json says 5",
+    ),
     (lambda m: (m / "vocabulary.tsv").write_bytes(b"\xff\t1\n"), "vocabulary.tsv: damaged ("),
     (lambda m: rename(m, "vocabulary", ["a\t1"] * 5), "vocabulary.tsv: a name occurs twice"),
-    (lambda m: rename(m, "vocabulary", ["a\t1", "b\t1"]), "vocabulary.tsv: 2 words, but input.npy has 5 rows"),
-    (lambda m: replace(m, "ngram", np.ones((2, 3), np.float32)), "model.json: no subwords, which a model with n-grams has"),
-    (lambda m: spell(m, '"window": 5', '"window": "5"'), "model.json: damaged (its checksum differs)"),
+    (
+        lambda m: rename(m, "vocabulary", ["a\t1", "b\t1"]),
+        "vocabulary.tsv: 2 words, but input.npy has 5 rows",
+    ),
+    (
+        lambda m: replace(m, "ngram", np.ones((2, 3), np.float32)),
+        "model.json: no subwords, which a model with n-grams has",
+    ),
+    (
+        lambda m: spell(m, '"window": 5', '"window": "5"'),
+        "model.json: damaged (its checksum differs)",
+    ),
     (lambda m: pipe(m, "vocabulary.tsv"), "vocabulary.tsv: damaged (not a regular file)"),
-    (lambda m: rename(m, "vocabulary", ["a\t3", "b\t-2", "c\t1", "d\t1", "e\t1"]), "vocabulary.tsv:2: no count after the name"),
-    (lambda m: rename(m, "vocabulary", ["a\t1" + "0" * 19, *(f"{w}\t1" for w in "bcde")]), "vocabulary.tsv:1: no count after"),
-    (lambda m: replace(m, "input", poisoned((5, 3), 3)), "input.npy: row 3 has a number that is not finite"),
-    (lambda m: replace(m, "output", np.ones((5, 4), np.float32)), "output.npy: 4 columns, but input.npy has 3 columns"),
-    (lambda m: replace(m, "heldout_counts", np.ones(4, np.int64)), "heldout_counts.npy: 4 rows, but input.npy has 5 rows"),
-]  # fmt: skip
+    (
+        lambda m: rename(m, "vocabulary", ["a\t3", "b\t-2", "c\t1", "d\t1", "e\t1"]),
+        "vocabulary.tsv:2: no count after the name",
+    ),
+    (
+        lambda m: rename(m, "vocabulary", ["a\t1" + "0" * 19, *(f"{w}\t1" for w in "bcde")]),
+        "vocabulary.tsv:1: no count after",
+    ),
+    (
+        lambda m: replace(m, "input", poisoned((5, 3), 3)),
+        "input.npy: row 3 has a number that is not finite",
+    ),
+    (
+        lambda m: replace(m, "output", np.ones((5, 4), np.float32)),
+        "output.npy: 4 columns, but input.npy has 3 columns",
+    ),
+    (
+        lambda m: replace(m, "heldout_counts", np.ones(4, np.int64)),
+        "heldout_counts.npy: 4 rows, but input.npy has 5 rows",
+    ),
+]
 OF_CLASSIFIERS = [
-    (lambda m: spell(m, '"n_features": 4', '"n_features": true'), "model.json: damaged (its checksum differs)"),
+    (
+        lambda m: spell(m, '"n_features": 4', '"n_features": true'),
+        "model.json: damaged (its checksum differs)",
+    ),
     (lambda m: pipe(m, "labels.tsv"), "labels.tsv: damaged (not a regular file)"),
     (lambda m: rename(m, "labels", list("vwxyz")), "labels.tsv: no counts after the names"),
-    (lambda m: rename(m, "labels", [f"{label}\t1" for label in "vwxy"]), "model.json: output.npy has 5 rows for 4"),
+    (
+        lambda m: rename(m, "labels", [f"{label}\t1" for label in "vwxy"]),
+        "model.json: output.npy has 5 rows for 4",
+    ),
     (lambda m: change(m, "names", "labels", to=...), "model.json: names no `labels`"),
     (lambda m: change(m, "arrays", "output", to=...), "model.json: names no array `output`"),
-    (lambda m: change(m, "facts", "n_features", to=5), "model.json: output.npy has 5 rows for 4 features, where --obj"),
-    (lambda m: change(m, "settings", "scaling", to="column-max"), "model.json: names no array `maxima`, which --scaling"),
-    (lambda m: change(m, "settings", "scaling", to="tf-idf"), "model.json: names no array `idf`, which --scaling tf-idf"),
-    (lambda m: change(m, "settings", "negatives", to="5"), "model.json: --negatives '5': must be a whole number"),
-    (lambda m: change(m, "settings", "sampler", to="adversarial"), "model.json: no noise_projection.npy, which --sampler adv"),
-    (lambda m: replace(m, "maxima", poisoned(4, 1)), "maxima.npy: row 1 has a number that is not finite"),
-]  # fmt: skip
+    (
+        lambda m: change(m, "facts", "n_features", to=5),
+        "model.json: output.npy has 5 rows for 4 features, where --obj",
+    ),
+    (
+        lambda m: change(m, "settings", "scaling", to="column-max"),
+        "model.json: names no array `maxima`, which --scaling",
+    ),
+    (
+        lambda m: change(m, "settings", "scaling", to="tf-idf"),
+        "model.json: names no array `idf`, which --scaling tf-idf",
+    ),
+    (
+        lambda m: change(m, "settings", "negatives", to="5"),
+        "model.json: --negatives '5': must be a whole number",
+    ),
+    (
+        lambda m: change(m, "settings", "sampler", to="adversarial"),
+        "model.json: no noise_projection.npy, which --sampler adv",
+    ),
+    (
+        lambda m: replace(m, "maxima", poisoned(4, 1)),
+        "maxima.npy: row 1 has a number that is not finite",
+    ),
+]
 
 
 def check_one_line(path, complaint=""):
@@ -221,7 +340,8 @@ def check_one_line(path, complaint=""):
     assert text.startswith(str(path)), text
     assert complaint in text
     assert (
-        text.endswith(("; restore the folder from a copy, or train again", "; upgrade embedx")) or "; give one that" in text
+        text.endswith(("; restore the folder from a copy, or train again", "; upgrade embedx"))
+        or "; give one that" in text
     ), text
     assert "\n" not in text
     assert len(text) < 600
@@ -229,7 +349,8 @@ def check_one_line(path, complaint=""):
 
 @pytest.mark.parametrize(
     ("make", "damage", "complaint"),
-    [(words_in, *each) for each in OF_BOTH + OF_WORDS] + [(classifier_in, *each) for each in OF_BOTH + OF_CLASSIFIERS],
+    [(words_in, *each) for each in OF_BOTH + OF_WORDS]
+    + [(classifier_in, *each) for each in OF_BOTH + OF_CLASSIFIERS],
 )
 def test_damage_gets_one_line_with_file_and_remedy(tmp_path, make, damage, complaint):
     path = make(tmp_path / "m")
@@ -276,7 +397,25 @@ def mutated(content, rng, is_json):
         description = json.loads(content)
         places = [(inside, key) for inside in objects_in(description) for key in inside]
         inside, key = rng.choice(places)
-        value = rng.choice([None, True, -1, 0, 7, 1e308, 10**30, "", "x" * 1000, "ns", [], [[3]], {}, {"a": {}}, ...])
+        value = rng.choice(
+            [
+                None,
+                True,
+                -1,
+                0,
+                7,
+                1e308,
+                10**30,
+                "",
+                "x" * 1000,
+                "ns",
+                [],
+                [[3]],
+                {},
+                {"a": {}},
+                ...,
+            ]
+        )
         if value is ...:
             del inside[key]
         else:
@@ -290,7 +429,9 @@ def mutated(content, rng, is_json):
 def objects_in(value):
     """All objects of a JSON value that hold something."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return ([value] if isinstance(value, dict) and value else []) + [each for part in inside for each in objects_in(part)]
+    return ([value] if isinstance(value, dict) and value else []) + [
+        each for part in inside for each in objects_in(part)
+    ]
 
 
 def test_large_numbers_are_no_infinite_ones(monkeypatch):

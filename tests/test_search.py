@@ -1,4 +1,6 @@
-"""The index: it stores the rows of the table, is updated with them, and finds what brute force finds."""
+"""The index: it stores the rows of the table, is updated with them, and finds what brute force
+finds.
+"""
 
 import numpy as np
 import pytest
@@ -16,18 +18,28 @@ from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
 from embedx.training.progress import Silent
 
 N, DIM = 900, 37
-UNLIMITED = {"max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-3, "from_logsumexp": False, "message_iterations": 0}
+UNLIMITED = {
+    "max_candidates": N,
+    "threshold": 0.0,
+    "min_coefficient": 1e-3,
+    "from_logsumexp": False,
+    "message_iterations": 0,
+}
 
 
 def spec(blocks=1, clusters=20, n_scored=N, max_gap=1.0, **others):
-    return SearchSpec(blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(UNLIMITED | others))
+    return SearchSpec(
+        blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(UNLIMITED | others)
+    )
 
 
 def clustered(n=N, dim=DIM, groups=30, spread=0.3, seed=0):
     """float32 (n, padded): rows around common means."""
     rng = np.random.default_rng(seed)
     table = aligned_zeros(n, dim)
-    table[:, :dim] = rng.normal(size=(groups, dim))[rng.integers(0, groups, n)] + spread * rng.normal(size=(n, dim))
+    table[:, :dim] = rng.normal(size=(groups, dim))[
+        rng.integers(0, groups, n)
+    ] + spread * rng.normal(size=(n, dim))
     return table
 
 
@@ -36,10 +48,14 @@ def built(table, search, seed=0):
 
 
 def check(index, table):
-    """Every row is stored once in each block, in the list and slot that the index says, with its vector."""
+    """Every row is stored once in each block, in the list and slot that the index says, with its
+    vector.
+    """
     for j in range(len(index.ids)):
         used = [
-            s for c, n in enumerate(index.list_sizes[j]) for s in range(index.list_offsets[j, c], index.list_offsets[j, c] + n)
+            s
+            for c, n in enumerate(index.list_sizes[j])
+            for s in range(index.list_offsets[j, c], index.list_offsets[j, c] + n)
         ]
         np.testing.assert_array_equal(np.sort(index.ids[j, used]), np.arange(len(table)))
         np.testing.assert_array_equal(index.ids[j, index.slot[j]], np.arange(len(table)))
@@ -47,7 +63,9 @@ def check(index, table):
         cluster = np.searchsorted(index.list_offsets[j], index.slot[j], side="right") - 1
         np.testing.assert_array_equal(cluster, index.cluster[j])
         begin, end = index.edges[j], index.edges[j + 1]
-        vectors = index.panels[j].transpose(0, 2, 1).reshape(index.ids.shape[1], -1)[:, : end - begin]
+        vectors = (
+            index.panels[j].transpose(0, 2, 1).reshape(index.ids.shape[1], -1)[:, : end - begin]
+        )
         np.testing.assert_array_equal(vectors[index.slot[j]], table[:, begin:end])
 
 
@@ -55,7 +73,9 @@ def found(index, search, h, positives=()):
     """The candidates for one h, but for its positives."""
     n = index.slot.shape[1]
     rows, positives = np.zeros((1, n), dtype=np.int32), np.array(positives, dtype=np.int32)
-    chosen = rows[0, : candidates_of(index, search, h[None], positives, rows, new_query_workspace(n, search))].tolist()
+    chosen = rows[
+        0, : candidates_of(index, search, h[None], positives, rows, new_query_workspace(n, search))
+    ].tolist()
     assert chosen[: len(positives)] == positives.tolist()
     assert len(set(chosen)) == len(chosen)
     return set(chosen[len(positives) :])
@@ -80,13 +100,19 @@ def test_an_index_stores_every_row_once(blocks):
     table[7] = 0  # has no direction
     index = built(table, spec(blocks))
     check(index, table)
-    spare = np.diff(index.list_offsets) - index.list_sizes - (indexing.SPARE_SHARE * index.list_sizes).astype(int)
+    spare = (
+        np.diff(index.list_offsets)
+        - index.list_sizes
+        - (indexing.SPARE_SHARE * index.list_sizes).astype(int)
+    )
     assert ((spare >= indexing.SPARE_SLOTS) & (spare < indexing.SPARE_SLOTS + SIMD_WIDTH)).all()
 
 
 def test_clusters_do_not_depend_on_the_scale_of_the_table():
     table = clustered()
-    np.testing.assert_array_equal(built(table, spec(2)).cluster, built(table * np.float32(2**-12), spec(2)).cluster)
+    np.testing.assert_array_equal(
+        built(table, spec(2)).cluster, built(table * np.float32(2**-12), spec(2)).cluster
+    )
 
 
 def test_rows_that_drift_are_reassigned():
@@ -96,7 +122,9 @@ def test_rows_that_drift_are_reassigned():
     rows, step = np.arange(N, dtype=np.int32), (np.roll(table, 1, axis=0) - table) / 100
     reassigned = []
     for _ in range(4 * indexing.REASSIGN_EVERY):
-        assert (np.linalg.norm(step, axis=1) < indexing.REASSIGN_CHANGE * np.linalg.norm(table, axis=1)).all()
+        assert (
+            np.linalg.norm(step, axis=1) < indexing.REASSIGN_CHANGE * np.linalg.norm(table, axis=1)
+        ).all()
         table += step
         reassigned.append(indexing.update_rows(index, table, rows, 0, aligned_zeros(1, 20)))
     check(index, table)
@@ -110,7 +138,10 @@ def test_a_row_whose_new_list_is_full_stays_and_is_still_found():
     index = built(table, spec())
     rows = np.arange(N, dtype=np.int32)
     table[:, :DIM] = table[0, :DIM]  # all have one direction
-    n_reassigned = [indexing.update_rows(index, table, rows, 0, aligned_zeros(1, 20)) for _ in range(indexing.REASSIGN_EVERY)]
+    n_reassigned = [
+        indexing.update_rows(index, table, rows, 0, aligned_zeros(1, 20))
+        for _ in range(indexing.REASSIGN_EVERY)
+    ]
     check(index, table)
     assert len(np.unique(index.cluster)) > 1
     assert n_reassigned[-1] == (index.cluster[0] != index.cluster[0, 0]).sum() > 0
@@ -126,17 +157,23 @@ def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
     z = block_scores(table[:, :DIM], h[:DIM], blocks)
     cutoff = np.sort(z, axis=1)[:, ::-1][:, max_candidates]
     assert blocks > 1 or (cutoff[0] == z[0, 99]) == (max_candidates == 740)
-    expected = {int(row) for line, last in zip(z, cutoff, strict=True) for row in np.flatnonzero(line > last + 1e-5)}
+    expected = {
+        int(row)
+        for line, last in zip(z, cutoff, strict=True)
+        for row in np.flatnonzero(line > last + 1e-5)
+    }
     chosen = found(built(table, search), search, h)
     assert expected <= chosen
     assert len(chosen) <= blocks * max_candidates
     assert len(expected) >= min(max_candidates, 300) - 1
 
 
-@pytest.mark.parametrize("size", [1, 0.1])  # where one row has most of the probability, and where many share it
+# where one row has most of the probability, and where many share it
+@pytest.mark.parametrize("size", [1, 0.1])
 def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau(size):
     table, h = clustered(), np.float32(size) * a_query()
-    search = spec(4, clusters=1, max_gap=-np.log(1e-3), from_logsumexp=True)  # one cluster: nothing ends the search early
+    # one cluster: nothing ends the search early
+    search = spec(4, clusters=1, max_gap=-np.log(1e-3), from_logsumexp=True)
     z = 4 * block_scores(table[:, :DIM], h[:DIM], 4).astype(np.float64)
     z[:, 5] = -np.inf
     p = np.exp(z - z.max(axis=1, keepdims=True))
@@ -158,7 +195,9 @@ def test_where_all_rows_are_positives_there_are_no_candidates(blocks):
 def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     table = clustered(5000, groups=200)
     rng = np.random.default_rng(5)
-    h = table[rng.integers(0, 5000, 200)] + rng.normal(0, 0.1, (200, table.shape[1])).astype(np.float32)
+    h = table[rng.integers(0, 5000, 200)] + rng.normal(0, 0.1, (200, table.shape[1])).astype(
+        np.float32
+    )
     h[:, DIM:] = 0
     search = top_k_spec(5000, 0.1, 5)
     index = indexing.build_index(table, 5000, DIM, search, np.random.default_rng(0), threads=2)
@@ -166,12 +205,16 @@ def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     z = h @ table.T
     true = np.argsort(-z, axis=1)[:, :5]
     assert np.mean([np.isin(a, b).mean() for a, b in zip(true, ids, strict=True)]) > 0.9
-    np.testing.assert_allclose(scores, np.take_along_axis(z, ids.astype(np.int64), axis=1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        scores, np.take_along_axis(z, ids.astype(np.int64), axis=1), rtol=1e-4, atol=1e-4
+    )
     assert (np.diff(scores, axis=1) <= 0).all()
     everything = top_k_spec(5000, 1.0, 5)
     ids, _, log_sum = search_top_k(index, everything, h, 5, threads=1)
     np.testing.assert_array_equal(np.sort(ids), np.sort(true))
-    np.testing.assert_allclose(log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        log_sum, np.logaddexp.reduce(z.astype(np.float64), axis=1), rtol=1e-5
+    )
 
 
 def test_of_fewer_rows_than_k_the_rest_is_empty():
@@ -185,7 +228,8 @@ def test_of_fewer_rows_than_k_the_rest_is_empty():
 
 
 @pytest.mark.parametrize(
-    ("n", "share", "k", "n_scored"), [(5000, 0.1, 5, 500), (5000, 0.001, 5, 100), (5000, 0.001, 300, 300), (50, 0.1, 5, 50)]
+    ("n", "share", "k", "n_scored"),
+    [(5000, 0.1, 5, 500), (5000, 0.001, 5, 100), (5000, 0.001, 300, 300), (50, 0.1, 5, 50)],
 )
 def test_a_share_of_the_rows_is_scored_but_no_fewer_than_a_hundred_or_k(n, share, k, n_scored):
     search = top_k_spec(n, share, k)
@@ -225,7 +269,9 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
 
 
 def test_short_rows_do_not_hide_long_ones():
-    """Rows of all norms in every direction, of which a fiftieth is scored: the best are among them."""
+    """Rows of all norms in every direction, of which a fiftieth is scored: the best are
+    among them.
+    """
     rng = np.random.default_rng(0)
     n, dim = 20_000, 16
     table = aligned_zeros(n, dim)
@@ -240,7 +286,8 @@ def test_short_rows_do_not_hide_long_ones():
 
 
 @pytest.mark.parametrize(
-    ("n", "clusters", "blocks"), [(1, 1, 1), (5, 9, 4), (15, 4, 2), (40, 16, 8), (100, 17, 8), (300, 1, 4)]
+    ("n", "clusters", "blocks"),
+    [(1, 1, 1), (5, 9, 4), (15, 4, 2), (40, 16, 8), (100, 17, 8), (300, 1, 4)],
 )
 def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
     table, h = clustered(n), a_query()
@@ -248,9 +295,13 @@ def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
     index = indexing.build_index(table, n, DIM, search, np.random.default_rng(0))
     check(index, table)
     for step in range(5):
-        table[:, :DIM] += np.float32(0.5) * np.random.default_rng(step).normal(size=(n, DIM)).astype(np.float32)
+        table[:, :DIM] += np.float32(0.5) * np.random.default_rng(step).normal(
+            size=(n, DIM)
+        ).astype(np.float32)
         for j in range(blocks):
-            indexing.update_rows(index, table, np.arange(n, dtype=np.int32), j, aligned_zeros(1, min(clusters, n)))
+            indexing.update_rows(
+                index, table, np.arange(n, dtype=np.int32), j, aligned_zeros(1, min(clusters, n))
+            )
         check(index, table)
         z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
         expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - 2.0)}
@@ -268,7 +319,9 @@ def test_any_table_can_be_searched(value, from_logsumexp):
         table[: int(share * N), :DIM] = value
         index, query = built(table, search), new_query_workspace(N, search)
         for j in range(4):
-            indexing.update_rows(index, table, np.arange(N, dtype=np.int32), j, aligned_zeros(1, 21))
+            indexing.update_rows(
+                index, table, np.arange(N, dtype=np.int32), j, aligned_zeros(1, 21)
+            )
         for scale in (1, 1e15):
             search_blocks(index, search, np.float32(scale) * h[None], query)
             for j in range(4):
@@ -297,14 +350,27 @@ def position_of(index, query, j, row):
 
 def test_the_search_that_an_objective_is_set_to():
     def search(name, n_rows, **settings):
-        settings = {"scored_fraction": 0.02, "candidate_fraction": 0.3, "smoothing": 2.0, "min_coefficient": 0.01, **settings}
+        settings = {
+            "scored_fraction": 0.02,
+            "candidate_fraction": 0.3,
+            "smoothing": 2.0,
+            "min_coefficient": 0.01,
+            **settings,
+        }
         return OBJECTIVES[name](OBJECTIVES[name].Settings(min_score=0.5, **settings)).search(n_rows)
 
     margin = search("mips", 100_000)
     assert margin == SearchSpec(
-        blocks=1, clusters=316, n_scored=2000, max_candidates=600, threshold=0.5, min_coefficient=0.01, max_gap=2.0,
-        from_logsumexp=False, message_iterations=0,
-    )  # fmt: skip
+        blocks=1,
+        clusters=316,
+        n_scored=2000,
+        max_candidates=600,
+        threshold=0.5,
+        min_coefficient=0.01,
+        max_gap=2.0,
+        from_logsumexp=False,
+        message_iterations=0,
+    )
     softmax = search("ldgs", 100_000, loss="softmax", blocks=4, slack=1.5)
     assert softmax == margin._replace(blocks=4, max_gap=1.5 - np.log(0.01), from_logsumexp=True)
     messages = search("ldgs", 100_000, rescore=False, blocks=4, slack=1.5, iterations=3)

@@ -1,4 +1,6 @@
-"""Message passing between blocks: theorem 2 of Yen et al. 2018, and the kernel against the algorithm as it stands there."""
+"""Message passing between blocks: theorem 2 of Yen et al. 2018, and the kernel against the
+algorithm as it stands there.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,8 @@ N, DIM, BLOCKS = 60, 30, 4
 POSITIVES = np.array([3, 17])
 MU = 1.0
 LOSSES = {"softmax": lambda z: softmax(POSITIVES, z), "margin": lambda z: margin(POSITIVES, MU, z)}
-SMOOTHNESS = {"softmax": 1 / len(POSITIVES), "margin": MU}  # the mu of a loss whose gradient is 1/mu-Lipschitz
+# the mu of a loss whose gradient is 1/mu-Lipschitz
+SMOOTHNESS = {"softmax": 1 / len(POSITIVES), "margin": MU}
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 
@@ -31,16 +34,40 @@ def problem(seed=0):
 
 def by_kernel(loss, table, h, rounds, blocks=BLOCKS, threshold=0.0):
     """G and the gradient (N,) that the kernel finds."""
-    options = {"loss": loss, "blocks": blocks, "min_coefficient": 1e-3, "clusters": 5, "min_score": threshold}
-    objective = Ldgs(Ldgs.Settings(rescore=False, iterations=rounds, scored_fraction=1.0, **options))
+    options = {
+        "loss": loss,
+        "blocks": blocks,
+        "min_coefficient": 1e-3,
+        "clusters": 5,
+        "min_score": threshold,
+    }
+    objective = Ldgs(
+        Ldgs.Settings(rescore=False, iterations=rounds, scored_fraction=1.0, **options)
+    )
     search = objective.search(N)._replace(max_gap=1e9)
     index = indexing.build_index(table, N, DIM, search, np.random.default_rng(0))
-    rows, label, z = np.zeros((1, N), np.int32), np.zeros((1, N), np.float32), np.zeros((1, N), np.float32)
+    rows, label, z = (
+        np.zeros((1, N), np.int32),
+        np.zeros((1, N), np.float32),
+        np.zeros((1, N), np.float32),
+    )
     rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
     n, value = pass_messages(
-        reference.pointer_to_coefficients(objective), index, search, table, objective.constants(N, N), h, 0, rows, label, 0,
-        len(POSITIVES), z, new_query_workspace(N, search), new_message_workspace(N, search, N),
-    )  # fmt: skip
+        reference.pointer_to_coefficients(objective),
+        index,
+        search,
+        table,
+        objective.constants(N, N),
+        h,
+        0,
+        rows,
+        label,
+        0,
+        len(POSITIVES),
+        z,
+        new_query_workspace(N, search),
+        new_message_workspace(N, search, N),
+    )
     assert len(set(rows[0, :n].tolist())) == n
     gradient = np.zeros(N)
     gradient[rows[0, :n]] = z[0, :n]
@@ -101,7 +128,8 @@ def test_a_block_score_that_was_not_found_is_zero_and_rows_that_no_block_finds_a
     table[POSITIVES, :DIM] = 0
     h[0, :DIM] = 1
     first = DIM // BLOCKS
-    table[40, :first], table[40, first:DIM] = 1, 0.05  # found in block 0, below the threshold in the others
+    # found in block 0, below the threshold in the others
+    table[40, :first], table[40, first:DIM] = 1, 0.05
     _, gradient = by_kernel(loss, table, h, 1, threshold=1.0)
     z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
     z = np.where(np.abs(z) > 1, z, 0)

@@ -26,13 +26,23 @@ def rows_of(panels):
 
 def vectors_of(centroids, j, clusters):
     """float32 (clusters, columns of the block + 1): the centroids of block j."""
-    vectors = rows_of(centroids.vectors[j])[:clusters, : centroids.edges[j + 1] - centroids.edges[j]]
+    vectors = rows_of(centroids.vectors[j])[
+        :clusters, : centroids.edges[j + 1] - centroids.edges[j]
+    ]
     return np.column_stack([vectors, centroids.augmented[j, :clusters]])
 
 
 def spec(blocks=1, clusters=19, n_scored=30, max_gap=1.0, **others):
-    own = {"max_candidates": N, "threshold": 0.0, "min_coefficient": 1e-3, "from_logsumexp": False, "message_iterations": 0}
-    return SearchSpec(blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(own | others))
+    own = {
+        "max_candidates": N,
+        "threshold": 0.0,
+        "min_coefficient": 1e-3,
+        "from_logsumexp": False,
+        "message_iterations": 0,
+    }
+    return SearchSpec(
+        blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(own | others)
+    )
 
 
 def built(search, n=N, seed=0, table=None):
@@ -48,21 +58,28 @@ def a_query(seed=3, size=1.0):
 
 def updated(index, table, rows, clusters=19):
     rows = np.asarray(rows, dtype=np.int32)
-    return [indexing.update_rows(index, table, rows, j, aligned_zeros(1, clusters)) for j in range(len(index.ids))]
+    return [
+        indexing.update_rows(index, table, rows, j, aligned_zeros(1, clusters))
+        for j in range(len(index.ids))
+    ]
 
 
 # ---- the coarse quantizer
 
 
 def naive_centroids(rows, clusters, seed, j):
-    """Spherical k-means of rows that all have a direction, float64; the first centroids are drawn as those of the index."""
+    """Spherical k-means of rows that all have a direction, float64; the first centroids are drawn
+    as those of the index.
+    """
     rng = np.random.default_rng(0)
     n_sampled = min(len(rows), clustering.MAX_ROWS_PER_CENTROID * clusters)
     sample = np.sort(rng.choice(len(rows), n_sampled, replace=False))
     rng = np.random.default_rng([j, int(rng.integers(0, 2**31, j + 1)[j])])
     rows = rows[sample].astype(float)
     norms = np.linalg.norm(rows, axis=1)
-    augmented = np.column_stack([rows, np.sqrt(np.maximum(np.quantile(norms, clustering.NORM_QUANTILE) ** 2 - norms**2, 0))])
+    augmented = np.column_stack(
+        [rows, np.sqrt(np.maximum(np.quantile(norms, clustering.NORM_QUANTILE) ** 2 - norms**2, 0))]
+    )
     directions = augmented / np.linalg.norm(augmented, axis=1, keepdims=True)
     centroids = directions[rng.choice(n_sampled, clusters, replace=False)]
     for _ in range(clustering.N_ITERATIONS - 1):
@@ -110,8 +127,12 @@ def check_sums(index, table, *, moments=True):
             rows = block[index.cluster[j] == c]
             assert index.list_sizes[j, c] == len(rows)
             np.testing.assert_allclose(sums[c, : block.shape[1]], rows.sum(axis=0), atol=1e-4)
-            np.testing.assert_allclose(index.statistics.square_sums[j, c], (rows**2).sum(), rtol=1e-4, atol=1e-4)
-            assert index.statistics.inverse_size[j, c] == pytest.approx(1 / len(rows) if len(rows) else 0)
+            np.testing.assert_allclose(
+                index.statistics.square_sums[j, c], (rows**2).sum(), rtol=1e-4, atol=1e-4
+            )
+            assert index.statistics.inverse_size[j, c] == pytest.approx(
+                1 / len(rows) if len(rows) else 0
+            )
             if len(rows) and moments:
                 spread = np.sqrt(rows.var(axis=0).mean())
                 np.testing.assert_allclose(index.statistics.std[j, c], spread, rtol=1e-3, atol=2e-3)
@@ -139,7 +160,10 @@ def test_an_index_and_its_sums_follow_the_table(blocks):
 @pytest.mark.parametrize(("threads", "blocks"), [(1, 1), (3, 2)])
 def test_threads_share_the_rows_of_a_new_index(threads, blocks):
     table = clustered(50, DIM, groups=9)
-    one, several = (indexing.build_index(table, 47, DIM, spec(blocks, 5), np.random.default_rng(0), n) for n in (1, threads))
+    one, several = (
+        indexing.build_index(table, 47, DIM, spec(blocks, 5), np.random.default_rng(0), n)
+        for n in (1, threads)
+    )
     np.testing.assert_array_equal(one.cluster, several.cluster)
     check(several, table[:47])
 
@@ -152,7 +176,9 @@ def naive_estimates(index, table, j, h):
     out = np.full(index.list_sizes.shape[1], float(EMPTY_CLUSTER_SCORE))
     for c in np.flatnonzero(index.list_sizes[j]):
         rows = table[index.cluster[j] == c, block].astype(float)
-        out[c] = rows.mean(axis=0) @ h[block] + np.sqrt(rows.var(axis=0).mean()) * np.linalg.norm(h[block])
+        out[c] = rows.mean(axis=0) @ h[block] + np.sqrt(rows.var(axis=0).mean()) * np.linalg.norm(
+            h[block]
+        )
     return out
 
 
@@ -163,13 +189,19 @@ def naive_search(index, table, search, h, j, capacity):
     for c in np.argsort(-naive_estimates(index, table, j, h)):
         if sum(map(len, scores)) >= search.n_scored or room == 0:
             break
-        rows = index.ids[j, index.list_offsets[j, c] : index.list_offsets[j, c] + min(index.list_sizes[j, c], room)]
+        rows = index.ids[
+            j,
+            index.list_offsets[j, c] : index.list_offsets[j, c] + min(index.list_sizes[j, c], room),
+        ]
         lists.append(int(c))
         scores.append([(int(row), float(table[row, block] @ h[block])) for row in rows])
         room -= padded(len(rows))
         if search.from_logsumexp and len(rows):
             all_of_it = [blocks * z for each in scores for _, z in each]
-            if max(blocks * z for _, z in scores[-1]) < np.logaddexp.reduce(all_of_it) - search.max_gap:
+            if (
+                max(blocks * z for _, z in scores[-1])
+                < np.logaddexp.reduce(all_of_it) - search.max_gap
+            ):
                 break
     return lists, scores
 
@@ -177,7 +209,12 @@ def naive_search(index, table, search, h, j, capacity):
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize(
     ("size", "options"),
-    [(1, {}), (1, {"n_scored": 1}), (2, {"from_logsumexp": True, "n_scored": N, "max_gap": 2.0}), (1, {"n_scored": 1000})],
+    [
+        (1, {}),
+        (1, {"n_scored": 1}),
+        (2, {"from_logsumexp": True, "n_scored": N, "max_gap": 2.0}),
+        (1, {"n_scored": 1000}),
+    ],
 )
 def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, options):
     search = spec(blocks, **options)
@@ -197,7 +234,9 @@ def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, opt
                 begin, end = workspace.offsets[j, p : p + 2]
                 assert end - begin == padded(len(of_list))
                 np.testing.assert_allclose(
-                    workspace.scores[j, begin : begin + len(of_list)], [z for _, z in of_list], atol=1e-4
+                    workspace.scores[j, begin : begin + len(of_list)],
+                    [z for _, z in of_list],
+                    atol=1e-4,
                 )
                 assert (workspace.scores[j, begin + len(of_list) : end] == MASKED_SCORE).all()
                 for k, (row, _) in enumerate(of_list):
@@ -222,14 +261,20 @@ def test_candidates_are_appended_once_up_to_the_capacity():
     search = spec(2, n_scored=1000, clusters=5)
     index, table = built(search)
     workspace, rows = query.new_query_workspace(N, search), np.full((2, N), -1, dtype=np.int32)
-    query.search_all_blocks(index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace)
+    query.search_all_blocks(
+        index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace
+    )
     expected = []
     for j in range(2):
         _, scores = naive_search(index, table, search, a_query(), j, workspace.scores.shape[1])
-        expected += [row for each in scores for row, z in each if z > 0.5 and row not in (*expected, 8, 9)]
+        expected += [
+            row for each in scores for row, z in each if z > 0.5 and row not in (*expected, 8, 9)
+        ]
     n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, 7)
     assert (n, rows[1, 2:].tolist()) == (7, [*expected[:5], *[-1] * (N - 7)])
-    query.search_all_blocks(index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace)
+    query.search_all_blocks(
+        index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace
+    )
     for j in range(2):
         n = query.add_candidates(index, workspace, j, np.float32(0.5), rows, 1, n if j else 2, N)
     assert rows[1, 2:n].tolist() == expected
@@ -244,7 +289,9 @@ def test_the_numbers_of_queries_stay_within_int32():
     workspace.query_number[0] = 2**31 - 3
     numbers = []
     for _ in range(3):
-        query.search_all_blocks(index, search, a_query()[None], 0, np.array([[3]], np.int32), 0, 1, workspace)
+        query.search_all_blocks(
+            index, search, a_query()[None], 0, np.array([[3]], np.int32), 0, 1, workspace
+        )
         numbers.append(int(workspace.query_number[0]))
         assert workspace.last_query[3] == numbers[-1]
     assert numbers == [2**31 - 2, 0, 1]
@@ -256,7 +303,10 @@ def test_the_numbers_of_queries_stay_within_int32():
 def test_a_row_that_changed_twice_is_stale_once():
     stale = new_stale_rows(N)
     mark_stale(np.array([9, 3, 9], np.int32), 3, stale)
-    assert (stale.rows[: stale.n[0]].tolist(), np.flatnonzero(stale.is_stale).tolist()) == ([9, 3], [3, 9])
+    assert (stale.rows[: stale.n[0]].tolist(), np.flatnonzero(stale.is_stale).tolist()) == (
+        [9, 3],
+        [3, 9],
+    )
 
 
 def test_reassignments_are_counted_by_block():
@@ -267,7 +317,9 @@ def test_reassignments_are_counted_by_block():
     updater.update_next(40)
     updater.update_next(20)
     assert updater.next_row == 60
-    np.testing.assert_array_equal(updater.n_reassigned, (updater.index.cluster != before).sum(axis=1))
+    np.testing.assert_array_equal(
+        updater.n_reassigned, (updater.index.cluster != before).sum(axis=1)
+    )
     assert (updater.n_reassigned > 0).all()
     assert (updater.index.cluster[:, 60:] == before[:, 60:]).all()
     updater.update_next(2 * N + 5)
@@ -305,11 +357,15 @@ def test_a_balanced_tree_is_that_of_2_means(n, threads):
     x[:, 0] += 0.1
     x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
     row, column = np.nonzero(x)
-    vectors = SparseVectors(np.searchsorted(row, np.arange(n + 1)), column.astype(np.int32), x[row, column])
+    vectors = SparseVectors(
+        np.searchsorted(row, np.arange(n + 1)), column.astype(np.int32), x[row, column]
+    )
     order, edges = balanced_tree(vectors, 6, 1, 5, threads)
     halves = naive_halves(x.astype(float), list(range(n)), np.uint64(stream_key(5, 0, 0)))
     assert edges.tolist() == [0, (n + 1) // 2, n]
-    assert [set(order[: edges[1]].tolist()), set(order[edges[1] :].tolist())] == [set(half) for half in halves]
+    assert [set(order[: edges[1]].tolist()), set(order[edges[1] :].tolist())] == [
+        set(half) for half in halves
+    ]
     # a level deeper, each half is split by itself, from the order in which it was left
     deeper, deeper_edges = balanced_tree(vectors, 6, 2, 5, threads)
     for node in range(2):

@@ -1,32 +1,48 @@
-"""Settings take values of their type, finite, and no larger than kernels count; a mistake is one line that a terminal shows."""
+"""Settings take values of their type, finite, and no larger than kernels count; a mistake is one
+line that a terminal shows.
+"""
 
 import dataclasses
+import pickle
 import re
 
 import numpy as np
 import pytest
 
-from embedx import SkipGram
+from embedx import SkipGram, parameters
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import MAX_CHARACTERS, EmbedxError
+from embedx.errors import MAX_CHARACTERS, DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
 from embedx.parameters import in_python
 from embedx.samplers import SAMPLERS
-from embedx.settings import check, kind_of, option_name
+from embedx.settings import check, kind_of, on_command_line, option_name
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings, distance
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.vectors.model import UnknownWordError
 
-GROUPS = [SkipGramSettings, ClassifySettings, CollapsedSettings, TextSettings, VocabularySettings, PhraseSettings]
+GROUPS = [
+    SkipGramSettings,
+    ClassifySettings,
+    CollapsedSettings,
+    TextSettings,
+    VocabularySettings,
+    PhraseSettings,
+]
 GROUPS += [StartSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
-FIELDS = {f"{group.__module__}.{field.name}": field for group in GROUPS for field in dataclasses.fields(group)}
+FIELDS = {
+    f"{group.__module__}.{field.name}": field
+    for group in GROUPS
+    for field in dataclasses.fields(group)
+}
 WRONG = {
-    int: ["5", 1.5, float("nan"), True, [1]], float: ["5", float("nan"), float("inf"), -float("inf"), 10**400, True, None],
-    bool: ["yes", 2], str: [5, b"ns", ["ns"]],
-}  # fmt: skip
+    int: ["5", 1.5, float("nan"), True, [1]],
+    float: ["5", float("nan"), float("inf"), -float("inf"), 10**400, True, None],
+    bool: ["yes", 2],
+    str: [5, b"ns", ["ns"]],
+}
 LARGE = [2**31, 10**20, 10**5000]
 
 
@@ -34,12 +50,18 @@ LARGE = [2**31, 10**20, 10**5000]
 def test_every_setting_refuses_what_is_no_value_of_its_type(field):
     for value in WRONG[kind_of(field)]:
         if value is not None or field.default is not None:
-            with pytest.raises(EmbedxError, match=f"^{option_name(field.name)} .*: (must be|choose one of)") as raised:
+            with pytest.raises(
+                EmbedxError, match=f"^{option_name(field.name)} .*: (must be|choose one of)"
+            ) as raised:
                 check(field, value)
             assert len(str(raised.value)) < 200
 
 
-@pytest.mark.parametrize("field", [each for each in FIELDS.values() if kind_of(each) is int], ids=lambda field: field.name)
+@pytest.mark.parametrize(
+    "field",
+    [each for each in FIELDS.values() if kind_of(each) is int],
+    ids=lambda field: field.name,
+)
 def test_every_whole_number_has_a_largest_one(field):
     for value in LARGE if field.name != "seed" else LARGE[1:]:
         message = rf"{option_name(field.name)} (\d+…?|of thousands of digits): must be at most \d+$"
@@ -54,36 +76,62 @@ def test_numbers_of_numpy_are_numbers():
     assert ClassifySettings(replacement=np.True_).replacement
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"dim": 10**20}, "dim=100000000000000000000: must be at most 2147483647"),
-    ({"window": 10**9}, "window=1000000000: must be at most 1000"),
-    ({"threads": 10**6}, "threads=1000000: must be at most 1024"), ({"draws": 0}, "draws=0: must be at least 1"),
-    ({"objective": "hs", "draws": 5}, "draws applies only with a sampler that draws"),
-    ({"heldout_points": 2}, "heldout_points applies only with heldout"),
-    ({"sampler": "adversarial"}, "sampler='adversarial' does not apply to objective='ns', which takes unigram, uniform, all"),
-    ({"objective": "ldgs", "block_size": 0},
-     "block_size=0 draws candidates for each pair, which sampler='search' cannot do; use 1 or more"),
-    ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
-    ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dim": 10**20}, "dim=100000000000000000000: must be at most 2147483647"),
+        ({"window": 10**9}, "window=1000000000: must be at most 1000"),
+        ({"threads": 10**6}, "threads=1000000: must be at most 1024"),
+        ({"draws": 0}, "draws=0: must be at least 1"),
+        ({"objective": "hs", "draws": 5}, "draws applies only with a sampler that draws"),
+        ({"heldout_points": 2}, "heldout_points applies only with heldout"),
+        (
+            {"sampler": "adversarial"},
+            (
+                "sampler='adversarial' does not apply to objective='ns', which takes unigram,"
+                " uniform, all"
+            ),
+        ),
+        (
+            {"objective": "ldgs", "block_size": 0},
+            (
+                "block_size=0 draws candidates for each pair, which sampler='search' cannot do; use"
+                " 1 or more"
+            ),
+        ),
+        ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
+        ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
+    ],
+)
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
         SkipGram(**options)
 
 
 def test_settings_of_labels_are_not_those_of_words():
-    with pytest.raises(EmbedxError, match=r"^--set hierarchy applies only with labels, which have features"):
+    with pytest.raises(
+        EmbedxError, match=r"^--set hierarchy applies only with labels, which have features"
+    ):
         configure("hs", {"hierarchy": "clusters"})
 
 
-@pytest.mark.parametrize(("typed", "python"), [
-    ("--tokenizer wordz: did you mean words?", "tokenizer='wordz': did you mean words?"),
-    ("--optimizer lbfgs needs --sampler all, no --hidden layer", "optimizer='lbfgs' needs sampler='all', no hidden layer"),
-    ("exact scores; leave out --set rescore=no", "exact scores; leave out rescore=False"),
-    ("out: exists already; add --overwrite, or choose", "out: exists already; add overwrite=True, or choose"),
-    ("--threads 3 and --local-decay .5.", "n_jobs=3 and local_decay=.5."),
-    *[("text: train with `embedx classify a --test b`; a -- b, x--y",) * 2],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("typed", "python"),
+    [
+        ("--tokenizer wordz: did you mean words?", "tokenizer='wordz': did you mean words?"),
+        (
+            "--optimizer lbfgs needs --sampler all, no --hidden layer",
+            "optimizer='lbfgs' needs sampler='all', no hidden layer",
+        ),
+        ("exact scores; leave out --set rescore=no", "exact scores; leave out rescore=False"),
+        (
+            "out: exists already; add --overwrite, or choose",
+            "out: exists already; add overwrite=True, or choose",
+        ),
+        ("--threads 3 and --local-decay .5.", "n_jobs=3 and local_decay=.5."),
+        *[("text: train with `embedx classify a --test b`; a -- b, x--y",) * 2],
+    ],
+)
 def test_errors_speak_python(typed, python):
     assert in_python(typed, {"threads": "n_jobs"}) == python
 
@@ -96,7 +144,10 @@ def test_a_window_may_be_all_of_the_sentence():
 
 @pytest.mark.parametrize("kind", [EmbedxError, UnknownWordError])
 def test_characters_that_break_lines_or_command_a_terminal_are_written_as_escapes(kind):
-    assert str(kind("a\n\r\t\x1b[31m\u2028\x85\udcff b é 日")) == r"a\n\r\t\x1b[31m\u2028\x85\udcff b é 日"
+    assert (
+        str(kind("a\n\r\t\x1b[31m\u2028\x85\udcff b é 日"))
+        == r"a\n\r\t\x1b[31m\u2028\x85\udcff b é 日"
+    )
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end():
@@ -121,5 +172,31 @@ def test_less_memory_than_is_free_is_an_error_too(tmp_path, monkeypatch):
 
     (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
     monkeypatch.setattr("embedx.labeled.read.read_xc", fail)
-    with pytest.raises(EmbedxError, match=r"train.txt: takes more memory than is available; use fewer rows or more memory"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"train.txt: takes more memory than is available; use fewer rows or more memory",
+    ):
         read(str(tmp_path / "train.txt"))
+
+
+def test_each_front_end_spells_the_settings_of_a_message():
+    needs = ("needs ", Setting("weights", "sparse"))
+    error = SettingError("rescore", False, needs, ("leave ", Setting("min_count"), " out"))
+    typed = "--set rescore=no: needs --weights sparse; leave --min-count out"
+    assert error.spelled(on_command_line) == typed
+    assert str(error) == "rescore=False: needs weights='sparse'; leave min_count out"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+    @parameters.python_names({"threads": "n_jobs"})
+    def fit():
+        raise SettingError("threads", -5, "must be at least 1")
+
+    with pytest.raises(SettingError, match=re.escape("n_jobs=-5: must be at least 1")):
+        fit()
+
+
+def test_errors_of_data_name_the_file_and_the_line():
+    assert str(DataError("a.csv", 3, "no label", "add one")) == "a.csv:3: no label; add one"
+    error = DataError("a.csv", None, "no rows\x1b[2J")
+    assert str(error) == "a.csv: no rows\\x1b[2J"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

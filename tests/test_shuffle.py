@@ -10,7 +10,9 @@ from tests.test_train_state import same, word_run
 
 @pytest.fixture
 def places(monkeypatch):
-    """Where each chunk that was trained began and ended, in the order of training; several over little data."""
+    """Where each chunk that was trained began and ended, in the order of training; several over
+    little data.
+    """
     monkeypatch.setattr(strategies, "CHUNK", 150)
     seen = []
     original = strategies.Streamed.place

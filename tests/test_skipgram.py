@@ -28,8 +28,12 @@ def fitted(two_topics):
 
 
 def test_a_file_and_its_sentences_give_the_same_vectors(fitted, two_topics):
-    from_lists = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1).fit(sentences_of(two_topics))
-    from_generator = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1).fit(s for s in sentences_of(two_topics))
+    from_lists = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1).fit(
+        sentences_of(two_topics)
+    )
+    from_generator = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=1).fit(
+        s for s in sentences_of(two_topics)
+    )
     assert from_lists.model.words == fitted.model.words
     np.testing.assert_array_equal(from_lists.model.vectors, fitted.model.vectors)
     np.testing.assert_array_equal(from_generator.model.vectors, fitted.model.vectors)
@@ -47,12 +51,18 @@ def test_what_is_saved_is_what_was_trained(fitted, tmp_path):
     assert isinstance(loaded.vectors.base, np.memmap)
     assert loaded.words == fitted.model.words
     assert loaded.settings["negatives"] == 5
-    assert (loaded.settings["sample"], loaded.settings["draws"], loaded.settings["threads"]) == (0, 32, 1)
+    assert (loaded.settings["sample"], loaded.settings["draws"], loaded.settings["threads"]) == (
+        0,
+        32,
+        1,
+    )
     assert loaded.facts["final_loss"] == pytest.approx(fitted.outcome.final_loss)
 
 
 def test_the_final_loss_is_a_mean_per_pair(fitted):
-    """With vectors of zero it would be (1 + negatives) log 2 = 4.16; here every pair tells one of two topics."""
+    """With vectors of zero it would be (1 + negatives) log 2 = 4.16; here every pair tells one of
+    two topics.
+    """
     assert 1.5 < fitted.outcome.final_loss < 6 * np.log(2)
     assert fitted.outcome.tally.mean_loss > fitted.outcome.final_loss
     assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
@@ -61,12 +71,23 @@ def test_the_final_loss_is_a_mean_per_pair(fitted):
 def test_sixteen_threads_learn_what_one_learns(two_topics):
     many = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=16).fit(two_topics)
     assert many.outcome.tally.words == 5 * many.model.counts.sum()
-    assert {word for word, _ in many.model.most_similar("cat", top_k=3)} <= {"dog", "purr", "fur", "paw", "tail"}
+    assert {word for word, _ in many.model.most_similar("cat", top_k=3)} <= {
+        "dog",
+        "purr",
+        "fur",
+        "paw",
+        "tail",
+    }
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"window": 10, "negatives": 15, "dim": 300}, {"block_size": 64}, {"sample": 1e-3, "epochs": 50}, {"negatives": 50}],
+    [
+        {"window": 10, "negatives": 15, "dim": 300},
+        {"block_size": 64},
+        {"sample": 1e-3, "epochs": 50},
+        {"negatives": 50},
+    ],
 )
 def test_a_tiny_vocabulary_does_not_diverge(two_topics, options):
     model = embedx.SkipGram(**({"epochs": 3, "sample": 0} | options)).fit(two_topics).model
@@ -78,11 +99,15 @@ def test_a_vocabulary_of_one_word():
 
 
 def test_tokens_may_hold_spaces(tmp_path):
-    fitted = embedx.SkipGram(min_count=1, dim=4, sample=0).fit([["New York", "is\ta", "city\n"]] * 3)
+    fitted = embedx.SkipGram(min_count=1, dim=4, sample=0).fit(
+        [["New York", "is\ta", "city\n"]] * 3
+    )
     assert set(embedx.load(fitted.save(tmp_path / "odd")).words) == {"New York", "is\ta", "city\n"}
 
 
-@pytest.mark.parametrize("options", [{"block_size": 64, "window": 30}, {"negatives": 2000}, {"block_size": 0}])
+@pytest.mark.parametrize(
+    "options", [{"block_size": 64, "window": 30}, {"negatives": 2000}, {"block_size": 0}]
+)
 def test_what_the_defaults_resolve_to_is_within_range(options):
     config, counts = configure("ns", options), np.ones(100_000, dtype=np.int64)
     sampler = config.new_sampler()
@@ -94,11 +119,17 @@ def test_what_the_defaults_resolve_to_is_within_range(options):
 
 
 def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
-    """In a list such as "genus a genus b ..." each block of 64 has 32 inputs of the same word, which move one after another."""
+    """In a list such as "genus a genus b ..." each block of 64 has 32 inputs of the same word,
+    which move one after another.
+    """
     rng = np.random.default_rng(0)
     lines = [[f"w{word}" for word in rng.choice(2000, 20)] for _ in range(2000)]
     lines.insert(1000, [token for k in range(64) for token in ("genus", f"species{k}")])
-    found = embedx.SkipGram(dim=16, epochs=3, min_count=1, sample=0, block_size=64, threads=1).fit(lines).model
+    found = (
+        embedx.SkipGram(dim=16, epochs=3, min_count=1, sample=0, block_size=64, threads=1)
+        .fit(lines)
+        .model
+    )
     assert np.linalg.norm(found.vectors, axis=1).max() < 10
     assert np.linalg.norm(found.output_vectors, axis=1).max() < 10
 
@@ -106,16 +137,30 @@ def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
 SMALL, LARGE = ("bounded-adagrad", 2.0, 16), ("sgd", 0.06, 16)
 
 
-@pytest.mark.parametrize(("objective", "options", "expected"), [
-    ("ns", {}, LARGE), ("ns", {"learning_rate": None, "heldout": 0.1, "deterministic": True}, LARGE),
-    ("ns", {"optimizer": "bounded-adagrad"}, SMALL), ("ns", {"learning_rate": 0.5}, ("bounded-adagrad", 0.5, 16)),
-    ("ns", {"block_size": 4}, ("sgd", 0.06, 4)), ("ns", {"subwords": "3-6"}, ("rowwise-adagrad", 3.0, 8)),
-    ("ove", {}, ("rowwise-adagrad", 2.0, 8)),
-])  # fmt: skip
-def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics, monkeypatch, objective, options, expected):
+@pytest.mark.parametrize(
+    ("objective", "options", "expected"),
+    [
+        ("ns", {}, LARGE),
+        ("ns", {"learning_rate": None, "heldout": 0.1, "deterministic": True}, LARGE),
+        ("ns", {"optimizer": "bounded-adagrad"}, SMALL),
+        ("ns", {"learning_rate": 0.5}, ("bounded-adagrad", 0.5, 16)),
+        ("ns", {"block_size": 4}, ("sgd", 0.06, 4)),
+        ("ns", {"subwords": "3-6"}, ("rowwise-adagrad", 3.0, 8)),
+        ("ove", {}, ("rowwise-adagrad", 2.0, 8)),
+    ],
+)
+def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
+    two_topics, monkeypatch, objective, options, expected
+):
     def used():
-        found = embedx.SkipGram(objective, dim=4, epochs=1, sample=0, threads=1, **options).fit(two_topics).model
-        return found.counts.sum(), tuple(found.settings[name] for name in ("optimizer", "learning_rate", "block_size"))
+        found = (
+            embedx.SkipGram(objective, dim=4, epochs=1, sample=0, threads=1, **options)
+            .fit(two_topics)
+            .model
+        )
+        return found.counts.sum(), tuple(
+            found.settings[name] for name in ("optimizer", "learning_rate", "block_size")
+        )
 
     monkeypatch.setattr(configuration, "PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words
     n_tokens, small = used()
@@ -129,20 +174,29 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(two_topics
 @pytest.mark.parametrize(
     ("options", "warning"),
     [
-        ({"learning_rate": 0.025}, "warning: --learning-rate 0.025 is far from 2, the default of bounded-adagrad here; "
-         "leave it out, or add --optimizer sgd to use word2vec's rates"),
-        ({"learning_rate": 2.0, "optimizer": "sgd"}, "warning: --learning-rate 2 is far from 0.06, the default of sgd here; "
-         "leave it out"),
+        (
+            {"learning_rate": 0.025},
+            (
+                "warning: --learning-rate 0.025 is far from 2, the default of bounded-adagrad here;"
+                " leave it out, or add --optimizer sgd to use word2vec's rates"
+            ),
+        ),
+        (
+            {"learning_rate": 2.0, "optimizer": "sgd"},
+            "warning: --learning-rate 2 is far from 0.06, the default of sgd here; leave it out",
+        ),
         ({"learning_rate": 0.07}, None),
         ({"learning_rate": 0.025, "optimizer": "sgd"}, None),
         ({}, None),
     ],
-)  # fmt: skip
+)
 def test_a_rate_far_from_the_default_is_warned_of(options, warning):
     printed = io.StringIO()
     config = configure("ns", options)
     warn_of_rate(config.settings, config.objective, Reporter(printed))
-    assert [line for line in printed.getvalue().splitlines() if "far from" in line] == ([warning] if warning else [])
+    assert [line for line in printed.getvalue().splitlines() if "far from" in line] == (
+        [warning] if warning else []
+    )
 
 
 def test_what_was_fitted_can_be_pickled(fitted):
@@ -182,9 +236,13 @@ def test_a_run_that_goes_on_reports_the_rate_of_its_own_part(tmp_path, monkeypat
         reporter.update(100)
         reporter.finish()
     assert stream.getvalue().splitlines() == [
-        "training: 86%, 0:08 left, 2 words/s", "training: 91%, 0:05 left, 2 words/s", "training: 10 words in 0:05, 2 words/s",
-    ]  # fmt: skip
-    assert [json.loads(line)["seconds_left"] for line in (tmp_path / "log").read_text().splitlines()] == [7.5, 5.0]
+        "training: 86%, 0:08 left, 2 words/s",
+        "training: 91%, 0:05 left, 2 words/s",
+        "training: 10 words in 0:05, 2 words/s",
+    ]
+    assert [
+        json.loads(line)["seconds_left"] for line in (tmp_path / "log").read_text().splitlines()
+    ] == [7.5, 5.0]
 
 
 class Tty(io.StringIO):
@@ -197,9 +255,17 @@ class Tty(io.StringIO):
 def test_a_terminal_has_one_line_that_fits_it_with_one_rate_and_one_loss(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    facts = {"loss": 2.3437, "loss_unit": "nats per pair", "learning_rate": 0.1, "words_per_second": 634_100, "epochs": 5.0}
+    facts = {
+        "loss": 2.3437,
+        "loss_unit": "nats per pair",
+        "learning_rate": 0.1,
+        "words_per_second": 634_100,
+        "epochs": 5.0,
+    }
     for columns in (80, 40):
-        monkeypatch.setattr(progress.os, "get_terminal_size", lambda _, n=columns: SimpleNamespace(columns=n))
+        monkeypatch.setattr(
+            progress.os, "get_terminal_size", lambda _, n=columns: SimpleNamespace(columns=n)
+        )
         stream = Tty()
         stream.fileno = lambda: 0
         with Reporter(stream) as reporter:
@@ -227,7 +293,9 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
         quiet.update(5, loss=2.0, words_per_second=3.0)
     assert caplog.record_tuples[0] == ("embedx", logging.WARNING, "a danger")
     assert caplog.record_tuples[1][:2] == ("embedx", logging.INFO)
-    assert re.fullmatch(r"training: 50%, 0:00 left, 3 words/s, loss 2", caplog.records[1].getMessage())
+    assert re.fullmatch(
+        r"training: 50%, 0:00 left, 3 words/s, loss 2", caplog.records[1].getMessage()
+    )
     with caplog.at_level(logging.WARNING, "embedx"):
         assert isinstance(progress.reporter(False), Silent)
 
@@ -248,7 +316,10 @@ def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
         skipgram.train([str(two_topics)], config, progress=reporter)
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
     assert len(lines) > 2
-    assert all(re.fullmatch(r"epoch \d+/200: \d+%, \d+:\d\d left, \S+ words/s, loss \S+", line) for line in lines)
+    assert all(
+        re.fullmatch(r"epoch \d+/200: \d+%, \d+:\d\d left, \S+ words/s, loss \S+", line)
+        for line in lines
+    )
     assert "\r" not in stream.getvalue()
     events = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     training = [event for event in events if event["stage"] == "training"]

@@ -1,4 +1,6 @@
-"""Word vectors by every objective, with biases, by every optimiser, and with a part of the text held out."""
+"""Word vectors by every objective, with biases, by every optimiser, and with a part of the text
+held out.
+"""
 
 import dataclasses
 
@@ -21,14 +23,20 @@ from embedx.text.heldout import PIECE, hold_out
 from tests.notes import Notes
 
 EVERY_WAY = [(name, sampler) for name, each in OBJECTIVES.items() for sampler in in_order(each)]
-# Those whose probabilities are no softmax of the scores and no turns of a tree: their initial biases are of the right order.
+# Those whose probabilities are no softmax of the scores and no turns of a tree: their initial
+# biases are of the right order.
 OTHER_LINKS = ("ova", "ar-probit", "ar-logistic")
-CARS, CATS = {"car", "truck", "engine", "wheel", "road", "fuel"}, {"cat", "dog", "purr", "fur", "paw", "tail"}
+CARS, CATS = (
+    {"car", "truck", "engine", "wheel", "road", "fuel"},
+    {"cat", "dog", "purr", "fur", "paw", "tail"},
+)
 
 
 def fit(corpus, objective, **options):
     """A model of 16 dimensions of all words, by one thread."""
-    return embedx.SkipGram(objective, **({"dim": 16, "epochs": 5, "sample": 0, "threads": 1} | options)).fit(corpus)
+    return embedx.SkipGram(
+        objective, **({"dim": 16, "epochs": 5, "sample": 0, "threads": 1} | options)
+    ).fit(corpus)
 
 
 def assert_knows_the_topics(model):
@@ -44,10 +52,18 @@ def test_every_objective_learns_the_topics_with_every_sampler(two_topics, object
     assert fitted.outcome.tally.words == 3 * fitted.model.counts.sum()
 
 
-@pytest.mark.parametrize(("objective", "options"), [
-    ("ns", {"bias": "zero"}), ("hs", {"bias": "zero"}), ("ar", {"bias": "none"}), ("hs", {"bias": "none"}),
-    ("ar", {"optimizer": "sgd", "learning_rate": 0.01}), ("ns", {"block_size": 0}), ("hs", {"block_size": 0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("objective", "options"),
+    [
+        ("ns", {"bias": "zero"}),
+        ("hs", {"bias": "zero"}),
+        ("ar", {"bias": "none"}),
+        ("hs", {"bias": "none"}),
+        ("ar", {"optimizer": "sgd", "learning_rate": 0.01}),
+        ("ns", {"block_size": 0}),
+        ("hs", {"block_size": 0}),
+    ],
+)
 def test_every_way_of_training_learns_the_topics(two_topics, objective, options):
     fitted = fit(two_topics, objective, **options)
     model = fitted.model
@@ -58,7 +74,10 @@ def test_every_way_of_training_learns_the_topics(two_topics, objective, options)
         assert model.arrays["bias"].shape == (len(model.output_vectors),)
 
 
-NO_SENTENCES = r"^no sentence has two words of the vocabulary, so there is nothing to train on; write .*(--|\b)min[-_]count$"
+NO_SENTENCES = (
+    r"^no sentence has two words of the vocabulary, so there is nothing to train on; write"
+    r" .*(--|\b)min[-_]count$"
+)
 NO_PAIR_KEPT = (
     "^nothing was trained: subsampling kept no two words of a sentence; raise "
     "(--sample, or turn it off by --sample 0|sample, or turn it off by sample=0)$"
@@ -82,7 +101,9 @@ def test_text_without_pairs_is_a_mistake_reported_before_training(objective):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"sample": 1e-15}, NO_PAIR_KEPT), ({"time_budget": 1e-9}, NO_TIME)], ids=["sample", "time"]
+    ("options", "message"),
+    [({"sample": 1e-15}, NO_PAIR_KEPT), ({"time_budget": 1e-9}, NO_TIME)],
+    ids=["sample", "time"],
 )
 @pytest.mark.parametrize("train", [fit, fit_collapsed])
 def test_a_run_that_trains_on_nothing_is_a_mistake(train, options, message):
@@ -99,7 +120,11 @@ def test_a_run_that_trains_on_nothing_is_a_mistake(train, options, message):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_an_objectives_own_defaults_are_settings(name):
     objective = OBJECTIVES[name]
-    known = {field.name for group in (SkipGramSettings, objective.Settings) for field in dataclasses.fields(group)}
+    known = {
+        field.name
+        for group in (SkipGramSettings, objective.Settings)
+        for field in dataclasses.fields(group)
+    }
     assert objective.word_defaults.keys() <= known
     found = configure(name, {}).record()
     assert found == found | objective.word_defaults
@@ -108,10 +133,18 @@ def test_an_objectives_own_defaults_are_settings(name):
 
 
 def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
-    assert fit(two_topics, "hs", epochs=1).model.settings["learning_rate"] == OBJECTIVES["hs"].word_defaults["learning_rate"]
+    assert (
+        fit(two_topics, "hs", epochs=1).model.settings["learning_rate"]
+        == OBJECTIVES["hs"].word_defaults["learning_rate"]
+    )
     sgd = OPTIMIZERS["sgd"].rates[WORDS]
     assert fit(two_topics, "hs", epochs=1, optimizer="sgd").model.settings["learning_rate"] == sgd
-    assert fit(two_topics, "hs", epochs=1, optimizer="sgd", learning_rate=0.1).model.settings["learning_rate"] == 0.1
+    assert (
+        fit(two_topics, "hs", epochs=1, optimizer="sgd", learning_rate=0.1).model.settings[
+            "learning_rate"
+        ]
+        == 0.1
+    )
 
 
 @pytest.mark.parametrize("optimizer", taken_by(WORDS))
@@ -130,13 +163,18 @@ def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, optio
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "mixture"])
 def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
-    message = f"--optimizer {optimizer} has a learning rate for each .* use rowwise-adagrad, bounded-adagrad or sgd"
+    message = (
+        f"--optimizer {optimizer} has a learning rate for each .* use rowwise-adagrad,"
+        " bounded-adagrad or sgd"
+    )
     with pytest.raises(EmbedxError, match=message):
         configure("implicit", {"optimizer": optimizer})
     configure("implicit", {"optimizer": "bounded-adagrad"})
 
 
-@pytest.mark.parametrize("name", [name for name, objective in OBJECTIVES.items() if objective.stable])
+@pytest.mark.parametrize(
+    "name", [name for name, objective in OBJECTIVES.items() if objective.stable]
+)
 def test_stable_objectives_stay_so_at_their_defaults_in_many_dimensions(two_topics, name):
     fitted = fit(two_topics, name, dim=300, epochs=3)
     assert fitted.outcome.final_loss < fitted.outcome.curve[0]["loss"]
@@ -157,7 +195,9 @@ def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
 
 @pytest.mark.parametrize("sampler", ["unigram", "uniform", "all"])
 def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
-    """At vectors of zero the loss of a pair is (1 + negatives) log 2, however the expectation over the noise is taken."""
+    """At vectors of zero the loss of a pair is (1 + negatives) log 2, however the expectation over
+    the noise is taken.
+    """
     fitted = fit(two_topics, "ns", sampler=sampler, negatives=3, epochs=1, learning_rate=1e-6)
     assert fitted.outcome.final_loss == pytest.approx(4 * np.log(2), rel=1e-3)
 
@@ -183,7 +223,11 @@ def test_initial_biases_of_negative_sampling_are_where_its_expected_gradient_is_
     objective = kind(kind.Settings(negatives=n_negatives))
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(9)) for seed in (1, 2))
     batch = new_batch(1, 9, 0, np.float64)
-    batch.z[0], batch.label[0], batch.sample_count[0] = objective.initial_bias(p, noise), p, 20 * noise
+    batch.z[0], batch.label[0], batch.sample_count[0] = (
+        objective.initial_bias(p, noise),
+        p,
+        20 * noise,
+    )
     constants = objective.constants(20, 9).astype(np.float64)
     coefficients_of(objective)(batch, np.zeros((1, 0)), constants, 1, 9, 0.0)
     np.testing.assert_allclose(batch.z[0], 0, atol=1e-6)
@@ -211,10 +255,19 @@ def positions(found):
     return np.concatenate([np.arange(start, stop) for start, stop in found.bounds.tolist()])
 
 
-@pytest.mark.parametrize(("n", "share", "n_spans", "border"), [
-    (20_000, 0.005, 40, 4000), (2000, 0.02, 20, 2000), (2000, 0.5, 25, 2000), (464, 0.01, 5, 2000), (464, 0.05, 8, 1000),
-    (40, 0.2, 8, 100), (4, 0.5, 2, 100), (7, 0.3, 2, 100),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "share", "n_spans", "border"),
+    [
+        (20_000, 0.005, 40, 4000),
+        (2000, 0.02, 20, 2000),
+        (2000, 0.5, 25, 2000),
+        (464, 0.01, 5, 2000),
+        (464, 0.05, 8, 1000),
+        (40, 0.2, 8, 100),
+        (4, 0.5, 2, 100),
+        (7, 0.3, 2, 100),
+    ],
+)
 def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, border):
     tokens = some_tokens(n * PIECE - 7)
     found = hold_out(tokens, np.arange(9, dtype=np.int32), share)
@@ -237,7 +290,10 @@ def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, bo
 
 def test_spans_are_where_the_length_of_the_text_and_the_share_say():
     remap = np.arange(9, dtype=np.int32)
-    one, other = (hold_out(some_tokens(200 * PIECE, seed=seed)[: 199 * PIECE + 5], remap, 0.1) for seed in (0, 1))
+    one, other = (
+        hold_out(some_tokens(200 * PIECE, seed=seed)[: 199 * PIECE + 5], remap, 0.1)
+        for seed in (0, 1)
+    )
     assert one.pieces.tolist() == other.pieces.tolist()
     assert one.bounds.tolist() == other.bounds.tolist()  # sentences end at the same places in both
     chunks = np.diff([start for start, _ in one.bounds.tolist()])
@@ -245,10 +301,17 @@ def test_spans_are_where_the_length_of_the_text_and_the_share_say():
 
 
 def test_the_words_of_the_spans_are_held_out_in_text_order():
-    tokens, remap = some_tokens(50 * PIECE - 300), np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
+    tokens, remap = (
+        some_tokens(50 * PIECE - 300),
+        np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32),
+    )
     found = hold_out(tokens, remap, 0.4)
     words, places, unseen, sentence = [], [], np.zeros(7, int), 0
-    span = {position: k for k, (start, stop) in enumerate(found.bounds.tolist()) for position in range(start, stop)}
+    span = {
+        position: k
+        for k, (start, stop) in enumerate(found.bounds.tolist())
+        for position in range(start, stop)
+    }
     for position, token in enumerate(tokens.tolist()):
         if found.pieces[position // PIECE] and token >= 0 and remap[token] >= 0:
             unseen[remap[token]] += 1  # of borders too
@@ -263,7 +326,8 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
     assert unseen.sum() > found.n_words == sum(word >= 0 for word in words)
     assert found.spans.tolist() == [place[0] for place in places]
     changes = [one != other for one, other in zip(places[1:], places[:-1], strict=True)]
-    assert (np.diff(found.sentences) > 0).tolist() == changes  # a window ends where the sentence does, and where the span does
+    # a window ends where the sentence does, and where the span does
+    assert (np.diff(found.sentences) > 0).tolist() == changes
 
 
 def test_a_span_holds_whole_sentences():
@@ -276,26 +340,38 @@ def test_a_span_holds_whole_sentences():
 
 
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
-    message = r"heldout=0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
+    message = (
+        r"heldout=0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
+    )
     with pytest.raises(EmbedxError, match=message):
         fit(two_topics, "ns", heldout=0.001)
 
 
 def test_words_that_are_held_out_are_not_trained_on(two_topics):
-    """Each word of the spans and borders is left out of every epoch, and of the share done that the learning rate follows."""
+    """Each word of the spans and borders is left out of every epoch, and of the share done that the
+    learning rate follows.
+    """
     fitted, whole = fit(two_topics, "ns", heldout=0.3, epochs=2), fit(two_topics, "ns", epochs=2)
     part = 1 - fitted.outcome.tally.words / whole.outcome.tally.words
     assert 0.1 < part < 0.5
-    assert fitted.outcome.tally.pairs / whole.outcome.tally.pairs == pytest.approx(1 - part, abs=0.01)
+    assert fitted.outcome.tally.pairs / whole.outcome.tally.pairs == pytest.approx(
+        1 - part, abs=0.01
+    )
     assert fitted.outcome.epochs == pytest.approx(2)
-    assert fitted.model.counts.tolist() == whole.model.counts.tolist()  # the vocabulary is that of the whole text
-    assert fitted.outcome.tally.words == 2 * (fitted.model.counts - fitted.model.arrays["heldout_counts"]).sum()
+    # the vocabulary is that of the whole text
+    assert fitted.model.counts.tolist() == whole.model.counts.tolist()
+    assert (
+        fitted.outcome.tally.words
+        == 2 * (fitted.model.counts - fitted.model.arrays["heldout_counts"]).sum()
+    )
     assert_knows_the_topics(fitted.model)
 
 
 @pytest.mark.parametrize("name", ["ns", "hs", "softmax"])
 def test_what_is_held_out_is_in_no_count(tmp_path, name):
-    """The one text that knows `emu` is held out: no bias, no noise, no tree and no unigram model knows how often it occurs."""
+    """The one text that knows `emu` is held out: no bias, no noise, no tree and no unigram model
+    knows how often it occurs.
+    """
     n = 40 * PIECE
     tokens = np.array(["cat", "dog", "and"])[np.random.default_rng(0).integers(0, 3, n)]
     start, stop = hold_out(np.zeros(n, np.int32), np.zeros(1, np.int32), 0.1).bounds[0]
@@ -317,7 +393,8 @@ def test_what_is_held_out_is_in_no_count(tmp_path, name):
 
 def test_the_same_text_is_held_out_whatever_the_seed_and_the_threads(two_topics):
     printed = [
-        fit(two_topics, "ns", epochs=1, heldout=0.2, **more).model.facts["heldout"] for more in ({"seed": 2}, {"threads": 2})
+        fit(two_topics, "ns", epochs=1, heldout=0.2, **more).model.facts["heldout"]
+        for more in ({"seed": 2}, {"threads": 2})
     ]
     assert printed[0]["unigram"] == printed[1]["unigram"]
     assert printed[0]["n_groups"] == printed[1]["n_groups"] == 8  # spans

@@ -1,7 +1,9 @@
-"""Proof on a toy that skip-gram training goes where the theory says: to maximum likelihood, or measurably beside it.
+"""Proof on a toy that skip-gram training goes where the theory says: to maximum likelihood, or
+measurably beside it.
 
-Input vectors stay fixed, of lower rank than there are words, so that not every distribution can be reached; output vectors and
-biases are free. The likelihood of the pairs is then concave in them, and L-BFGS finds its maximum from the counts of the pairs.
+Input vectors stay fixed, of lower rank than there are words, so that not every distribution can be
+reached; output vectors and biases are free. The likelihood of the pairs is then concave in them,
+and L-BFGS finds its maximum from the counts of the pairs.
 """
 
 import functools
@@ -47,7 +49,9 @@ def toy(n_words=50, rank=8, n_tokens=12_000):
     counts += counts.T
     smooth = np.log((counts + 0.3) / (counts + 0.3).sum(axis=1, keepdims=True))
     directions = np.linalg.svd(smooth - smooth.mean(axis=0))[0]
-    return Toy(tokens, counts, np.column_stack([directions[:, :rank] * np.sqrt(n_words), np.ones(n_words)]))
+    return Toy(
+        tokens, counts, np.column_stack([directions[:, :rank] * np.sqrt(n_words), np.ones(n_words)])
+    )
 
 
 def make(name):
@@ -61,37 +65,64 @@ def log_likelihood(task, objective, outputs):
 
 
 def optimum(task, objective):
-    """The outputs that minimise the mean loss of all pairs when each meets all rows, with the best state for every pair."""
+    """The outputs that minimise the mean loss of all pairs when each meets all rows, with the best
+    state for every pair.
+    """
     n = len(task.counts)
     x, y = np.nonzero(task.counts)
     label, sample_count = np.eye(n)[y], np.ones((len(x), n))
     if form_of(objective) != SUMMED:
         sample_count -= label
     weight = task.counts[x, y]
-    weighted_count = weight[:, None] * sample_count if form_of(objective) == SUMMED else sample_count
+    weighted_count = (
+        weight[:, None] * sample_count if form_of(objective) == SUMMED else sample_count
+    )
 
     def mean_loss(w):
         z = task.inputs @ w.reshape(n, -1).T
         state = objective.optimal_state(z, np.eye(n))[x]
         loss, c, _ = answer(
-            objective, z[x], weight[:, None] * label, weighted_count, 0 * sample_count, state, n_draws=n, n_classes=n
+            objective,
+            z[x],
+            weight[:, None] * label,
+            weighted_count,
+            0 * sample_count,
+            state,
+            n_draws=n,
+            n_classes=n,
         )
         return loss / weight.sum(), (c.T @ task.inputs[x]).ravel() / weight.sum()
 
     start = np.zeros(task.inputs.shape[1] * n)
-    found = minimize(mean_loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7})
+    found = minimize(
+        mean_loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7},
+    )
     assert found.success
     return found.x.reshape(n, -1)
 
 
 def trained(task, objective, rate, epochs, settle=300, draws=40):
-    """The setup after training at steps that fall as rate / (1 + blocks / settle), its inputs held where they were."""
+    """The setup after training at steps that fall as rate / (1 + blocks / settle), its inputs held
+    where they were.
+    """
     n, columns = task.inputs.shape
     sampler = "uniform" if "uniform" in objective.samplers() else "all"
     setup = Setup(
-        objective, block_size=64, draws=draws, sampler=sampler, bias=True, n_words=n, dim=columns - 1, window=1,
-        n_tokens=len(task.tokens), keep_all=True,
-    )  # fmt: skip
+        objective,
+        block_size=64,
+        draws=draws,
+        sampler=sampler,
+        bias=True,
+        n_words=n,
+        dim=columns - 1,
+        window=1,
+        n_tokens=len(task.tokens),
+        keep_all=True,
+    )
     setup.set_tokens(task.tokens)
     setup.stream.word[:n] = np.arange(n)
     setup.tables.outputs.rows[:] = 0
@@ -102,10 +133,14 @@ def trained(task, objective, rate, epochs, settle=300, draws=40):
     for epoch in range(epochs):
         for start in range(0, len(task.tokens), CHUNK):
             setup.noise_key = stream_key(1, epoch, start)
-            n_pairs += setup.train(start, min(start + CHUNK, len(task.tokens)), rate / (1 + blocks / settle))[1]
+            n_pairs += setup.train(
+                start, min(start + CHUNK, len(task.tokens)), rate / (1 + blocks / settle)
+            )[1]
             blocks += 10
     assert n_pairs == epochs * task.counts.sum()
-    np.testing.assert_array_equal(setup.tables.inputs.rows[:, :columns], task.inputs.astype(np.float32))
+    np.testing.assert_array_equal(
+        setup.tables.inputs.rows[:, :columns], task.inputs.astype(np.float32)
+    )
     return setup
 
 
@@ -115,7 +150,9 @@ def outputs_of(setup):
 
 @functools.cache
 def maximum_likelihood():
-    """In nats per pair; about 0.7 above the unigram model, 0.5 below what free scores would reach."""
+    """In nats per pair; about 0.7 above the unigram model, 0.5 below what free scores
+    would reach.
+    """
     softmax = make("softmax")
     return log_likelihood(toy(), softmax, optimum(toy(), softmax))
 
@@ -127,10 +164,16 @@ def test_the_toy_has_something_to_learn_and_cannot_be_learned_by_heart():
     assert unigram + 0.5 < maximum_likelihood() < free - 0.3
 
 
-@pytest.mark.parametrize(("name", "rate", "settle"), [
-    ("softmax", 0.02, 300), ("ar", 0.02, 300), ("umax", 0.02, 300), ("implicit", 0.02, 300),
-    ("sgd-double-sum", 0.01, 1000),  # which larger steps would make diverge
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "rate", "settle"),
+    [
+        ("softmax", 0.02, 300),
+        ("ar", 0.02, 300),
+        ("umax", 0.02, 300),
+        ("implicit", 0.02, 300),
+        ("sgd-double-sum", 0.01, 1000),  # which larger steps would make diverge
+    ],
+)
 def test_one_normaliser_for_each_input_reaches_maximum_likelihood(name, rate, settle):
     """From 40 draws for 60 centres, at decaying steps, within 0.001 nats of it."""
     objective = make(name)
@@ -140,19 +183,27 @@ def test_one_normaliser_for_each_input_reaches_maximum_likelihood(name, rate, se
     assert 0 < gap < 0.001
 
 
-@pytest.mark.parametrize(("name", "rate", "least"), [("ove", 0.002, 0.03), ("bouchard", 0.02, 0.003), ("ns", 0.05, 0.01)])
+@pytest.mark.parametrize(
+    ("name", "rate", "least"), [("ove", 0.002, 0.03), ("bouchard", 0.02, 0.003), ("ns", 0.05, 0.01)]
+)
 def test_other_losses_stay_beside_it_because_their_optimum_is_elsewhere(name, rate, least):
-    """By `least` nats at their own exact optimum, and by as much after training. Negative sampling is read without its bias."""
+    """By `least` nats at their own exact optimum, and by as much after training. Negative sampling
+    is read without its bias.
+    """
     objective = make(name)
     at_best = maximum_likelihood() - log_likelihood(toy(), objective, optimum(toy(), objective))
-    gap = maximum_likelihood() - log_likelihood(toy(), objective, outputs_of(trained(toy(), objective, rate, epochs=60)))
+    gap = maximum_likelihood() - log_likelihood(
+        toy(), objective, outputs_of(trained(toy(), objective, rate, epochs=60))
+    )
     print(f"{name}: {gap:.5f} nats per pair below maximum likelihood, {at_best:.5f} at its optimum")
     assert at_best > least
     assert gap == pytest.approx(at_best, rel=0.25)
 
 
 @LAWS
-def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_for_each_pair(name, law):
+def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_for_each_pair(
+    name, law
+):
     task, objective = toy(n_words=12, rank=3, n_tokens=6000), make(name)
     setup = trained(task, objective, rate=0.005, epochs=20, draws=12)
     z = task.inputs @ outputs_of(setup).T
@@ -168,6 +219,9 @@ def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_
     assert (own[seen] <= exact[seen] + 1e-6).all()
     assert (shared[seen] <= own[seen] + 1e-6).all()
     gap_of_shared, gap_of_own = task.mean(exact - shared), task.mean(exact - own)
-    print(f"{name}: {gap_of_shared:.5f} nats per pair for one law per input, {gap_of_own:.5f} for one per pair")
+    print(
+        f"{name}: {gap_of_shared:.5f} nats per pair for one law per input, {gap_of_own:.5f} for one"
+        " per pair"
+    )
     assert gap_of_shared > gap_of_own + 0.01
     assert gap_of_own > 0.001

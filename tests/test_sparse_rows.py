@@ -1,5 +1,5 @@
-"""Output rows with numbers for the features of their own examples alone: against dense rows that are masked, and as a user has
-them.
+"""Output rows with numbers for the features of their own examples alone: against dense rows that
+are masked, and as a user has them.
 """
 
 import numpy as np
@@ -21,14 +21,24 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.training.progress import Silent
 
 SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
-MASKED = {"sgd": 0.05, "adagrad": 0.1}  # optimisers under which what is masked has no influence on the rest
+# optimisers under which what is masked has no influence on the rest
+MASKED = {"sgd": 0.05, "adagrad": 0.1}
 
 
 def mask_of(data, objective, sampler):
-    """bool (rows, features): where a row has an example with the feature; everywhere if these are most features."""
-    rows = strategies.examples_of_rows(examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels))
+    """bool (rows, features): where a row has an example with the feature; everywhere if these are
+    most features.
+    """
+    rows = strategies.examples_of_rows(
+        examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels)
+    )
     dense = data.features.toarray() != 0
-    mask = np.array([dense[rows.indices[a:b]].any(axis=0) for a, b in zip(rows.indptr[:-1], rows.indptr[1:], strict=True)])
+    mask = np.array(
+        [
+            dense[rows.indices[a:b]].any(axis=0)
+            for a, b in zip(rows.indptr[:-1], rows.indptr[1:], strict=True)
+        ]
+    )
     return mask | (2 * mask.sum(axis=1) >= mask.shape[1])[:, None]
 
 
@@ -36,7 +46,14 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     """A strategy that is ready to train, with few rows drawn."""
     found = objectives.find(name)
     objective = found(found.Settings())
-    given = {"epochs": 1, "threads": 1, "sampler": sampler, "optimizer": optimizer, "weights": weights, "batch_size": 7}
+    given = {
+        "epochs": 1,
+        "threads": 1,
+        "sampler": sampler,
+        "optimizer": optimizer,
+        "weights": weights,
+        "batch_size": 7,
+    }
     given |= {"batch_size": 1, "optimizer": "sgd"} if found.kind == "proximal" else {}
     settings = resolved(ClassifySettings(**given | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
@@ -56,7 +73,10 @@ def chunk(order, start, stop, rate):
 def dense_of(made):
     """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
     feature, row = made.slots.indices, np.repeat(np.arange(made.n_rows), np.diff(made.slots.indptr))
-    dense, mask = np.zeros((made.n_rows, made.dim), dtype=np.float32), np.zeros((made.n_rows, made.dim), dtype=bool)
+    dense, mask = (
+        np.zeros((made.n_rows, made.dim), dtype=np.float32),
+        np.zeros((made.n_rows, made.dim), dtype=bool),
+    )
     dense[row, feature], mask[row, feature] = made.outputs.rows[0], True
     return dense, mask
 
@@ -72,8 +92,13 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
     rng = np.random.default_rng(n_rows)
     data = topics(n=3 * n_rows, n_labels=max(n_rows, 3), n_features=n_features)
     examples = examples_of(data.features, data.labels)
-    lists = [np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)]
-    own = Csr(np.concatenate([[0], np.cumsum([len(each) for each in lists])]), np.concatenate(lists).astype(np.int32))
+    lists = [
+        np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)
+    ]
+    own = Csr(
+        np.concatenate([[0], np.cumsum([len(each) for each in lists])]),
+        np.concatenate(lists).astype(np.int32),
+    )
     x = data.features.toarray() != 0
     mask = np.array([x[each].any(axis=0) for each in lists])
     by_row = sparse_rows.slots_by_row(examples, own, n_features, has_bias)
@@ -85,7 +110,8 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
         np.testing.assert_array_equal(own_slots, [*expected, *([n_features] * has_bias)])
 
 
-# Labels and features of data whose rows have slots for all features, are read one after another, or sought in.
+# Labels and features of data whose rows have slots for all features, are read one after another, or
+# sought in.
 SIZES = {"whole": (20, 50), "read": (20, 400), "sought": (4, 2000)}
 EACH = [  # adversarial noise is drawn as any other
     (name, sampler)
@@ -98,29 +124,45 @@ EACH = [  # adversarial noise is drawn as any other
 @pytest.mark.parametrize(
     ("name", "sampler", "optimizer", "size"),
     [(*each, list(MASKED)[i % 2], "whole") for i, each in enumerate(EACH)]
-    + [(*each, "adagrad", size) for each in [("ns", "unigram"), ("hs", "path")] for size in ("read", "sought")],
+    + [
+        (*each, "adagrad", size)
+        for each in [("ns", "unigram"), ("hs", "path")]
+        for size in ("read", "sought")
+    ],
 )
-def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, sampler, optimizer, size):
+def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
+    name, sampler, optimizer, size
+):
     found = objectives.find(name)
     optimizer = "sgd" if found.kind == "proximal" else optimizer
-    # A step of its own looks ahead at how far each row moves, which is less for a masked one: then every row has all features.
+    # A step of its own looks ahead at how far each row moves, which is less for a masked one: then
+    # every row has all features.
     is_whole = found.uses_score_gain
     n_labels, n_features = (4, 8) if is_whole else SIZES[size]
     data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
-    ours, theirs = (strategy(data, name, weights, sampler, optimizer) for weights in ("sparse", "dense"))
-    mask = np.column_stack([mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_rows, dtype=bool)])
+    ours, theirs = (
+        strategy(data, name, weights, sampler, optimizer) for weights in ("sparse", "dense")
+    )
+    mask = np.column_stack(
+        [mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_rows, dtype=bool)]
+    )
     np.testing.assert_array_equal(dense_of(ours)[1], mask)
     assert mask.all() or not is_whole
     if not is_whole:
         n_slots = np.diff(ours.slots.indptr) - 1
         some = n_slots < n_features
-        kinds = {"whole": n_slots == n_features, "read": n_slots < 8 * 12, "sought": some & (n_slots > 8 * 12)}
+        kinds = {
+            "whole": n_slots == n_features,
+            "read": n_slots < 8 * 12,
+            "sought": some & (n_slots > 8 * 12),
+        }
         assert kinds[size].any()
     order = np.random.default_rng(1).permutation(len(data))
     rate = MASKED[optimizer]
     for start in range(0, 56, ours.batch):
         losses = [
-            each.train_examples(each.workers[0], chunk(order, start, start + ours.batch, rate))[0] for each in (ours, theirs)
+            each.train_examples(each.workers[0], chunk(order, start, start + ours.batch, rate))[0]
+            for each in (ours, theirs)
         ]
         rows_of(theirs)[~mask] = 0
         assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-6)
@@ -129,11 +171,17 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(name, s
 
 
 def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
-    """The score gain of `implicit`: the squares of the example's features that a row has, and of the bias."""
+    """The score gain of `implicit`: the squares of the example's features that a row has, and of
+    the bias.
+    """
     data = topics(n=60, n_labels=20, n_features=50)
     made = strategy(data, "implicit", "sparse")
     made.train_examples(made.workers[0], chunk(np.arange(60), 0, 1, 0.1))
-    mask, printed, x = mask_of(data, made.objective, made.sampler), made.workers[0], data.features.toarray()[0]
+    mask, printed, x = (
+        mask_of(data, made.objective, made.sampler),
+        made.workers[0],
+        data.features.toarray()[0],
+    )
     for line in range(len(data.labels[0])):
         n = printed.n_candidates[line]
         expected = [1 + np.sum(x[mask[row]] ** 2) for row in printed.rows[line, :n]]
@@ -144,7 +192,14 @@ def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
 @pytest.mark.parametrize(("name", "sampler"), [("ns", "unigram"), ("hs", "path")])
 def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
     """The first step of row-wise Adagrad has the length of the learning rate."""
-    made = strategy(topics(n=60, n_labels=20, n_features=50), name, "sparse", sampler, "rowwise-adagrad", initial_gradient=0.0)
+    made = strategy(
+        topics(n=60, n_labels=20, n_features=50),
+        name,
+        "sparse",
+        sampler,
+        "rowwise-adagrad",
+        initial_gradient=0.0,
+    )
     made.train_examples(made.workers[0], chunk(np.arange(60), 0, made.batch, 0.25))
     lengths = np.linalg.norm(dense_of(made)[0], axis=1)
     assert (lengths > 0).sum() > 3
@@ -160,7 +215,10 @@ def trained(data, name, **options):
 @pytest.mark.parametrize("name", ["ns", "hs", "ar", "ove", "implicit", "sampled-softmax"])
 def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_path):
     data = topics(n=900, n_labels=30)
-    model, test = trained(data.rows(np.arange(700)), name, epochs=20, weight_threshold=0.0), data.rows(np.arange(700, 900))
+    model, test = (
+        trained(data.rows(np.arange(700)), name, epochs=20, weight_threshold=0.0),
+        data.rows(np.arange(700, 900)),
+    )
     metrics = model.evaluate(test, threads=1)
     assert metrics["p@1"] > 0.5
     scores = model.scores(test.features)
@@ -175,22 +233,34 @@ def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_pat
 @pytest.mark.parametrize("name", ["ove", "hs"])
 def test_threads_do_not_matter_where_that_is_asked_for(name):
     data = topics(n=300, n_labels=30)
-    one, two = (trained(data, name, epochs=2, threads=threads, deterministic=True).arrays for threads in (1, 2))
+    one, two = (
+        trained(data, name, epochs=2, threads=threads, deterministic=True).arrays
+        for threads in (1, 2)
+    )
     for each in one:
         np.testing.assert_array_equal(one[each], two[each])
 
 
 def test_weights_of_at_most_the_threshold_are_dropped():
     data = topics(n=300, n_labels=30)
-    every, some = (trained(data, "ns", epochs=3, weight_threshold=size).arrays["tree_weight"] for size in (0.0, 0.2))
+    every, some = (
+        trained(data, "ns", epochs=3, weight_threshold=size).arrays["tree_weight"]
+        for size in (0.0, 0.2)
+    )
     assert 0 < len(some) < len(every)
     np.testing.assert_array_equal(np.sort(every[np.abs(every) > 0.2]), np.sort(some))
 
 
-@pytest.mark.parametrize(("name", "options", "message"), [
-    *(("ns", options, "takes no --") for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})),
-    ("softmax", {}, "takes drawn candidates, or --objective ova"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        *(
+            ("ns", options, "takes no --")
+            for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})
+        ),
+        ("softmax", {}, "takes drawn candidates, or --objective ova"),
+    ],
+)
 def test_what_sparse_rows_do_not_go_with_is_refused(name, options, message):
     with pytest.raises(EmbedxError, match=f"--weights sparse {message}"):
         trained(topics(n=60, n_labels=20), name, **options)
@@ -202,9 +272,10 @@ def test_data_at_the_edge_end_well(name):
     x = topics(n=30, n_labels=5, n_features=6).features.tolil()
     x[:5] = 0
     for features, lists, n_labels in [
-        (x.tocsr(), [[k % 3] for k in range(30)], 9), (x.tocsr(), [[0]] * 30, 2),
+        (x.tocsr(), [[k % 3] for k in range(30)], 9),
+        (x.tocsr(), [[0]] * 30, 2),
         (x.tocsr()[:, :0], [[k % 4] for k in range(30)], 4),
-    ]:  # fmt: skip
+    ]:
         data = Labeled(features.astype(np.float32), Labels.of_rows(lists), n_labels)
         model = trained(data, name, epochs=2)
         assert np.isfinite(model.scores(data.features)).all()
@@ -218,7 +289,12 @@ def test_state_goes_on_from_a_snapshot(stop_after):
         def run(snapshot=None, found=found):
             objective = found(found.Settings())
             settings = ClassifySettings(weights="sparse", epochs=4, threads=1, batch_size=50)
-            trained = train(data, objective, settings, checkpoints=None if snapshot is None else FromSnapshot(snapshot))
+            trained = train(
+                data,
+                objective,
+                settings,
+                checkpoints=None if snapshot is None else FromSnapshot(snapshot),
+            )
             return trained.classifier.arrays, trained.outcome
 
         stop_after(None)

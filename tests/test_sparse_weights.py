@@ -29,31 +29,53 @@ KEY = stream_key(3, 5)
 
 
 def labelled_rows(rng, n, n_features, n_labels, density, share):
-    """Dense features (n, n_features) of which few are not 0, and which row has which label; one row has none."""
-    x = np.asarray(random_array((n, n_features), density=density, rng=rng).todense(), dtype=np.float32)
+    """Dense features (n, n_features) of which few are not 0, and which row has which label; one row
+    has none.
+    """
+    x = np.asarray(
+        random_array((n, n_features), density=density, rng=rng).todense(), dtype=np.float32
+    )
     y = rng.random((n, n_labels)) < share
     y[7] = False
     return x, y
 
 
 def tile_plan(objective, optimizer, batch_size=1, **options):
-    options = {"has_bias": True, "lr": np.float32(0), "threshold": np.float32(-1), "key": KEY} | options
+    options = {
+        "has_bias": True,
+        "lr": np.float32(0),
+        "threshold": np.float32(-1),
+        "key": KEY,
+    } | options
     return tiles.TilePlan(
-        batch_size, 1.0, keeps_accidental_hits=False, positives=JOINT, is_masked=True, optimizer=optimizer,
-        constants=objective.constants(1, 1), **options,
-    )  # fmt: skip
+        batch_size,
+        1.0,
+        keeps_accidental_hits=False,
+        positives=JOINT,
+        is_masked=True,
+        optimizer=optimizer,
+        constants=objective.constants(1, 1),
+        **options,
+    )
 
 
 def trained_tile(kernel, function, x, y, members, plan):
-    """The weights and biases of the labels, (n_labels, n_features + 1), of the rows that are members, and the loss."""
+    """The weights and biases of the labels, (n_labels, n_features + 1), of the rows that are
+    members, and the loss.
+    """
     (n, n_features), n_labels = x.shape, y.shape[1]
-    examples = examples_of(csr_matrix(x), Labels.of_rows([np.flatnonzero(row).tolist() for row in y]))
+    examples = examples_of(
+        csr_matrix(x), Labels.of_rows([np.flatnonzero(row).tolist() for row in y])
+    )
     y_of = y.copy()
     y_of[np.setdiff1d(np.arange(n), members)] = False
     positives = csr_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
     is_dual = kernel is tiles.train_tile_dual
-    worker = tiles.new_workspace(n, len(examples.values), n_features, plan.batch_size, plan.optimizer, is_dual=is_dual)
-    groups = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))  # the first is empty
+    worker = tiles.new_workspace(
+        n, len(examples.values), n_features, plan.batch_size, plan.optimizer, is_dual=is_dual
+    )
+    # the first is empty
+    groups = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
     bias = np.zeros(n_labels, dtype=np.float32)
     arguments = (examples, tiles.LabelGroups(groups, positives, bias), 1, 0, n_labels, plan, worker)
     functions = load_kernel(kernel, function, None, arguments, Silent())
@@ -66,22 +88,37 @@ def trained_tile(kernel, function, x, y, members, plan):
     return found, loss
 
 
-@pytest.mark.parametrize(("loss", "optimizer", "l2", "lr", "has_bias", "first_state"), [
-    ("squared-hinge", "adagrad", 0, 0.3, True, 0), ("logistic", "adagrad", 0.01, 0.3, True, 0),
-    ("logistic", "sgd", 0, 0.5, False, 0), ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
-    ("logistic", "adagrad", 0, 0.3, True, 0.01),
-])  # fmt: skip
-def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(loss, optimizer, l2, lr, has_bias, first_state):
+@pytest.mark.parametrize(
+    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state"),
+    [
+        ("squared-hinge", "adagrad", 0, 0.3, True, 0),
+        ("logistic", "adagrad", 0.01, 0.3, True, 0),
+        ("logistic", "sgd", 0, 0.5, False, 0),
+        ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
+        ("logistic", "adagrad", 0, 0.3, True, 0.01),
+    ],
+)
+def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
+    loss, optimizer, l2, lr, has_bias, first_state
+):
     rng, objective = np.random.default_rng(1), ova(loss)
     x, y = labelled_rows(rng, 60, 25, 7, density=0.2, share=0.1)
     members = np.flatnonzero(rng.random(60) < 0.8)  # of a group
     plan = tile_plan(
-        objective, update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0), 8, has_bias=has_bias, epochs=4,
-        lr=np.float32(lr), falls=True, first_state=np.float32(first_state),
-    )  # fmt: skip
+        objective,
+        update_rule(optimizer, l2=l2, max_norm=None, row_length=5.0),
+        8,
+        has_bias=has_bias,
+        epochs=4,
+        lr=np.float32(lr),
+        falls=True,
+        first_state=np.float32(first_state),
+    )
     found, found_loss = trained_tile(tiles.train_tile, objective.coefficients, x, y, members, plan)
     weight = y.any(axis=1).astype(float)
-    expected, expected_loss = naive_tile(x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss)
+    expected, expected_loss = naive_tile(
+        x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss
+    )
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
     assert found_loss == pytest.approx(expected_loss, rel=1e-3)
@@ -103,7 +140,10 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
 
     def objective_and_slope(w):
         short = np.maximum(0, 1 - sign * (with_one @ w.T)) * used
-        return 0.5 * np.sum(w * w) + c * np.sum(short**2), (w - 2 * c * (sign * short).T @ with_one) * support
+        return (
+            0.5 * np.sum(w * w) + c * np.sum(short**2),
+            (w - 2 * c * (sign * short).T @ with_one) * support,
+        )
 
     least, w = np.inf, np.zeros_like(found)
     for _ in range(3000):  # of gradient descent, on a smooth and strongly convex function
@@ -125,13 +165,23 @@ def dense_of(level, n_features):
 
 @pytest.mark.parametrize(
     ("weights", "loss", "bias"),
-    [("sparse", "squared-hinge", "zero"), ("tree", "logistic", "zero"), ("tree", "squared-hinge", "frequency")],
+    [
+        ("sparse", "squared-hinge", "zero"),
+        ("tree", "logistic", "zero"),
+        ("tree", "squared-hinge", "frequency"),
+    ],
 )
 def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
     data, test = topics(seed=0), topics(seed=0, n=900).rows(np.arange(600, 900))
     p = {}
     for kind in ("dense", weights):
-        found = trained(data, loss=loss, weights=kind, bias=bias, **({"leaf_size": 8, "beam": 4} if kind == "tree" else {}))
+        found = trained(
+            data,
+            loss=loss,
+            weights=kind,
+            bias=bias,
+            **({"leaf_size": 8, "beam": 4} if kind == "tree" else {}),
+        )
         p[kind] = found.evaluate(test)["p@1"]
     assert p["dense"] > 0.8
     assert p[weights] > p["dense"] - 0.05
@@ -141,12 +191,21 @@ def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
 def test_the_scale_of_the_features_changes_nothing(weights, loss):
     data, own = topics(), {"leaf_size": 8} if weights == "tree" else {}
     large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
-    options = {"weights": weights, **own, **({"optimizer": None} if loss == "squared-hinge" else {})}
+    options = {
+        "weights": weights,
+        **own,
+        **({"optimizer": None} if loss == "squared-hinge" else {}),
+    }
     for each in ({}, {"l2": 1e-3}):
         scaled = {"l2": each["l2"] * 1024**2} if each else {}
-        found, same = trained(data, loss=loss, **options, **each), trained(large, loss=loss, **options, **scaled)
+        found, same = (
+            trained(data, loss=loss, **options, **each),
+            trained(large, loss=loss, **options, **scaled),
+        )
         assert len(found.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
-        np.testing.assert_allclose(found.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4)
+        np.testing.assert_allclose(
+            found.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4
+        )
         assert found.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
 
 
@@ -168,7 +227,11 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
 
 @pytest.mark.parametrize(
     ("loss", "options"),
-    [("squared-hinge", {}), ("squared-hinge", {"weights": "tree", "leaf_size": 8, "trees": 2}), ("logistic", {})],
+    [
+        ("squared-hinge", {}),
+        ("squared-hinge", {"weights": "tree", "leaf_size": 8, "trees": 2}),
+        ("logistic", {}),
+    ],
 )
 def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(loss, options):
     data, (a, b, power) = topics(n=400), (0.6, 2.6, 0.7)
@@ -178,18 +241,27 @@ def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(los
     c = (np.log(400) - 1) * (b + 1) ** a
     inverse = 1 + c * np.exp(-a * np.log(usual.counts + b))  # Jain et al. 2016, eq. 1
     for before, after in zip(usual.trees, found.trees, strict=True):
-        z, raised = (data.features @ dense_of(each.levels[-1], 200).T + each.levels[-1].bias for each in (before, after))
+        z, raised = (
+            data.features @ dense_of(each.levels[-1], 200).T + each.levels[-1].bias
+            for each in (before, after)
+        )
         p, q = ((1 + each) / 2 if loss == "squared-hinge" else np.exp(each) for each in (z, raised))
-        np.testing.assert_allclose(q, p * (inverse / inverse.max())[before.labels] ** power, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            q, p * (inverse / inverse.max())[before.labels] ** power, rtol=1e-3, atol=1e-4
+        )
         for level, same in zip(before.levels[:-1], after.levels[:-1], strict=True):
             np.testing.assert_array_equal(level.weight, same.weight)
     rows = [labels.tolist() for labels in np.split(data.labels.ids, data.labels.offsets[1:-1])]
     best = np.concatenate([ids[:, 0] for ids, _ in found.top_k(data.features, 1)])
     gained = sum(inverse[k] for k, labels in zip(best, rows, strict=True) if k in labels)
-    assert found.evaluate(data)["psp@1"] == pytest.approx(gained / sum(inverse[labels].max() for labels in rows))
+    assert found.evaluate(data)["psp@1"] == pytest.approx(
+        gained / sum(inverse[labels].max() for labels in rows)
+    )
 
 
-@pytest.mark.parametrize("options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}])
+@pytest.mark.parametrize(
+    "options", [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}]
+)
 def test_the_number_of_threads_changes_nothing(options):
     one, three = (trained(topics(), **options, threads=threads) for threads in (1, 3))
     assert one.arrays.keys() == three.arrays.keys()
@@ -199,12 +271,20 @@ def test_the_number_of_threads_changes_nothing(options):
     assert not np.array_equal(one.arrays["tree_weight"], other.arrays["tree_weight"])
 
 
-EDGES = [[[0]] * 6, [[0], [], [], [], [], []], [[0], [0, 1], [1], [], [2], [2]], [[k] for k in range(6)], [[*range(6)]] * 6]
+EDGES = [
+    [[0]] * 6,
+    [[0], [], [], [], [], []],
+    [[0], [0, 1], [1], [], [2], [2]],
+    [[k] for k in range(6)],
+    [[*range(6)]] * 6,
+]
 KINDS = ["alike", "empty", "one row has features", "random"]
 
 
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
-@pytest.mark.parametrize(("lists", "kind"), [*zip(EDGES, KINDS, strict=False), *zip(EDGES[1:], KINDS[::-1], strict=True)])
+@pytest.mark.parametrize(
+    ("lists", "kind"), [*zip(EDGES, KINDS, strict=False), *zip(EDGES[1:], KINDS[::-1], strict=True)]
+)
 def test_data_at_the_edge_end_well(weights, lists, kind):
     x = np.zeros((6, 4), dtype=np.float32)
     if kind == "alike":
@@ -228,42 +308,66 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"hidden": 5}, "no --hidden"), ({"labels": "one"}, "--labels other than one"), ({"max_norm": 1.0}, "no --set max-norm"),
-    ({"time_budget": 3.0}, "--epochs"), ({"schedule": "inverse"}, "--schedule linear"),
-    ({"sampler": "uniform"}, "--sampler all"), ({"optimizer": "lbfgs"}, "a stochastic --optimizer"),
-    ({"propensity": 0.5, "weights": "dense"}, "--propensity needs sparse features"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 5}, "no --hidden"),
+        ({"labels": "one"}, "--labels other than one"),
+        ({"max_norm": 1.0}, "no --set max-norm"),
+        ({"time_budget": 3.0}, "--epochs"),
+        ({"schedule": "inverse"}, "--schedule linear"),
+        ({"sampler": "uniform"}, "--sampler all"),
+        ({"optimizer": "lbfgs"}, "a stochastic --optimizer"),
+        ({"propensity": 0.5, "weights": "dense"}, "--propensity needs sparse features"),
+    ],
+)
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
     if weights == "sparse" and "sampler" in options:
-        options, message = options | {"optimizer": "dcd"}, "dcd needs --objective ova"  # others do: see test_sparse_rows
+        # others do: see test_sparse_rows
+        options, message = options | {"optimizer": "dcd"}, "dcd needs --objective ova"
     given = ClassifySettings(**{"weights": weights, **options})
     with pytest.raises(EmbedxError, match=message):
         resolved(given, ova(), topics())
 
 
-@pytest.mark.parametrize(("data", "options", "chosen"), [
-    (topics(), {}, ("ova", {"loss": "squared-hinge"})), (topics(several=False), {"time_budget": 3.0}, ("softmax", {})),
-    (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})), (topics(), {"hidden": 10}, ("softmax", {})),
-    (topics(), {"labels": "first"}, ("ova", {"loss": "squared-hinge"})), (topics(), {"pretrained": "v.vec"}, ("softmax", {})),
-    (topics(), {"sampler": "uniform"}, ("softmax", {})),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "options", "chosen"),
+    [
+        (topics(), {}, ("ova", {"loss": "squared-hinge"})),
+        (topics(several=False), {"time_budget": 3.0}, ("softmax", {})),
+        (topics(n_labels=1200, several=False), {}, ("ova", {"loss": "squared-hinge"})),
+        (topics(), {"hidden": 10}, ("softmax", {})),
+        (topics(), {"labels": "first"}, ("ova", {"loss": "squared-hinge"})),
+        (topics(), {"pretrained": "v.vec"}, ("softmax", {})),
+        (topics(), {"sampler": "uniform"}, ("softmax", {})),
+    ],
+)
 def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
     assert default_objective(data, options) == chosen
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
     assert default_objective(dense, options) == ("softmax", {})
 
 
-@pytest.mark.parametrize(("n_labels", "n_features", "options", "weights"), [
-    (90, 200, {}, "sparse"), (90, 200, {"batch_size": 50}, "dense"), (90, 200, {"optimizer": "dcd"}, "sparse"),
-    (4_000, 5_000, {}, "sparse"), (4_000, 5_000, {"propensity": 0.5, "validation": "0.1"}, "sparse"),
-    (4_000, 5_000, {"validation": "0.1"}, "dense"), (4_000, 5_000, {"weights": "dense"}, "dense"),
-    (200_000_000, 5_000, {}, "tree"), (200_000_000, 5_000, {"hidden": 10}, "dense"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n_labels", "n_features", "options", "weights"),
+    [
+        (90, 200, {}, "sparse"),
+        (90, 200, {"batch_size": 50}, "dense"),
+        (90, 200, {"optimizer": "dcd"}, "sparse"),
+        (4_000, 5_000, {}, "sparse"),
+        (4_000, 5_000, {"propensity": 0.5, "validation": "0.1"}, "sparse"),
+        (4_000, 5_000, {"validation": "0.1"}, "dense"),
+        (4_000, 5_000, {"weights": "dense"}, "dense"),
+        (200_000_000, 5_000, {}, "tree"),
+        (200_000_000, 5_000, {"hidden": 10}, "dense"),
+    ],
+)
 def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
     data = topics()
-    features = csr_matrix((data.features.data, data.features.indices, data.features.indptr), (len(data), n_features))
+    features = csr_matrix(
+        (data.features.data, data.features.indices, data.features.indptr), (len(data), n_features)
+    )
     chosen = resolved(ClassifySettings(**options), ova(), Labeled(features, data.labels, n_labels))
     assert chosen.weights == weights
     assert chosen.optimizer == ("adagrad" if weights == "dense" else "dcd")
@@ -271,9 +375,27 @@ def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options,
 
 def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
     data = topics(n=80)
-    write_xc(tmp_path / "train.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels)
-    command = [sys.executable, "-m", "embedx", "classify", "train.txt", "--weights", "tree", "--set", "leaf-size=8", "--json"]
-    done = subprocess.run([*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True)
+    write_xc(
+        tmp_path / "train.txt",
+        data.features,
+        [data.labels[i] for i in range(len(data))],
+        data.n_labels,
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "embedx",
+        "classify",
+        "train.txt",
+        "--weights",
+        "tree",
+        "--set",
+        "leaf-size=8",
+        "--json",
+    ]
+    done = subprocess.run(
+        [*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     assert printed["objective"] == "ova"
@@ -289,13 +411,18 @@ def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
         data = topics(n=60, n_labels=40)
         data.features.data[::7] *= sign
         train(data, ova(), settings(weights=weights, epochs=1), progress=progress)
-        is_warned = any(each.startswith(f"warning: --weights {weights} keeps") for each in progress.notes)
+        is_warned = any(
+            each.startswith(f"warning: --weights {weights} keeps") for each in progress.notes
+        )
         assert is_warned == (sign < 0 and weights != "dense")
 
 
 def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():
     softmax, data = objectives.find("softmax"), topics()
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
-    for objective, rows, message in (softmax(softmax.Settings()), data, "sum over labels"), (ova(), dense, "sparse features"):
+    for objective, rows, message in (
+        (softmax(softmax.Settings()), data, "sum over labels"),
+        (ova(), dense, "sparse features"),
+    ):
         with pytest.raises(EmbedxError, match=message):
             resolved(ClassifySettings(weights="tree"), objective, rows)

@@ -1,4 +1,6 @@
-"""Going on from a model: its words keep their vectors, new words join them, and what cannot be is refused in one line."""
+"""Going on from a model: its words keep their vectors, new words join them, and what cannot be is
+refused in one line.
+"""
 
 import random
 
@@ -20,7 +22,10 @@ from embedx.text.word_list import WordList
 from tests.contract_classes import REPRESENTATIVES
 from tests.notes import Notes
 
-CATS, CARS = ["cat", "dog", "purr", "fur", "paw", "tail"], ["car", "truck", "engine", "wheel", "road", "fuel"]
+CATS, CARS = (
+    ["cat", "dog", "purr", "fur", "paw", "tail"],
+    ["car", "truck", "engine", "wheel", "road", "fuel"],
+)
 COMMON = ["the", "a", "and", "is"]
 FEW = {"dim": 8, "epochs": 5, "threads": 1, "min_count": 1, "sample": 0, "window": 3}
 
@@ -31,7 +36,9 @@ def a_text(n=1000, seed=0, called=None):
     sentences = []
     for _ in range(n):
         topic = rng.choice((CATS, CARS)) + COMMON
-        sentences.append([(called or {}).get(word, word) for word in rng.choices(topic, k=rng.randint(4, 16))])
+        sentences.append(
+            [(called or {}).get(word, word) for word in rng.choices(topic, k=rng.randint(4, 16))]
+        )
     return sentences
 
 
@@ -46,7 +53,9 @@ def folder(tmp_path_factory):
 
     def find(objective="ns"):
         if objective not in made:
-            made[objective] = embedx.SkipGram(objective=objective, **FEW).fit(TEXT).save(where / objective)
+            made[objective] = (
+                embedx.SkipGram(objective=objective, **FEW).fit(TEXT).save(where / objective)
+            )
         return made[objective]
 
     return find
@@ -64,7 +73,9 @@ def test_counts_are_added_up_and_new_words_join(folder):
     old, new = embedx.load(folder()), going_on(folder()).model
     counts = [dict(zip(each.words, each.counts.tolist(), strict=True)) for each in (old, new)]
     more = [word for sentence in MORE for word in sentence]
-    assert counts[1] == {word: counts[0].get(word, 0) + more.count(word) for word in {*old.words, *more}}
+    assert counts[1] == {
+        word: counts[0].get(word, 0) + more.count(word) for word in {*old.words, *more}
+    }
     assert list(new.counts) == sorted(new.counts, reverse=True)
     assert (new.facts["words_kept"], new.facts["words_added"]) == (16, 2)
     assert new.settings["start"] == str(folder())
@@ -83,12 +94,16 @@ def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
 
 def test_a_line_reports_what_changes(folder):
     progress = Notes()
-    skipgram.train(MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress)
+    skipgram.train(
+        MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress
+    )
     (printed,) = [note for note in progress.notes if note.startswith("continuing")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
-    assert printed == (
-        f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2 added; {n:,} + {m:,} words of text; "
-        "kept: word vectors; reset: output vectors, biases, the optimiser's state"
+    assert (
+        printed
+        == f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2"
+        f" added; {n:,} + {m:,} words of text; kept: word vectors; reset: output vectors,"
+        " biases, the optimiser's state"
     )
 
 
@@ -98,7 +113,9 @@ def test_going_on_over_the_same_text_does_not_lose_what_was_learned(folder, obje
     new = going_on(folder(objective), TEXT, objective=objective).model
     assert new.words == old.words
     pairs, calibration = heldout.pairs_of(a_text(seed=2), old)
-    before, after = (heldout.evaluate(each, pairs, calibration).log_likelihood for each in (old, new))
+    before, after = (
+        heldout.evaluate(each, pairs, calibration).log_likelihood for each in (old, new)
+    )
     assert after > before - 0.01
     fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
     on = going_on(folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3).model
@@ -111,9 +128,13 @@ def test_frozen_vectors_stay_to_the_last_bit_and_new_ones_move(folder, objective
     old = embedx.load(folder())
     names = ["input"] if OBJECTIVES[objective].candidates == ("path",) else ["input", "output"]
     is_new = ["kitty", "lorry"]
-    still = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=1, learning_rate=1e-30).model
+    still = going_on(
+        folder(), MORE[:100], freeze=True, objective=objective, epochs=1, learning_rate=1e-30
+    ).model
     before = rows(still, is_new, "input")
-    new = going_on(folder(), MORE[:100], freeze=True, objective=objective, epochs=2, threads=2).model
+    new = going_on(
+        folder(), MORE[:100], freeze=True, objective=objective, epochs=2, threads=2
+    ).model
     for name in names:
         assert rows(new, old.words, name).tobytes() == old.arrays[name].tobytes()
     assert (np.abs(rows(new, is_new, "input") - before).max(axis=1) > 1e-3).all()
@@ -129,7 +150,9 @@ def test_biases_are_frozen_too(folder):
 @pytest.mark.parametrize("freeze", [False, True])
 def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
     new = going_on(folder(), freeze=freeze, epochs=10).model
-    nearest = {word: {other for other, _ in new.most_similar(word, top_k=4)} for word in ("kitty", "lorry")}
+    nearest = {
+        word: {other for other, _ in new.most_similar(word, top_k=4)} for word in ("kitty", "lorry")
+    }
     assert nearest["kitty"] <= set(CATS)
     assert nearest["lorry"] <= set(CARS)
 
@@ -137,7 +160,11 @@ def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
 @pytest.mark.parametrize("freeze", [False, True])
 def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
     def run(snapshot=None, **how):
-        return skipgram.train(MORE, configure("ns", FEW | {"start": str(folder()), "freeze": freeze} | how), snapshot=snapshot)
+        return skipgram.train(
+            MORE,
+            configure("ns", FEW | {"start": str(folder()), "freeze": freeze} | how),
+            snapshot=snapshot,
+        )
 
     whole = run().vectors.arrays
     stop_after(2)
@@ -148,7 +175,9 @@ def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_af
     for name in whole:
         np.testing.assert_array_equal(rest[name], whole[name])
         np.testing.assert_array_equal(one[name], two[name])
-    this, other = (Start(StartSettings(start=str(folder(name)))).identity() for name in ("ns", "ar"))
+    this, other = (
+        Start(StartSettings(start=str(folder(name)))).identity() for name in ("ns", "ar")
+    )
     assert this != other
 
 
@@ -157,17 +186,25 @@ def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_p
     old = embedx.SkipGram(**how).fit(TEXT).save(tmp_path / "old")
     new = going_on(old, TEXT, heldout=0.4).model
     before = embedx.load(old)
-    np.testing.assert_array_equal(rows(new, before.words, "heldout_counts"), 2 * before.arrays["heldout_counts"])
+    np.testing.assert_array_equal(
+        rows(new, before.words, "heldout_counts"), 2 * before.arrays["heldout_counts"]
+    )
     elsewhere = going_on(old, MORE, heldout=0.4).model
     absent = ["cat", "truck"]
-    np.testing.assert_array_equal(rows(elsewhere, absent, "heldout_counts"), rows(before, absent, "heldout_counts"))
+    np.testing.assert_array_equal(
+        rows(elsewhere, absent, "heldout_counts"), rows(before, absent, "heldout_counts")
+    )
     kept = going_on(old, TEXT).model
-    np.testing.assert_array_equal(rows(kept, before.words, "heldout_counts"), before.arrays["heldout_counts"])
+    np.testing.assert_array_equal(
+        rows(kept, before.words, "heldout_counts"), before.arrays["heldout_counts"]
+    )
 
 
 def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
     text = [["in", "new", "york", *random.Random(k).choices("abcdefgh", k=6)] for k in range(60)]
-    made = embedx.SkipGram(phrases=1, phrase_threshold=0.5, phrase_min_count=20, connector_words="of", **FEW).fit(text)
+    made = embedx.SkipGram(
+        phrases=1, phrase_threshold=0.5, phrase_min_count=20, connector_words="of", **FEW
+    ).fit(text)
     old = made.save(tmp_path / "old")
     assert "in_new" in made.model
     new = going_on(old, [["in", "new", "jersey", "in"]] * 30).model
@@ -191,13 +228,17 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     np.testing.assert_array_equal(tables.inputs.rows[:-1, :8], start.model.vectors)
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"dim": 9}, r"dim=9: the model of start .* has 8; leave it out"),
-    ({"max_vocab": 5}, "max_vocab=5: less than the 16 words of start, which are all kept"),
-    ({"phrases": 1}, "phrases does not apply with start"), ({"start": None, "freeze": True}, "freeze applies only with start"),
-    ({"start": "nowhere"}, "nowhere: no such folder; give one that `embedx train` wrote"),
-    ({"vocab": "nowhere"}, "min_count applies only with words that are not listed by vocab"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dim": 9}, r"dim=9: the model of start .* has 8; leave it out"),
+        ({"max_vocab": 5}, "max_vocab=5: less than the 16 words of start, which are all kept"),
+        ({"phrases": 1}, "phrases does not apply with start"),
+        ({"start": None, "freeze": True}, "freeze applies only with start"),
+        ({"start": "nowhere"}, "nowhere: no such folder; give one that `embedx train` wrote"),
+        ({"vocab": "nowhere"}, "min_count applies only with words that are not listed by vocab"),
+    ],
+)
 def test_what_cannot_be_is_refused_in_a_line(folder, options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
         going_on(folder(), **options)
@@ -211,24 +252,46 @@ def test_a_vocabulary_of_a_list(write):
     assert found.words == ["a", "rare"]
     assert found.counts.tolist() == [5, 1]
     assert remap.tolist() == [1, -1, 0, -1]
-    for text, complaint in (("none\n", "none of its words is in the text"), ("\n", "no words in it"), (b"\xff", "not UTF-8")):
+    for text, complaint in (
+        ("none\n", "none of its words is in the text"),
+        ("\n", "no words in it"),
+        (b"\xff", "not UTF-8"),
+    ):
         with pytest.raises(EmbedxError, match=f"^--vocab .*: {complaint}"):
             select(Corpus, VocabularySettings(vocab=write(text)))
 
 
-def test_the_command_keeps_the_models_settings_and_the_model(folder, write, tmp_path, monkeypatch, capsys):
+def test_the_command_keeps_the_models_settings_and_the_model(
+    folder, write, tmp_path, monkeypatch, capsys
+):
     from embedx.cli.app import application
 
     monkeypatch.chdir(tmp_path)
     more = write("\n".join(map(" ".join, MORE)), "more.txt")
-    typed = ["train", more, "--start", str(folder("ar")), "--epochs", "1", "--min-count", "1", "--output"]
+    typed = [
+        "train",
+        more,
+        "--start",
+        str(folder("ar")),
+        "--epochs",
+        "1",
+        "--min-count",
+        "1",
+        "--output",
+    ]
     application(typed)([*typed, "out", "--json"], standalone_mode=False)
     new = embedx.load("out")
     assert (new.facts["objective"], new.vectors.shape) == ("ar", (18, 8))
     assert "continuing from" in capsys.readouterr().err
     for words, complaint in (
-        ([*typed, str(folder("ar")), "--overwrite"], "the model of --start, which is kept; name another --output"),
-        ([*typed, "other", "--collapsed", "--objective", "softmax"], "--start does not apply with --collapsed"),
+        (
+            [*typed, str(folder("ar")), "--overwrite"],
+            "the model of --start, which is kept; name another --output",
+        ),
+        (
+            [*typed, "other", "--collapsed", "--objective", "softmax"],
+            "--start does not apply with --collapsed",
+        ),
     ):
         with pytest.raises(EmbedxError, match=complaint):
             application(words)(words, standalone_mode=False)

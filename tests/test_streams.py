@@ -24,12 +24,18 @@ def embedx_run(shell, *arguments, **variables):
 
 
 @FULL
-@pytest.mark.parametrize("options", [["nn", "{0}", "b", "--json"], ["export", "{0}", "{1}"], ["--help"]])
+@pytest.mark.parametrize(
+    "options", [["nn", "{0}", "b", "--json"], ["export", "{0}", "{1}"], ["--help"]]
+)
 def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_path, options):
-    done = embedx_run('"$@" >/dev/full', *(each.format(vectors, tmp_path / "out.vec") for each in options))
+    done = embedx_run(
+        '"$@" >/dev/full', *(each.format(vectors, tmp_path / "out.vec") for each in options)
+    )
     assert done.returncode == 2
-    assert done.stderr == (
-        b"embedx: standard output: No space left on device, so results are incomplete; write them elsewhere\n"
+    assert (
+        done.stderr
+        == b"embedx: standard output: No space left on device, so results are incomplete; write"
+        b" them elsewhere\n"
     )
     assert (tmp_path / "out.vec").exists() == (options[0] == "export")
 
@@ -42,16 +48,24 @@ def test_who_has_seen_enough_may_go(vectors):
 @FULL
 @pytest.mark.parametrize(
     ("stderr", "words", "code", "results"),
-    [("2>&-", ["b", "--top-k", 1], 0, b"b\tc\t0.9487\n"), ("2>&-", ["unknown"], 2, b""), ("2>/dev/full", [], 2, b"")],
+    [
+        ("2>&-", ["b", "--top-k", 1], 0, b"b\tc\t0.9487\n"),
+        ("2>&-", ["unknown"], 2, b""),
+        ("2>/dev/full", [], 2, b""),
+    ],
 )
-def test_without_standard_error_results_and_codes_are_the_same(vectors, stderr, words, code, results):
+def test_without_standard_error_results_and_codes_are_the_same(
+    vectors, stderr, words, code, results
+):
     done = embedx_run(f'"$@" {stderr}', "nn", vectors, *words)
     assert (done.returncode, done.stdout, done.stderr) == (code, results, b"")
 
 
 def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
     out = tmp_path / "out.vec"
-    closed = b"embedx: standard output: it is closed, so results are incomplete; write them elsewhere\n"
+    closed = (
+        b"embedx: standard output: it is closed, so results are incomplete; write them elsewhere\n"
+    )
     for streams, printed in (">&-", closed), ("<&- >&- 2>&-", b""):
         done = embedx_run(f'"$@" {streams}', "export", vectors, out, "--overwrite")
         assert (done.returncode, done.stdout, done.stderr) == (2, b"", printed)
@@ -61,7 +75,9 @@ def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
 def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors):
     done = embedx_run('"$@"', "nn", vectors, "b", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stdout) == (0, b"b\tc\t0.9487\nb\tna\\xefve\t0.8000\n")
-    done = embedx_run('"$@"', "nn", vectors, "na\u00efv", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
+    done = embedx_run(
+        '"$@"', "nn", vectors, "na\u00efv", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C"
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(b"embedx: na\\")
     assert b"v: not among the 3 words of the model" in done.stderr

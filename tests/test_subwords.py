@@ -1,4 +1,6 @@
-"""Subwords: n-grams and buckets as the paper and fastText have them, steps through the mean, vectors for words never seen."""
+"""Subwords: n-grams and buckets as the paper and fastText have them, steps through the mean,
+vectors for words never seen.
+"""
 
 import json
 from pathlib import Path
@@ -26,7 +28,21 @@ from tests.test_engine_skipgram_forms import EVERY_WAY, assert_trains_as_the_ref
 from tests.test_skipgram_objectives import CARS, CATS, assert_knows_the_topics, fit
 from tests.test_train_state import assert_resumes, same, word_run
 
-WORDS = ["banana", "naïve", "Straße", "日本語", "a", "ab", "x" * 30, "😀b", "<>", "a<b", "</s>", "", "é"]
+WORDS = [
+    "banana",
+    "naïve",
+    "Straße",
+    "日本語",
+    "a",
+    "ab",
+    "x" * 30,
+    "😀b",
+    "<>",
+    "a<b",
+    "</s>",
+    "",
+    "é",
+]
 LENGTHS = [(3, 6, 2_000_000), (1, 3, 50), (2, 2, 1), (5, 20, 777), (1, 50, 100_000_000)]
 
 
@@ -39,7 +55,9 @@ def test_ngrams_and_their_buckets_are_those_of_the_paper_and_fasttext(shortest, 
     for word in WORDS:
         expected = reference.character_ngrams(word, shortest, longest)
         assert found.of(word) == expected
-        assert found.buckets(word) == [reference.fasttext_bucket(each, n_buckets) for each in expected]
+        assert found.buckets(word) == [
+            reference.fasttext_bucket(each, n_buckets) for each in expected
+        ]
 
 
 def test_words_have_the_ngrams_of_the_papers_example():
@@ -47,7 +65,9 @@ def test_words_have_the_ngrams_of_the_papers_example():
     assert NGrams(3, 3, 10).of("where") == ["<wh", "whe", "her", "ere", "re>"]
 
 
-@pytest.mark.parametrize(("content", "published"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)])
+@pytest.mark.parametrize(
+    ("content", "published"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)]
+)
 def test_ascii_is_hashed_by_fnv_1a(content, published):
     """The values are those of Fowler, Noll and Vo's own test suite."""
     assert fnv1a(content) == published
@@ -66,21 +86,35 @@ def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
     assert buckets.tolist() == sorted(met)
 
 
-@pytest.mark.parametrize(("typed", "found"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))])
+@pytest.mark.parametrize(
+    ("typed", "found"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))]
+)
 def test_lengths_are_read(typed, found):
     assert ngrams(typed, 7) == (*found, 7)
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"subwords": "three"}, "--subwords three: lengths go from 1 to 50, the shortest first; write 3-6"),
-    ({"subwords": "6-3"}, "--subwords 6-3: lengths go from 1 to 50, the shortest first; write 3-6"),
-    ({"subwords": "0-3"}, "--subwords 0-3: lengths go from 1 to 50"),
-    ({"subwords": "3-51"}, "--subwords 3-51: lengths go from 1 to 50"),
-    ({"subwords": "9" * 5000}, "--subwords 9+: lengths go from 1 to 50"),
-    ({"buckets": 10}, "--set buckets applies only with --subwords"),
-    ({"subwords": "3", "buckets": 0}, "--set buckets 0: must be at least 1"),
-    ({"subwords": "3", "buckets": 10**9}, "--set buckets 1000000000: must be at most 100000000"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (
+            {"subwords": "three"},
+            "--subwords three: lengths go from 1 to 50, the shortest first; write 3-6",
+        ),
+        (
+            {"subwords": "6-3"},
+            "--subwords 6-3: lengths go from 1 to 50, the shortest first; write 3-6",
+        ),
+        ({"subwords": "0-3"}, "--subwords 0-3: lengths go from 1 to 50"),
+        ({"subwords": "3-51"}, "--subwords 3-51: lengths go from 1 to 50"),
+        ({"subwords": "9" * 5000}, "--subwords 9+: lengths go from 1 to 50"),
+        ({"buckets": 10}, "--set buckets applies only with --subwords"),
+        ({"subwords": "3", "buckets": 0}, "--set buckets 0: must be at least 1"),
+        (
+            {"subwords": "3", "buckets": 10**9},
+            "--set buckets 1000000000: must be at most 100000000",
+        ),
+    ],
+)
 def test_other_lengths_and_buckets_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
         configure("ns", options)
@@ -88,12 +122,19 @@ def test_other_lengths_and_buckets_are_refused(options, complaint):
 
 def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
     for name in OBJECTIVES:
-        plain, with_them = (configure(name, options).settings for options in ({}, {"subwords": "3-6"}))
+        plain, with_them = (
+            configure(name, options).settings for options in ({}, {"subwords": "3-6"})
+        )
         is_bounded = np.isfinite(OPTIMIZERS[plain.optimizer].limit)
-        expected = ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)
+        expected = (
+            ("rowwise-adagrad", 3.0) if is_bounded else (plain.optimizer, plain.learning_rate)
+        )
         assert (with_them.optimizer, with_them.learning_rate) == expected
     typed = configure("ns", {"subwords": "3-6", "optimizer": "bounded-adagrad"}).settings
-    assert (typed.optimizer, typed.learning_rate) == ("bounded-adagrad", OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND])
+    assert (typed.optimizer, typed.learning_rate) == (
+        "bounded-adagrad",
+        OPTIMIZERS["bounded-adagrad"].rates[WORDS_COMMAND],
+    )
 
 
 # ---- a step
@@ -102,33 +143,48 @@ def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
 GRADIENTS = [
     (name, sampler)
     for name, sampler in EVERY_WAY
-    if make(name).kind == "gradient" and make(name).state_width == 0 and make(name).stable and sampler != "search"
+    if make(name).kind == "gradient"
+    and make(name).state_width == 0
+    and make(name).stable
+    and sampler != "search"
 ]
 
 
 @pytest.mark.parametrize(("name", "sampler"), GRADIENTS)
 def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
-    """By finite differences: where all words have as many parts, that is so many times the part's own derivative."""
+    """By finite differences: where all words have as many parts, that is so many times the part's
+    own derivative.
+    """
     setup = Setup(make(name), n_ngrams=9, block_size=64, sampler=sampler, dim=5)
     n_words, n_parts = len(setup.tables.state), 4
     rng = np.random.default_rng(2)
     each = [[word, *(n_words + rng.integers(0, 9, n_parts - 1))] for word in range(n_words)]
     offsets = np.arange(0, n_parts * n_words + 1, n_parts, dtype=np.int64)
-    setup.tables = setup.tables._replace(parts=subwords.Parts(offsets, np.concatenate(each).astype(np.int32)))
+    setup.tables = setup.tables._replace(
+        parts=subwords.Parts(offsets, np.concatenate(each).astype(np.int32))
+    )
     outputs = setup.tables.outputs.rows.copy()
     places = [(0, 0), (5, 2), (n_words, 1), (n_words + 3, 4), (n_words + 8, 0)]
     setup.assert_moves_by_the_gradient(places, n_parts, 0, 40)
     assert not np.array_equal(outputs, setup.tables.outputs.rows)
 
 
-IN_TURN = [(*each, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5)) for k, each in enumerate(EVERY_WAY)]
+IN_TURN = [
+    (*each, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5)) for k, each in enumerate(EVERY_WAY)
+]
 
 
 @pytest.mark.parametrize(("name", "sampler", "how"), IN_TURN)
 def test_blocks_of_means_train_as_the_reference(name, sampler, how):
     optimizer, block_size = how
     setup = Setup(
-        make(name), n_ngrams=9, block_size=block_size, draws=max(4, block_size), sampler=sampler, optimizer=optimizer, bias=True
+        make(name),
+        n_ngrams=9,
+        block_size=block_size,
+        draws=max(4, block_size),
+        sampler=sampler,
+        optimizer=optimizer,
+        bias=True,
     )
     assert_trains_as_the_reference(setup, lr=0.01)
     assert (setup.tables.inputs.rows[:, setup.dim] == 1).all()
@@ -136,7 +192,9 @@ def test_blocks_of_means_train_as_the_reference(name, sampler, how):
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "bounded-adagrad", "mixture"])
 def test_every_optimiser_is_reported_of_each_part(optimizer):
-    assert_trains_as_the_reference(Setup(make("ns"), n_ngrams=9, block_size=5, optimizer=optimizer), lr=0.01)
+    assert_trains_as_the_reference(
+        Setup(make("ns"), n_ngrams=9, block_size=5, optimizer=optimizer), lr=0.01
+    )
 
 
 def test_frozen_parts_stay_and_others_move():
@@ -165,7 +223,8 @@ def test_every_objective_learns_the_topics_by_subwords(two_topics, name):
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_without_a_word_long_enough_training_is_as_without_subwords(name):
     none, _ = word_run(name, epochs=2, subwords="30-40")
-    rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}  # where the default is another one without subwords
+    # where the default is another one without subwords
+    rates = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0}
     is_bounded = np.isfinite(OPTIMIZERS[configure(name, {}).settings.optimizer].limit)
     plain, _ = word_run(name, epochs=2, **(rates if is_bounded else {}))
     assert none.pop("ngram").shape == (0, 8)
@@ -179,15 +238,24 @@ def test_training_goes_on_from_a_snapshot(stop_after):
 
 
 def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
-    few, many = (fit(two_topics, "ns", epochs=1, subwords="3-4", buckets=n).model for n in (10, 2_000_000))
+    few, many = (
+        fit(two_topics, "ns", epochs=1, subwords="3-4", buckets=n).model for n in (10, 2_000_000)
+    )
     grams = {each for word in many.words for each in reference.character_ngrams(word, 3, 4)}
     assert len(few.arrays["ngram"]) == 10
-    assert len(many.arrays["ngram"]) == len({reference.fasttext_bucket(each, 2_000_000) for each in grams}) < 100
+    assert (
+        len(many.arrays["ngram"])
+        == len({reference.fasttext_bucket(each, 2_000_000) for each in grams})
+        < 100
+    )
 
 
 def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch):
     monkeypatch.setattr(skipgram, "available_memory", lambda: 1000)
-    complaint = r"^the n-grams of 16 words need \d+\.\d MB, more than the 1\.0 kB available; lower max_vocab or buckets"
+    complaint = (
+        r"^the n-grams of 16 words need \d+\.\d MB, more than the 1\.0 kB available; lower"
+        r" max_vocab or buckets"
+    )
     with pytest.raises(EmbedxError, match=complaint):
         fit(two_topics, "ns", subwords="3-6")
     spec, words = NGrams(1, 9, 100), [encoded(word) for word in WORDS]
@@ -198,13 +266,30 @@ def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch)
 def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
     from embedx.cli.app import application
 
-    typed = ["corpus", "check", str(two_topics), "--dim", "64", "--subwords", "3-4", "--min-count", "1", "--json"]
+    typed = [
+        "corpus",
+        "check",
+        str(two_topics),
+        "--dim",
+        "64",
+        "--subwords",
+        "3-4",
+        "--min-count",
+        "1",
+        "--json",
+    ]
     printed = []
     for words in (typed, [each for each in typed if each not in ("--subwords", "3-4")]):
         application(words)(words, standalone_mode=False)
         printed.append(json.loads(capsys.readouterr().out)["training"])
-    (with_them, without) = printed
-    n = len({each for word in CARS | CATS | {"the", "and", "is", "a"} for each in reference.character_ngrams(word, 3, 4)})
+    with_them, without = printed
+    n = len(
+        {
+            each
+            for word in CARS | CATS | {"the", "and", "is", "a"}
+            for each in reference.character_ngrams(word, 3, 4)
+        }
+    )
     assert with_them["memory"]["vectors"] - without["memory"]["vectors"] == n * 64 * 4
     assert with_them["disk"]["model"] - without["disk"]["model"] == 4 * (64 * (16 + n) + n)
 
@@ -223,7 +308,9 @@ def test_a_words_vector_is_the_mean_of_its_own_and_its_ngrams(trained):
     model = embedx.load(trained[1])
     of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
     for k, word in enumerate(model.words):
-        buckets = [reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)]
+        buckets = [
+            reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)
+        ]
         mean = np.mean([model.arrays["word_part"][k], *(of[each] for each in buckets)], axis=0)
         np.testing.assert_allclose(model[word], mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(model.vectors, trained[0].vectors)
@@ -240,10 +327,14 @@ def test_a_folder_of_the_vectors_alone_has_no_ngrams(trained, tmp_path):
 def test_a_word_never_seen_has_the_mean_of_its_ngrams(trained, word):
     for model in (trained[0], embedx.load(trained[1])):
         of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
-        buckets = [reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)]
+        buckets = [
+            reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)
+        ]
         known = [of[each] for each in buckets if each in of]
         assert 0 < len(known) < len(buckets)
-        np.testing.assert_allclose(model[word], np.sum(known, axis=0) / len(buckets), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            model[word], np.sum(known, axis=0) / len(buckets), rtol=1e-4, atol=1e-6
+        )
         np.testing.assert_array_equal(model[["the", word]], [model["the"], model[word]])
         assert word not in model
         assert model.most_similar(word, top_k=1)[0][0] in word
@@ -251,7 +342,10 @@ def test_a_word_never_seen_has_the_mean_of_its_ngrams(trained, word):
 
 def test_a_word_without_any_ngram_is_unknown(trained):
     for word in ("zzzz", "", "</s>"):
-        with pytest.raises(UnknownWordError, match=rf"^{word}: not among the 16 words of the model, nor is any of its n-grams"):
+        with pytest.raises(
+            UnknownWordError,
+            match=rf"^{word}: not among the 16 words of the model, nor is any of its n-grams",
+        ):
             trained[0][word]
     with pytest.raises(UnknownWordError, match=r"^trucks: not among the 16 words of the model"):
         trained[0].index("trucks")
@@ -263,7 +357,9 @@ def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
     pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
     by_means = heldout.evaluate(model, pairs, calibration).log_likelihood
     model.arrays["input"] = model.arrays["word_part"]
-    assert heldout.evaluate(model, pairs, calibration).log_likelihood != pytest.approx(by_means, abs=1e-3)
+    assert heldout.evaluate(model, pairs, calibration).log_likelihood != pytest.approx(
+        by_means, abs=1e-3
+    )
 
 
 def test_the_command_answers_for_words_never_seen(trained, capsys):
@@ -278,16 +374,23 @@ def test_the_command_answers_for_words_never_seen(trained, capsys):
 def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topics, write):
     from embedx.evaluation import word_sets, words
 
-    pairs = write("Trucks\ttruck\t9\ntrucks\tengine\t5\ncat\tdog\t5\ncar\tpaw\t1\nzzzz\tcat\t2\nthe\ta\t4\n", "pairs.txt")
+    pairs = write(
+        "Trucks\ttruck\t9\ntrucks\tengine\t5\ncat\tdog\t5\ncar\tpaw\t1\nzzzz\tcat\t2\nthe\ta\t4\n",
+        "pairs.txt",
+    )
     tests = word_sets.WordTests([Path(pairs)])
-    without, with_them = (words.evaluate([trained[1]], (), tests, oov=oov).scores[0] for oov in (False, True))
+    without, with_them = (
+        words.evaluate([trained[1]], (), tests, oov=oov).scores[0] for oov in (False, True)
+    )
     assert (without.used, with_them.used) == (3, 5)
     assert with_them.candidates == without.candidates
     (found,) = words.score(trained[0], [word_sets.read_pairs(Path(pairs))], oov=True)
     assert found.values[0] == pytest.approx(trained[0].similarity("trucks", "truck"), abs=1e-5)
     assert found.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)
     plain = fit(two_topics, "ns", epochs=1).save(write("", "x") + ".model")
-    with pytest.raises(EmbedxError, match=r"--oov: .*x\.model without n-grams; train with --subwords 3-6"):
+    with pytest.raises(
+        EmbedxError, match=r"--oov: .*x\.model without n-grams; train with --subwords 3-6"
+    ):
         words.evaluate([plain], (), tests, oov=True)
 
 
@@ -313,8 +416,12 @@ def test_going_on_keeps_words_and_ngrams(trained):
 def test_going_on_takes_the_models_ngrams(trained, two_topics, tmp_path):
     plain = fit(two_topics, "ns", epochs=1).save(tmp_path / "plain")
     for start, options, has in (
-        (trained[1], {"subwords": "3-6"}, "3-5"), (trained[1], {"buckets": 7}, "5000"), (plain, {"subwords": "3-6"}, "none"),
-    ):  # fmt: skip
+        (trained[1], {"subwords": "3-6"}, "3-5"),
+        (trained[1], {"buckets": 7}, "5000"),
+        (plain, {"subwords": "3-6"}, "none"),
+    ):
         ((name, value),) = options.items()
-        with pytest.raises(EmbedxError, match=f"^{name}=.?{value}.?: the model of start .* has {has}; leave it out"):
+        with pytest.raises(
+            EmbedxError, match=f"^{name}=.?{value}.?: the model of start .* has {has}; leave it out"
+        ):
             embedx.SkipGram("ns", start=str(start), **options)

@@ -75,7 +75,10 @@ def test_unpacked_shards_have_priority_over_the_archive(benchmark):
 def test_text8_and_enwik9_are_read_from_their_zips(here):
     (here / "text8.zip").write_bytes(zip_of({"text8": b" anarchism originated"}))
     assert text_of("text8") == b" anarchism originated\n"
-    page = b"<mediawiki><page><title>A</title><ns>0</ns><revision><text>An article of some words.</text></revision></page>"
+    page = (
+        b"<mediawiki><page><title>A</title><ns>0</ns><revision><text>An article of some"
+        b" words.</text></revision></page>"
+    )
     (here / "enwik9.zip").write_bytes(zip_of({"enwik9": page + b"<page><tit"}))
     assert b"An article of some words." in text_of("enwik9")
 
@@ -86,7 +89,8 @@ def test_a_cut_tar_is_an_error(here, cut, mode):
     whole = tar_of({"a": b"a" * 700, "b": b"b" * 512}, mode)
     (here / "mine.tar").write_bytes(whole[: cut if mode == "w" else min(cut, len(whole) - 1)])
     if (mode, cut) == ("w", -1):
-        assert text_of("mine.tar") == b"a" * 700 + b"\n" + b"b" * 512 + b"\n"  # a byte of the filling
+        # a byte of the filling
+        assert text_of("mine.tar") == b"a" * 700 + b"\n" + b"b" * 512 + b"\n"
     else:
         with pytest.raises(EmbedxError, match=r"mine.*(data are truncated|cannot be read)"):
             text_of("mine.tar")
@@ -119,10 +123,23 @@ def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
         assert corpus.tokens.tolist() == [0, 1, -1, 2]
 
 
-@pytest.mark.parametrize("name", ["mine.tar", "mine.tgz", "mine.tar.bz2", "mine.tar.xz", "mine.zip"])
+@pytest.mark.parametrize(
+    "name", ["mine.tar", "mine.tgz", "mine.tar.bz2", "mine.tar.xz", "mine.zip"]
+)
 def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
-    files = {"en/a.txt": b"one two", "en/b.txt": b"three\n", "en/.hidden": b"x", "__MACOSX/en/a.txt": b"y", "de/c.txt": b"vier"}
-    mode = {"mine.tar": "w", "mine.tgz": "w:gz", "mine.tar.bz2": "w:bz2", "mine.tar.xz": "w:xz"}.get(name)
+    files = {
+        "en/a.txt": b"one two",
+        "en/b.txt": b"three\n",
+        "en/.hidden": b"x",
+        "__MACOSX/en/a.txt": b"y",
+        "de/c.txt": b"vier",
+    }
+    mode = {
+        "mine.tar": "w",
+        "mine.tgz": "w:gz",
+        "mine.tar.bz2": "w:bz2",
+        "mine.tar.xz": "w:xz",
+    }.get(name)
     (here / name).write_bytes(tar_of(files, mode) if mode else zip_of(files))
     assert text_of(name) == b"one two\nthree\n\nvier\n"
     assert text_of(f"{name}:de/*") == b"vier\n"
@@ -138,9 +155,19 @@ def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
 
 def test_members_are_of_the_format_that_their_names_tell(here):
     lines = b'{"text": "one two"}\n{"text": "three"}\n'
-    (here / "mine.zip").write_bytes(zip_of({"a.jsonl": lines, "b.csv": b"text,id\nfour,1\n", "c.txt": b"five"}))
-    assert text_of("mine.zip", json_field="text", column="text").split() == [b"one", b"two", b"three", b"four", b"five"]
-    (here / "ids.zip").write_bytes(zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'}))
+    (here / "mine.zip").write_bytes(
+        zip_of({"a.jsonl": lines, "b.csv": b"text,id\nfour,1\n", "c.txt": b"five"})
+    )
+    assert text_of("mine.zip", json_field="text", column="text").split() == [
+        b"one",
+        b"two",
+        b"three",
+        b"four",
+        b"five",
+    ]
+    (here / "ids.zip").write_bytes(
+        zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'})
+    )
     settings = TextSettings(tokenizer="none", json_field="ids")
     with cache.encode(resolve(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
         assert [*corpus.words] == ["new york", "3", "rome"]
@@ -149,7 +176,9 @@ def test_members_are_of_the_format_that_their_names_tell(here):
 def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
     (here / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
     for members, words in ((":a", ["one"]), (":b", ["two"]), ("", ["one", "two"])):
-        with cache.encode(resolve([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache") as corpus:
+        with cache.encode(
+            resolve([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache"
+        ) as corpus:
             assert [*corpus.words] == words
 
 

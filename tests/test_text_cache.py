@@ -54,7 +54,9 @@ def as_reference(corpus):
 def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
     second = corpus.with_suffix(".gz")
     second.write_bytes(gzip.compress(b"on and on"))
-    encoded = encode(resolve([str(corpus), str(second)]), TextSettings(lowercase=True), cache_dir=home)
+    encoded = encode(
+        resolve([str(corpus), str(second)]), TextSettings(lowercase=True), cache_dir=home
+    )
     assert as_reference(encoded) == reference_text.encoded(
         [reference_text.sentences(TEXT.encode(), lowercase=True), [["on", "and", "on"]]]
     )
@@ -67,19 +69,25 @@ def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
 def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
     opened = []
     real_open = builtins.open
-    monkeypatch.setattr(builtins, "open", lambda file, *a, **k: opened.append(str(file)) or real_open(file, *a, **k))
+    monkeypatch.setattr(
+        builtins, "open", lambda file, *a, **k: opened.append(str(file)) or real_open(file, *a, **k)
+    )
     first = read(corpus, home)
     assert opened.count(str(corpus)) == 1
     progress = Notes()
     again = read(corpus, home, progress)
     assert opened.count(str(corpus)) == 1
     assert as_reference(again) == as_reference(first)
-    assert progress.notes == [f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"]
+    assert progress.notes == [
+        f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"
+    ]
 
 
 def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
     settings = [{}, {"lowercase": True}, {"tokenizer": "words"}, {"on_bad_utf8": "skip"}]
-    settings += [{"column": "1", **more} for more in ({}, {"on_bad_record": "skip"}, {"tokenizer": "none"})]
+    settings += [
+        {"column": "1", **more} for more in ({}, {"on_bad_record": "skip"}, {"tokenizer": "none"})
+    ]
     keys = {cache.cache_key(resolve([str(corpus)]), TextSettings(**each)) for each in settings}
     assert read(corpus, home).key in keys
     corpus.write_text("Something else")
@@ -103,7 +111,9 @@ def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
         progress = Notes()
         encoded = encode(resolve(["-"]), TextSettings(), progress, cache_dir=home)
     assert encoded.n_tokens == 10
-    assert progress.notes == [f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"]
+    assert progress.notes == [
+        f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"
+    ]
     assert list_caches(home) == []
     encoded.close()
     assert leftovers(home) == []
@@ -134,8 +144,10 @@ def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(corpus, hom
         encoded = read(corpus, home, progress)
         assert [*encoded.words] == ["caf\ufffd", "au", "lait\ufffd"]
         assert encoded.report["sources"][0]["bad_utf8"] == 2
-        assert progress.notes[1] == (
-            f"{corpus}: 2 places not UTF-8, replaced by U+FFFD; the first is at byte 3 of the (unpacked) text"
+        assert (
+            progress.notes[1]
+            == f"{corpus}: 2 places not UTF-8, replaced by U+FFFD; the first is at byte 3 of the"
+            " (unpacked) text"
         )
     assert [*read(corpus, home, on_bad_utf8="skip").words] == ["caf", "au", "lait"]
 
@@ -154,14 +166,19 @@ def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monk
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(cache.CorpusWriter, "write_tokens", write_tokens)
-    message = rf"{home}: the token cache cannot be written \(No space left on device\); .*--cache-dir"
+    message = (
+        rf"{home}: the token cache cannot be written \(No space left on device\); .*--cache-dir"
+    )
     with pytest.raises(EmbedxError, match=message):
         read(corpus, home)
     assert leftovers(home) == []
 
 
 def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
-    with pytest.raises(EmbedxError, match=rf"{corpus}: the token cache cannot be written \(File exists\).*--cache-dir"):
+    with pytest.raises(
+        EmbedxError,
+        match=rf"{corpus}: the token cache cannot be written \(File exists\).*--cache-dir",
+    ):
         read(corpus, corpus)
 
 
@@ -191,9 +208,9 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
 
 def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(corpus, home):
     code = (
-        "import os, sys; from pathlib import Path; import numpy as np; from embedx.text.cache import CorpusWriter\n"
-        "with CorpusWriter(Path(sys.argv[1])) as building:\n"
-        "    building.write_tokens(np.zeros(1000, np.int32)); os.kill(os.getpid(), 9)"
+        "import os, sys; from pathlib import Path; import numpy as np; from embedx.text.cache"
+        " import CorpusWriter\nwith CorpusWriter(Path(sys.argv[1])) as building:\n   "
+        " building.write_tokens(np.zeros(1000, np.int32)); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == -9
     (killed,) = leftovers(home)
@@ -209,7 +226,10 @@ def flip(file):
     file.write_bytes(data)
 
 
-CHANGED, NOT_OURS = "about.json: the checksum of the other files differs", "about.json: not what was written there"
+CHANGED, NOT_OURS = (
+    "about.json: the checksum of the other files differs",
+    "about.json: not what was written there",
+)
 DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
     *((lambda f, name=name: flip(f / name), CHANGED, False) for name in encoded_corpus.DATA),
     (lambda f: (f / "tokens.bin").write_bytes(bytes(48)), CHANGED, False),
@@ -217,7 +237,11 @@ DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
     (lambda f: (f / "starts.npy").unlink(), "starts.npy", False),
     (lambda f: os.truncate(f / "about.json", 6), "", True),
     (lambda f: (f / "about.json").write_text("[]"), NOT_OURS, True),
-    (lambda f: (f / "about.json").write_text((f / "about.json").read_text().replace("10", "11")), NOT_OURS, True),
+    (
+        lambda f: (f / "about.json").write_text((f / "about.json").read_text().replace("10", "11")),
+        NOT_OURS,
+        True,
+    ),
 ]
 
 
@@ -230,11 +254,17 @@ def test_what_is_damaged_is_reported_and_built_again(corpus, home, damage, compl
     assert (listed["damage"] is not None) == is_listed
     if listed["damage"]:
         assert complaint in listed["damage"]
-        assert (listed["key"], listed["bytes"]) == (first.key, sum(file.stat().st_size for file in first.folder.iterdir()))
+        assert (listed["key"], listed["bytes"]) == (
+            first.key,
+            sum(file.stat().st_size for file in first.folder.iterdir()),
+        )
     progress = Notes()
     again = read(corpus, home, progress)
     assert as_reference(again) == expected
-    assert re.fullmatch(rf"{first.folder}: damaged \(.*{complaint}.*\), so the corpus is read again", progress.notes[0])
+    assert re.fullmatch(
+        rf"{first.folder}: damaged \(.*{complaint}.*\), so the corpus is read again",
+        progress.notes[0],
+    )
     assert leftovers(home) == [first.key]
     progress = Notes()
     assert as_reference(read(corpus, home, progress)) == expected
@@ -243,14 +273,26 @@ def test_what_is_damaged_is_reported_and_built_again(corpus, home, damage, compl
 
 def files_below(folder):
     """Every file in a folder, with its content."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_nothing_else_in_the_folder_is_touched(corpus, home):
     others = [
-        "lock", "diary.txt", "building-plans/house.pdf", "building-pictures/about.json",  # as long a name as ours
-        "building-abcdefgh/tokens.bin", "website/about.json", f"{'0' * 24}/about.json", f"{'0' * 24}/index.html", f"{'f' * 24}",
-    ]  # fmt: skip
+        # as long a name as ours
+        "lock",
+        "diary.txt",
+        "building-plans/house.pdf",
+        "building-pictures/about.json",
+        "building-abcdefgh/tokens.bin",
+        "website/about.json",
+        f"{'0' * 24}/about.json",
+        f"{'0' * 24}/index.html",
+        f"{'f' * 24}",
+    ]
     for name in others:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("the user's own")
@@ -274,12 +316,17 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     progress = Notes()
     encoded = read(corpus, home, progress)
     assert (encoded.n_tokens, encoded.key) == (10, "")
-    assert f"{home / key}: is in the way, and cannot be replaced; delete it, or name another --cache-dir" in progress.notes
+    assert (
+        f"{home / key}: is in the way, and cannot be replaced; delete it, or name another"
+        " --cache-dir" in progress.notes
+    )
     encoded.close()
     assert files_below(home) == before
 
 
-def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(corpus, home, monkeypatch):
+def test_a_corpus_cannot_be_cleared_before_it_is_opened_for_the_first_time(
+    corpus, home, monkeypatch
+):
     clearing = threading.Thread(target=lambda: clear_caches(home))
 
     def have_it_cleared_and_open(folder):
@@ -300,9 +347,15 @@ def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(Path, "is_dir", refuse)
-    with pytest.raises(EmbedxError, match=rf"{home}: the token cache cannot be read \(Permission denied\).*--cache-dir"):
+    with pytest.raises(
+        EmbedxError,
+        match=rf"{home}: the token cache cannot be read \(Permission denied\).*--cache-dir",
+    ):
         list_caches(home)
-    with pytest.raises(EmbedxError, match=rf"{home}: the token cache cannot be written \(Permission denied\).*--cache-dir"):
+    with pytest.raises(
+        EmbedxError,
+        match=rf"{home}: the token cache cannot be written \(Permission denied\).*--cache-dir",
+    ):
         clear_caches(home)
 
 
@@ -321,22 +374,32 @@ def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
     assert encoded.tokens[0] == 0  # what is mapped stays readable
 
 
-@pytest.mark.parametrize(("pack", "threads", "most"), [(gzip.compress, 1, 16_000_000), (bytes, 2, 36_000_000)])
+@pytest.mark.parametrize(
+    ("pack", "threads", "most"), [(gzip.compress, 1, 16_000_000), (bytes, 2, 36_000_000)]
+)
 def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, threads, most):
     (tmp_path / "line.txt").write_bytes(pack(b"some words on a single line " * 1_500_000))
     (tmp_path / "short.txt").write_bytes(pack(b"some words"))
-    encode(resolve([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads)  # loads the kernels
+    # loads the kernels
+    encode(resolve([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads)
     tracemalloc.start()
-    encoded = encode(resolve([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home, threads=threads)
+    encoded = encode(
+        resolve([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home, threads=threads
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert encoded.n_tokens == 9_000_000
     assert peak < most
 
 
-@pytest.mark.parametrize("sentences", [
-    [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)], [["", ""]], [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)],
+        [["", ""]],
+        [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
+    ],
+)
 def test_sentences_of_any_strings(home, monkeypatch, sentences):
     monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
     encoded = encode_sentences(iter(sentences), cache_dir=home)
@@ -346,10 +409,14 @@ def test_sentences_of_any_strings(home, monkeypatch, sentences):
     assert leftovers(home) == []
 
 
-@pytest.mark.parametrize(("sentences", "message"), [
-    ([], "the sentences have no words; perhaps the iterator was used up before"),
-    (["a b"], "a sentence is a list of words, not a string; split 'a b' first"), ([["a", 7]], "a word is a string, not int: 7"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ([], "the sentences have no words; perhaps the iterator was used up before"),
+        (["a b"], "a sentence is a list of words, not a string; split 'a b' first"),
+        ([["a", 7]], "a word is a string, not int: 7"),
+    ],
+)
 def test_sentences_that_are_none_are_errors(home, sentences, message):
     with pytest.raises(EmbedxError, match=message):
         encode_sentences(sentences, cache_dir=home)

@@ -1,4 +1,6 @@
-"""The counts of pairs are those of the pairs that streaming trains on, however little memory there is to count them."""
+"""The counts of pairs are those of the pairs that streaming trains on, however little memory there
+is to count them.
+"""
 
 import itertools
 from collections import Counter
@@ -20,9 +22,13 @@ KEYS = [stream_key(1, epoch) for epoch in range(3)]
 
 @pytest.fixture(scope="module")
 def stream():
-    """Some 40 sentences over 9 words and 2 that are left out, four of them subsampled, the second of three chunks held out."""
+    """Some 40 sentences over 9 words and 2 that are left out, four of them subsampled, the second
+    of three chunks held out.
+    """
     rng = np.random.default_rng(0)
-    tokens = rng.choice(N_WORDS + 2, 3 * PIECE - 100, p=np.arange(N_WORDS + 2, 0, -1) / 66).astype(np.int32)
+    tokens = rng.choice(N_WORDS + 2, 3 * PIECE - 100, p=np.arange(N_WORDS + 2, 0, -1) / 66).astype(
+        np.int32
+    )
     tokens[rng.choice(len(tokens), 40)] = -1
     tokens.setflags(write=False)
     word = np.array([-1, 3, 1, 0, 2, -1, 8, 7, 6, 5, 4], dtype=np.int32)
@@ -36,7 +42,10 @@ def stream():
 def naive(stream, keys):
     """Pairs by (input, target), one after the other."""
     held_out, n_tokens = np.repeat(stream.held_out, PIECE), len(stream.tokens)
-    kept = [reference.kept_words(stream.tokens, stream.word, stream.keep, WINDOW, key, held_out) for key in keys]
+    kept = [
+        reference.kept_words(stream.tokens, stream.word, stream.keep, WINDOW, key, held_out)
+        for key in keys
+    ]
     return Counter((x, y) for words in kept for x, y, *_ in reference.pairs_of(words, 0, n_tokens))
 
 
@@ -48,7 +57,15 @@ def counted(stream, keys, folder, memory=1e6):
 
 def as_counter(counts):
     inputs = np.repeat(np.arange(N_WORDS), np.diff(counts.offsets))
-    return Counter(dict(zip(zip(inputs.tolist(), counts.targets.tolist(), strict=True), counts.times.tolist(), strict=True)))
+    return Counter(
+        dict(
+            zip(
+                zip(inputs.tolist(), counts.targets.tolist(), strict=True),
+                counts.times.tolist(),
+                strict=True,
+            )
+        )
+    )
 
 
 @pytest.mark.parametrize("keys", [KEYS[:1], KEYS])
@@ -62,13 +79,17 @@ def test_every_pair_of_each_epoch_is_counted(stream, tmp_path, keys):
 
 
 def test_the_widest_window_is_not_drawn_and_takes_whole_sentences(stream, tmp_path):
-    kept = reference.kept_words(stream.tokens, stream.word, stream.keep, 1, KEYS[0], np.repeat(stream.held_out, PIECE))
+    kept = reference.kept_words(
+        stream.tokens, stream.word, stream.keep, 1, KEYS[0], np.repeat(stream.held_out, PIECE)
+    )
     expected = Counter()
     for _, same in itertools.groupby(kept, key=lambda each: each[2]):
         words = Counter(each[1] for each in same)
         for x, y in itertools.product(words, words):
             expected[x, y] += words[x] * (words[y] - (x == y))
-    with cooccurrence.counted(stream, N_WORDS, WHOLE_SENTENCE, KEYS[:1], 10**7, home=tmp_path) as counts:
+    with cooccurrence.counted(
+        stream, N_WORDS, WHOLE_SENTENCE, KEYS[:1], 10**7, home=tmp_path
+    ) as counts:
         assert as_counter(counts) == +expected
 
 
@@ -92,8 +113,12 @@ def test_little_memory_changes_nothing(stream, tmp_path, monkeypatch, pairs):
 def test_totals_of_inputs_and_targets(stream, tmp_path):
     of_inputs, of_targets = cooccurrence.totals(counted(stream, KEYS, tmp_path))
     pairs = naive(stream, KEYS)
-    assert of_inputs.tolist() == [sum(n for (x, _), n in pairs.items() if x == k) for k in range(N_WORDS)]
-    assert of_targets.tolist() == [sum(n for (_, y), n in pairs.items() if y == k) for k in range(N_WORDS)]
+    assert of_inputs.tolist() == [
+        sum(n for (x, _), n in pairs.items() if x == k) for k in range(N_WORDS)
+    ]
+    assert of_targets.tolist() == [
+        sum(n for (_, y), n in pairs.items() if y == k) for k in range(N_WORDS)
+    ]
 
 
 def files_in(folder):

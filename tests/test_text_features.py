@@ -1,4 +1,6 @@
-"""Text as features: tokens, n-grams and their hashes, against naive code; and known words and n-grams in later text."""
+"""Text as features: tokens, n-grams and their hashes, against naive code; and known words and
+n-grams in later text.
+"""
 
 import json
 import subprocess
@@ -20,7 +22,13 @@ from embedx.text.ngram_hashes import OF_NEXT_WORD
 
 TEXTS = ["Über uns, über \x01 Berge!", "", "uns über uns\nüber", "a 日本語 \ud800 b", "über uns"]
 FIXED = [415722493, 708754874, 970867036, 1384678540, 1643018055, 79047500292877521]
-TOKENS = [["über", "uns", "über", "berge"], [], ["uns", "über", "uns", "über"], ["a", "日本語", "b"], ["über", "uns"]]
+TOKENS = [
+    ["über", "uns", "über", "berge"],
+    [],
+    ["uns", "über", "uns", "über"],
+    ["a", "日本語", "b"],
+    ["über", "uns"],
+]
 AS_WORDS = {"tokenizer": "words", "lowercase": True}
 
 
@@ -34,7 +42,10 @@ def features_of(texts, known=None, **options):
 def naive_word_ngrams(tokens, longest, n_buckets=0):
     """How often each hash stands in a row, by the loop of fastText's `addWordNgrams`."""
     found = Counter()
-    of_word = [np.array(reference.fasttext_bucket(word, 2**32), np.uint32).astype(np.int32) for word in tokens]
+    of_word = [
+        np.array(reference.fasttext_bucket(word, 2**32), np.uint32).astype(np.int32)
+        for word in tokens
+    ]
     for i, first in enumerate(of_word):
         h = int(first)
         for following in of_word[i + 1 : i + longest]:
@@ -55,15 +66,22 @@ def naive_characters(tokens, shortest, longest, n_buckets):
 def rows_of(features, schema):
     """The n-grams of each row by hash."""
     columns = features.tocsc()[:, len(schema.vocabulary) :].tocsr()
-    return [Counter(dict(zip(schema.hashes[row.indices].tolist(), row.data.tolist(), strict=True))) for row in columns]
+    return [
+        Counter(dict(zip(schema.hashes[row.indices].tolist(), row.data.tolist(), strict=True)))
+        for row in columns
+    ]
 
 
 def test_words_are_counted_by_row():
     features, schema = features_of(TEXTS, **AS_WORDS, word_ngrams=1)
     assert schema.vocabulary == ["über", "uns", "berge", "a", "日本語", "b"]
     assert features.dtype == np.float32
-    assert features.toarray().tolist() == [[tokens.count(word) for word in schema.vocabulary] for tokens in TOKENS]
-    features, schema = features_of(TEXTS, tokenizer="whitespace", lowercase=False, word_ngrams=1, min_count=2)
+    assert features.toarray().tolist() == [
+        [tokens.count(word) for word in schema.vocabulary] for tokens in TOKENS
+    ]
+    features, schema = features_of(
+        TEXTS, tokenizer="whitespace", lowercase=False, word_ngrams=1, min_count=2
+    )
     assert schema.vocabulary == ["über", "uns"]  # in two rows or more
     assert features.toarray().tolist() == [[1, 0], [0, 0], [2, 2], [0, 0], [1, 1]]
 
@@ -81,11 +99,18 @@ def test_word_ngrams_are_those_of_fasttext(n_buckets, longest):
 
 @pytest.mark.parametrize("n_buckets", [0, 50])
 def test_character_ngrams_of_words_are_those_of_fasttext(n_buckets):
-    options = {**AS_WORDS, "word_ngrams": 2, "char_ngrams": "2-3", "buckets": n_buckets, "min_ngram_count": 1}
+    options = {
+        **AS_WORDS,
+        "word_ngrams": 2,
+        "char_ngrams": "2-3",
+        "buckets": n_buckets,
+        "min_ngram_count": 1,
+    }
     found = rows_of(*features_of(TEXTS, **options))
     pairs = [naive_word_ngrams(tokens, 2, n_buckets) for tokens in TOKENS]
     assert found == [
-        a + naive_characters(tokens, 2, 3, n_buckets or 2**31 - 1) for a, tokens in zip(pairs, TOKENS, strict=True)
+        a + naive_characters(tokens, 2, 3, n_buckets or 2**31 - 1)
+        for a, tokens in zip(pairs, TOKENS, strict=True)
     ]
 
 
@@ -122,38 +147,61 @@ def test_batches_make_no_difference(monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "is_raw"),
-    [("Stocks rose, then fell.", True), ("stocks rose , then fell .", False), ("a b c", False), ("日本語。 日本語", True)],
+    [
+        ("Stocks rose, then fell.", True),
+        ("stocks rose , then fell .", False),
+        ("a b c", False),
+        ("日本語。 日本語", True),
+    ],
 )
 def test_raw_text_is_recognised(text, is_raw):
     settings = features_of([text] * 2)[1].settings
     found = {name: settings[name] for name in ("tokenizer", "lowercase", "word_ngrams")}
-    assert found == {"tokenizer": "words" if is_raw else "whitespace", "lowercase": is_raw, "word_ngrams": 2 if is_raw else 1}
-    assert features_of([text], lowercase=False, tokenizer="whitespace")[1].vocabulary == list(dict.fromkeys(text.split()))
+    assert found == {
+        "tokenizer": "words" if is_raw else "whitespace",
+        "lowercase": is_raw,
+        "word_ngrams": 2 if is_raw else 1,
+    }
+    assert features_of([text], lowercase=False, tokenizer="whitespace")[1].vocabulary == list(
+        dict.fromkeys(text.split())
+    )
 
 
 def test_wrong_lengths_are_refused():
-    with pytest.raises(EmbedxError, match="--char-ngrams 5-3: lengths go from 1 to 50, the shortest first; write 3-6"):
+    with pytest.raises(
+        EmbedxError,
+        match="--char-ngrams 5-3: lengths go from 1 to 50, the shortest first; write 3-6",
+    ):
         TextFeatureSettings(char_ngrams="5-3")
 
 
 def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    rows = [f"__label__{'xy'[k % 2]} {'The cat sat' if k % 2 else 'The Dog ran'}, no. {k}!" for k in range(30)]
+    rows = [
+        f"__label__{'xy'[k % 2]} {'The cat sat' if k % 2 else 'The Dog ran'}, no. {k}!"
+        for k in range(30)
+    ]
     (tmp_path / "train.txt").write_text("\n".join(rows) + "\n")
     typed = {"char_ngrams": "3", "epochs": 2, "threads": 1}
     training.classify("train.txt", output=tmp_path / "m", typed=typed, quiet=True)
     model = classifier.load("m")
     assert len(model.known.text.hashes) > 0
     features = read("train.txt", like=model.known).features
-    assert (features != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features).nnz == 0
+    assert (
+        features != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features
+    ).nnz == 0
     here = next(ids.tolist() for ids, _ in model.top_k(features, 1))
     code = "import sys; from embedx.cli.app import main; main()"
     command = [sys.executable, "-c", code, "predict", "m", "train.txt", "--top-k", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert [json.loads(line)[0]["label"] for line in done.stdout.splitlines()] == [model.name(k) for (k,) in here]
+    assert [json.loads(line)[0]["label"] for line in done.stdout.splitlines()] == [
+        model.name(k) for (k,) in here
+    ]
 
 
 def test_options_of_text_are_refused_for_other_data(tmp_path):
     (tmp_path / "train.txt").write_text("1 1:1\n2 2:1\n")
-    with pytest.raises(EmbedxError, match="--word-ngrams applies only with features that are words"):
+    with pytest.raises(
+        EmbedxError, match="--word-ngrams applies only with features that are words"
+    ):
         training.classify(str(tmp_path / "train.txt"), typed={"word_ngrams": 2}, quiet=True)

@@ -28,13 +28,18 @@ def small_chunks(monkeypatch):
 
 def encode(folder, names, threads, on_bad="replace"):
     settings = TextSettings(on_bad_utf8=on_bad)
-    return cache.encode(resolve([str(folder / names)]), settings, cache_dir=folder / "cache", threads=threads)
+    return cache.encode(
+        resolve([str(folder / names)]), settings, cache_dir=folder / "cache", threads=threads
+    )
 
 
 def test_the_first_mistake_is_the_error_on_any_number_of_threads(tmp_path, small_chunks):
     (tmp_path / "0.txt").write_bytes(b"word " * 200 + b"\xff" + b"word " * 900)
     (tmp_path / "1.gz").write_bytes(gzip.compress(os.urandom(999))[:-9])
-    mistakes = {"error": r"0\.txt: not UTF-8 at byte 1000 .*; convert it with iconv", "replace": r"1\.gz: .*data are truncated"}
+    mistakes = {
+        "error": r"0\.txt: not UTF-8 at byte 1000 .*; convert it with iconv",
+        "replace": r"1\.gz: .*data are truncated",
+    }
     for threads, on_bad in itertools.product((1, 3), mistakes):
         with pytest.raises(EmbedxError, match=mistakes[on_bad]):
             encode(tmp_path, "*.*", threads, on_bad)
@@ -62,17 +67,30 @@ def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
 
 
 def bzip2_streams():
-    """Several streams, as in a multistream dump: short ones, an empty one, one of repeated bytes, zeros at the end."""
+    """Several streams, as in a multistream dump: short ones, an empty one, one of repeated bytes,
+    zeros at the end.
+    """
     rng = random.Random(0)
-    streams = [rng.randbytes(rng.choice([10, 3000])).hex().encode() for _ in range(30)] + [b"", b"a" * 500_000, b"the end"]
+    streams = [rng.randbytes(rng.choice([10, 3000])).hex().encode() for _ in range(30)] + [
+        b"",
+        b"a" * 500_000,
+        b"the end",
+    ]
     return b"".join(map(bz2.compress, streams)) + b"\0\0", b"".join(streams)
 
 
-LIMITS = [("BZIP2_PART_BYTES", 1000), ("BZIP2_PART_BYTES", 1 << 20), ("MAX_STREAM_BYTES", 1), ("MAX_UNPACKED_BLOCKS", 1)]
+LIMITS = [
+    ("BZIP2_PART_BYTES", 1000),
+    ("BZIP2_PART_BYTES", 1 << 20),
+    ("MAX_STREAM_BYTES", 1),
+    ("MAX_UNPACKED_BLOCKS", 1),
+]
 
 
 @pytest.mark.parametrize(("limit", "value"), LIMITS)
-def test_streams_of_bzip2_are_unpacked_by_several_threads_in_bounded_memory(monkeypatch, limit, value):
+def test_streams_of_bzip2_are_unpacked_by_several_threads_in_bounded_memory(
+    monkeypatch, limit, value
+):
     monkeypatch.setattr(streams, "BZIP2_PART_BYTES", 100)
     monkeypatch.setattr(streams, limit, value)
     packed, content = bzip2_streams()
@@ -88,19 +106,28 @@ def test_parts_of_bzip2_may_be_shorter_than_what_begins_a_stream(monkeypatch, pa
 
 @pytest.mark.parametrize("place", [2, 6, 40, -20, -3])
 def test_damage_of_bzip2_is_the_same_error_on_any_number_of_threads(tmp_path, place):
-    packed = bytearray(bz2.compress(random.Random(0).randbytes(150).hex().encode() * 3000, 1) + bz2.compress(b"the end"))
+    packed = bytearray(
+        bz2.compress(random.Random(0).randbytes(150).hex().encode() * 3000, 1)
+        + bz2.compress(b"the end")
+    )
     packed[place] ^= 0x55
     (tmp_path / "corpus.bz2").write_bytes(packed)
     for threads in (1, 2):
-        with pytest.raises(EmbedxError, match=r"corpus\.bz2: (cannot be read|.*data are truncated|not UTF-8 text)"):
+        with pytest.raises(
+            EmbedxError, match=r"corpus\.bz2: (cannot be read|.*data are truncated|not UTF-8 text)"
+        ):
             encode(tmp_path, "corpus.bz2", threads)
 
 
 # ---- Wikipedia
 
-PAGES = [(f"Page '''{n}''' of [[some|{n % 7}]] {{{{gone}}}}\n" * 5, frozenset({"file"})) for n in range(60)]
+PAGES = [
+    (f"Page '''{n}''' of [[some|{n % 7}]] {{{{gone}}}}\n" * 5, frozenset({"file"}))
+    for n in range(60)
+]
 DUMP = "<mediawiki>" + "".join(
-    f"<page><title>{n}</title><ns>0</ns><text>{text}</text></page>" for n, (text, _) in enumerate(PAGES)
+    f"<page><title>{n}</title><ns>0</ns><text>{text}</text></page>"
+    for n, (text, _) in enumerate(PAGES)
 )
 DUMP = DUMP.encode() + b"</mediawiki>"
 
@@ -110,12 +137,20 @@ def processes(monkeypatch):
     """The commands of the processes that are started, for small batches of pages."""
     monkeypatch.setattr(wikipedia, "BATCH_CHARACTERS", 700)
     started, start = [], wikipedia.subprocess.Popen
-    monkeypatch.setattr(wikipedia.subprocess, "Popen", lambda command, **k: started.append(command) or start(command, **k))
+    monkeypatch.setattr(
+        wikipedia.subprocess,
+        "Popen",
+        lambda command, **k: started.append(command) or start(command, **k),
+    )
     return started
 
 
 def test_articles_are_the_same_by_several_processes(processes):
-    assert b"".join(paragraphs([DUMP], processes=2)) == b"".join(paragraphs([DUMP])) == plain_bytes(PAGES)
+    assert (
+        b"".join(paragraphs([DUMP], processes=2))
+        == b"".join(paragraphs([DUMP]))
+        == plain_bytes(PAGES)
+    )
     assert len(processes) in (1, 2)  # each makes text of many batches
 
 

@@ -1,4 +1,6 @@
-"""Collocations are those of gensim's `Phrases`, scores and joined text included, however little memory there is."""
+"""Collocations are those of gensim's `Phrases`, scores and joined text included, however little
+memory there is.
+"""
 
 import json
 import random
@@ -18,20 +20,38 @@ from embedx.text.settings import PhraseSettings, TextSettings
 CONNECTORS = "of,the"
 WORDS = ["bank", "of", "america", "the", "new", "york", "city", "times", *"abcdefghijklmnop"]
 CASES = {
-    "one pass": {}, "a higher threshold": {"phrase_threshold": 0.45},
-    "npmi": {"phrase_scoring": "npmi", "phrase_threshold": 0.2}, "connector words": {"connector_words": CONNECTORS},
+    "one pass": {},
+    "a higher threshold": {"phrase_threshold": 0.45},
+    "npmi": {"phrase_scoring": "npmi", "phrase_threshold": 0.2},
+    "connector words": {"connector_words": CONNECTORS},
     "three passes": {"phrases": 3, "connector_words": CONNECTORS},
-    "two passes of npmi": {"phrases": 2, "phrase_scoring": "npmi", "phrase_threshold": 0.1, "phrase_min_count": 2},
-    "little memory and small chunks": {"phrases": 2, "connector_words": CONNECTORS, "phrase_memory": 4e-6},
-}  # fmt: skip
+    "two passes of npmi": {
+        "phrases": 2,
+        "phrase_scoring": "npmi",
+        "phrase_threshold": 0.1,
+        "phrase_min_count": 2,
+    },
+    "little memory and small chunks": {
+        "phrases": 2,
+        "connector_words": CONNECTORS,
+        "phrase_memory": 4e-6,
+    },
+}
 
 
 def a_text(n=1500, seed=0):
     """Sentences with expressions in them."""
     rng = random.Random(seed)
     expressions = [
-        "bank of the america", "bank of america", "new york", "new york city", "york city", "a b c", "b c d", "a of c",
-    ]  # fmt: skip
+        "bank of the america",
+        "bank of america",
+        "new york",
+        "new york city",
+        "york city",
+        "a b c",
+        "b c d",
+        "a of c",
+    ]
     sentences = []
     for _ in range(n):
         words = []
@@ -54,9 +74,12 @@ def by_gensim(sentences, wanted):
     for _ in range(wanted.phrases):
         scoring = {"word2phrase": "default"}.get(wanted.phrase_scoring, wanted.phrase_scoring)
         model = GensimPhrases(
-            sentences, min_count=wanted.phrase_min_count, threshold=wanted.threshold, scoring=scoring,
+            sentences,
+            min_count=wanted.phrase_min_count,
+            threshold=wanted.threshold,
+            scoring=scoring,
             connector_words=frozenset(wanted.connectors),
-        )  # fmt: skip
+        )
         sentences = [model[sentence] for sentence in sentences]
         models.append(model)
         texts.append(sentences)
@@ -96,7 +119,9 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
             scored[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
         assert ours == scored
         if k == 0:  # gensim's list takes words with `_` apart
-            assert {each.joined: each.score for each in found.passes[k]} == pytest.approx(model.export_phrases())
+            assert {each.joined: each.score for each in found.passes[k]} == pytest.approx(
+                model.export_phrases()
+            )
         assert len(ours) >= 3 - k
         assert list(found.passes[k]) == sorted(found.passes[k], key=lambda each: -each.score)
 
@@ -105,7 +130,9 @@ def test_many_different_connector_words_have_many_sequences(tmp_path, monkeypatc
     rng = random.Random(1)
     connectors = [f"c{k}" for k in range(40)]
     sentences = [["x", *rng.choices(connectors, k=2), "y"] for _ in range(3000)]
-    wanted = settings(connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=1e-6)
+    wanted = settings(
+        connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=1e-6
+    )
     (model,), (text,) = by_gensim(sentences, wanted)
     with joined(sentences, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == text
@@ -123,8 +150,12 @@ def test_a_text_without_a_repeated_pair(tmp_path):
     (model,), (text,) = by_gensim(sentences, wanted)
     with joined(sentences, tmp_path, wanted, progress) as corpus:
         assert as_sentences(corpus) == text
-        assert {each.joined: each.score for each in phrases_of(corpus).passes[0]} == model.export_phrases()
-    assert any(note.startswith("3,000 different pairs of words, counted in ") for note in progress.notes)
+        assert {
+            each.joined: each.score for each in phrases_of(corpus).passes[0]
+        } == model.export_phrases()
+    assert any(
+        note.startswith("3,000 different pairs of words, counted in ") for note in progress.notes
+    )
 
 
 def test_pairs_that_read_alike_become_the_same_word(tmp_path):
@@ -151,8 +182,17 @@ def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
 
 def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp_path):
     text = write("\n".join(map(" ".join, SENTENCES)))
-    how = {"dim": 4, "epochs": 1, "threads": 1, "min_count": 1, "sample": 0, "cache_dir": tmp_path / "cache"}
-    fitted = embedx.SkipGram(phrases=2, phrase_threshold=0.3, connector_words=CONNECTORS, heldout=0.3, **how).fit(text)
+    how = {
+        "dim": 4,
+        "epochs": 1,
+        "threads": 1,
+        "min_count": 1,
+        "sample": 0,
+        "cache_dir": tmp_path / "cache",
+    }
+    fitted = embedx.SkipGram(
+        phrases=2, phrase_threshold=0.3, connector_words=CONNECTORS, heldout=0.3, **how
+    ).fit(text)
     folder = fitted.save(tmp_path / "model")
     loaded = embedx.load(folder)
     assert loaded.phrases.identity() == fitted.model.phrases.identity()
@@ -166,22 +206,37 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
     shown = {loaded.words[k] for k in joined.inputs}
     assert {"bank_of_america", "new_york"} <= shown
     (folder / "phrases1.tsv").write_text((folder / "phrases1.tsv").read_text().replace(" ", "", 1))
-    with pytest.raises(EmbedxError, match=r"phrases1.tsv: '\w+' is no list of words with spaces between them; restore"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"phrases1.tsv: '\w+' is no list of words with spaces between them; restore",
+    ):
         embedx.load(folder)
 
 
-@pytest.mark.parametrize(("options", "complaint"), [
-    ({"phrase_threshold": 2.0}, "phrase_threshold applies only with phrases"),
-    ({"phrases": 1, "phrase_threshold": 0.0}, "phrase_threshold=0: must be above 0 for phrase_scoring='word2phrase'"),
-    ({"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0}, "phrase_threshold=2: must be from -1 to 1 for"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"phrase_threshold": 2.0}, "phrase_threshold applies only with phrases"),
+        (
+            {"phrases": 1, "phrase_threshold": 0.0},
+            "phrase_threshold=0: must be above 0 for phrase_scoring='word2phrase'",
+        ),
+        (
+            {"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0},
+            "phrase_threshold=2: must be from -1 to 1 for",
+        ),
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(options, complaint):
     with pytest.raises(EmbedxError, match=f"^{complaint}"):
         embedx.SkipGram(**options)
 
 
 def test_words_with_white_space_are_refused(tmp_path):
-    with pytest.raises(EmbedxError, match=r"--phrases takes words without white space; 'new york' is one of the corpus"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"--phrases takes words without white space; 'new york' is one of the corpus",
+    ):
         joined([["in", "new york"]], tmp_path, settings())
 
 
@@ -189,7 +244,14 @@ def test_the_command_lists_them(write, capsys, tmp_path):
     from embedx.cli.app import application
 
     text = write("\n".join(map(" ".join, SENTENCES)))
-    typed = ["phrases", text, "--phrase-threshold=0.3", "--set=connector-words=of the", "--cache-dir", f"{tmp_path}/cache"]
+    typed = [
+        "phrases",
+        text,
+        "--phrase-threshold=0.3",
+        "--set=connector-words=of the",
+        "--cache-dir",
+        f"{tmp_path}/cache",
+    ]
     application(typed)(typed, standalone_mode=False)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     (model,), _ = by_gensim(SENTENCES, settings(phrase_min_count=5, connector_words=CONNECTORS))

@@ -17,7 +17,11 @@ OURS = Path(__file__).parents[1] / "corpora"
 
 
 def test_our_recipes_are_found_and_complete():
-    assert set(recipe_names()) == {file.stem for file in OURS.glob("*.toml")} >= {"wikipedia-sample", "text8"}
+    assert (
+        set(recipe_names())
+        == {file.stem for file in OURS.glob("*.toml")}
+        >= {"wikipedia-sample", "text8"}
+    )
     for name in recipe_names():
         recipe = find_recipe(name)
         assert recipe.about, name
@@ -64,7 +68,9 @@ def test_users_add_their_own(here, folder):
     (place / "texts").mkdir(parents=True)
     (place / "texts" / "1.txt").write_text("one")
     (place / "texts" / "2.txt").write_text("two")
-    (place / "mine.toml").write_text('kind = "text"\nreader = "text"\nfiles = ["texts/*.txt"]\n[settings]\nlowercase = true\n')
+    (place / "mine.toml").write_text(
+        'kind = "text"\nreader = "text"\nfiles = ["texts/*.txt"]\n[settings]\nlowercase = true\n'
+    )
     assert "mine" in recipe_names()
     assert [Path(source.name).name for source in resolve(["mine"])] == ["1.txt", "2.txt"]
     assert recipe_defaults(["mine"]) == {"lowercase": True}
@@ -80,25 +86,48 @@ def test_other_toml_files_and_pipes_are_no_recipes(here):
 TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
 
 
-@pytest.mark.parametrize(("content", "complaint"), [
-    ("kind = ", "Invalid value"), (TEXT_RECIPE + 'file = ["x"]', "unknown field file; choose among .*files"),
-    (TEXT_RECIPE, r'no files; add files = \["PATH"\]'),
-    ('kind = "text"\nreader = "pdf"\nfiles = ["x"]',
-     "kind = 'text' and reader = 'pdf'; readers of each kind are {'text': .'text', 'wikipedia'."),
-    ('kind = "music"\nreader = "text"\nfiles = ["x"]', "kind = 'music' and reader = 'text'; readers of"),
-    (TEXT_RECIPE + "files = [1]", r"files = \[1\] is no list of strings"),
-    (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 is no str"),
-    (TEXT_RECIPE + "files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
-    (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
-    (TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3", "replace.. argument 2 must be str, not int"),
-    (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
-    (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = 'x'", "parts: rest: files = 'x' is no list of strings"),
-    (TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'", "parts: rest: unknown field reader"),
-    (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "more than 65,536 bytes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("kind = ", "Invalid value"),
+        (TEXT_RECIPE + 'file = ["x"]', "unknown field file; choose among .*files"),
+        (TEXT_RECIPE, r'no files; add files = \["PATH"\]'),
+        (
+            'kind = "text"\nreader = "pdf"\nfiles = ["x"]',
+            (
+                "kind = 'text' and reader = 'pdf'; readers of each kind are {'text': .'text',"
+                " 'wikipedia'."
+            ),
+        ),
+        (
+            'kind = "music"\nreader = "text"\nfiles = ["x"]',
+            "kind = 'music' and reader = 'text'; readers of",
+        ),
+        (TEXT_RECIPE + "files = [1]", r"files = \[1\] is no list of strings"),
+        (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 is no str"),
+        (TEXT_RECIPE + "files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
+        (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
+        (
+            TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3",
+            "replace.. argument 2 must be str, not int",
+        ),
+        (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
+        (
+            TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = 'x'",
+            "parts: rest: files = 'x' is no list of strings",
+        ),
+        (
+            TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'",
+            "parts: rest: unknown field reader",
+        ),
+        (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "more than 65,536 bytes"),
+    ],
+)
 def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
     (here / "own.toml").write_text(content)
-    message = rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"
+    message = (
+        rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"
+    )
     with pytest.raises(EmbedxError, match=message):
         resolve(["own"])
     recipe_names()
@@ -107,15 +136,22 @@ def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
 @pytest.mark.parametrize("package", ["..", "no.such.package", "no_such_package"])
 def test_a_package_that_is_not_installed_is_named(here, package):
     (here / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
-    message = f"own: not on this machine; its Python package is not installed or lacks it; pip install {package}"
+    message = (
+        "own: not on this machine; its Python package is not installed or lacks it; pip install"
+        f" {package}"
+    )
     with pytest.raises(EmbedxError, match=re.escape(message)):
         resolve(["own"])
 
 
-@pytest.mark.parametrize(("name", "file"), [
-    ("wikipedia", "enwiki/latest/enwiki-latest-pages"), ("wikipedia-de", "dewiki/latest/dewiki-latest-pages"),
-    ("wikipedia-zh_min_nan-20240101", "zh_min_nanwiki/20240101/zh_min_nanwiki-20240101-pages"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("wikipedia", "enwiki/latest/enwiki-latest-pages"),
+        ("wikipedia-de", "dewiki/latest/dewiki-latest-pages"),
+        ("wikipedia-zh_min_nan-20240101", "zh_min_nanwiki/20240101/zh_min_nanwiki-20240101-pages"),
+    ],
+)
 def test_a_name_may_have_values_for_placeholders(here, name, file):
     recipe = find_recipe(name)
     assert recipe.name == name
@@ -125,7 +161,9 @@ def test_a_name_may_have_values_for_placeholders(here, name, file):
     assert os.path.basename(resolve([name])[0].address) == recipe.download
 
 
-@pytest.mark.parametrize("name", ["wikipedia-de-20240101-x", "wikipedia-", "wikipedia-a.b", "text8-de", "wikipedia-../x"])
+@pytest.mark.parametrize(
+    "name", ["wikipedia-de-20240101-x", "wikipedia-", "wikipedia-a.b", "text8-de", "wikipedia-../x"]
+)
 def test_a_name_with_other_values_is_none(name):
     assert find_recipe(name) is None
     with pytest.raises(EmbedxError, match="no such file or directory, and no recipe of that name"):
@@ -145,9 +183,17 @@ def test_what_is_known_by_name_is_listed_with_where_it_is(here):
 
 def test_what_is_known_of_a_corpus_without_reading_it(here):
     found = described("text8")
-    assert (found["reader"], found["urls"], found["here"]) == ("text", ["http://mattmahoney.net/dc/text8.zip"], [])
+    assert (found["reader"], found["urls"], found["here"]) == (
+        "text",
+        ["http://mattmahoney.net/dc/text8.zip"],
+        [],
+    )
     (here / "a.txt").write_text("text")
-    assert described("a.txt") == {"name": "a.txt", "sources": [{"name": "a.txt", "reader": "text", "bytes": 4}], "settings": {}}
+    assert described("a.txt") == {
+        "name": "a.txt",
+        "sources": [{"name": "a.txt", "reader": "text", "bytes": 4}],
+        "settings": {},
+    }
     with pytest.raises(EmbedxError, match="nothing: no such file"):
         described("nothing")
 
@@ -181,7 +227,10 @@ def test_a_directory_with_a_broken_link_is_an_error_and_pipes_in_it_are_left_out
     os.mkfifo("sub/pipe")
     assert names("sub") == ["sub/c.txt.gz"]
     os.symlink("nowhere", "sub/link")
-    with pytest.raises(EmbedxError, match=r"sub/link: cannot be opened \(No such file or directory\); repair or remove it"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"sub/link: cannot be opened \(No such file or directory\); repair or remove it",
+    ):
         names("sub")
 
 
@@ -192,14 +241,27 @@ def test_globs_are_sorted_and_may_be_recursive(texts):
     assert names("c[1].txt") == ["c[1].txt"]  # a name that looks like a pattern
 
 
-@pytest.mark.parametrize(("corpora", "message"), [
-    ([], "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"),
-    (["none.txt"], r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus list` shows the recipes"),
-    (["@list"], r"@list: no such file or directory, and no recipe of that name; write \$\(cat list\)"),
-    (["*.xyz"], r"\*\.xyz: no file matches"), (["empty"], "empty: a directory without files"),
-    (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),
-    (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("corpora", "message"),
+    [
+        ([], "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"),
+        (
+            ["none.txt"],
+            (
+                r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus"
+                r" list` shows the recipes"
+            ),
+        ),
+        (
+            ["@list"],
+            r"@list: no such file or directory, and no recipe of that name; write \$\(cat list\)",
+        ),
+        (["*.xyz"], r"\*\.xyz: no file matches"),
+        (["empty"], "empty: a directory without files"),
+        (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),
+        (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
+    ],
+)
 def test_what_is_not_there_is_an_error(texts, corpora, message):
     with pytest.raises(EmbedxError, match=message):
         resolve(corpora)

@@ -1,4 +1,6 @@
-"""Words that outgrow the memory for them: what is written is what would be with room for all, byte for byte."""
+"""Words that outgrow the memory for them: what is written is what would be with room for all, byte
+for byte.
+"""
 
 import bz2
 import errno
@@ -13,12 +15,34 @@ import reference_text
 from notes import Notes
 
 from embedx.errors import EmbedxError
-from embedx.text import cache, counting, encoded_corpus, parallel_tokenizer, reading, spilled_words, streams, tokenizer
+from embedx.text import (
+    cache,
+    counting,
+    encoded_corpus,
+    parallel_tokenizer,
+    reading,
+    spilled_words,
+    streams,
+    tokenizer,
+)
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
 
-WORDS = [*"abcdefghijk", "é", "日本語", "\u3000", "\n", "\n\n", " ", "longer", "\ufffd", "x" * 300, "urahjeia", "xyzfrssr"]
+WORDS = [
+    *"abcdefghijk",
+    "é",
+    "日本語",
+    "\u3000",
+    "\n",
+    "\n\n",
+    " ",
+    "longer",
+    "\ufffd",
+    "x" * 300,
+    "urahjeia",
+    "xyzfrssr",
+]
 TINY = 1e-6  # gigabytes: a new table for each piece of the text
 
 
@@ -49,8 +73,14 @@ def added(monkeypatch):
 def texts(seed):
     rng = random.Random(seed)
     numbered = [f"w{n}" for n in range(40)]
-    drawn = [rng.choices(WORDS + numbered, k=k) for k in (rng.choice([3, 300]), 600, 0, rng.choice([3, 600]), 300)]
-    return [rng.choice([" ", ""]).join(words).encode() + rng.choice([b"", b"\n"]) for words in [*drawn, ["\n a", "last"]]]
+    drawn = [
+        rng.choices(WORDS + numbered, k=k)
+        for k in (rng.choice([3, 300]), 600, 0, rng.choice([3, 600]), 300)
+    ]
+    return [
+        rng.choice([" ", ""]).join(words).encode() + rng.choice([b"", b"\n"])
+        for words in [*drawn, ["\n a", "last"]]
+    ]
 
 
 def files(home, sources, threads, progress=cache.SILENT, **settings):
@@ -64,11 +94,15 @@ def files(home, sources, threads, progress=cache.SILENT, **settings):
 
 
 @pytest.mark.parametrize(("seed", "memory"), [(0, TINY), (1, 4e-6), (2, 4e-6), (5, TINY)])
-def test_files_are_those_of_a_run_with_room_for_all_words(tmp_path, small_pieces, monkeypatch, added, seed, memory):
+def test_files_are_those_of_a_run_with_room_for_all_words(
+    tmp_path, small_pieces, monkeypatch, added, seed, memory
+):
     pack = [bytes, gzip.compress, bz2.compress]
     written = texts(seed)
     for number, text in enumerate(written):
-        (tmp_path / f"{number}.txt").write_bytes(pack[seed % 3](text + b" bad\xff " * (number == seed % 5)))
+        (tmp_path / f"{number}.txt").write_bytes(
+            pack[seed % 3](text + b" bad\xff " * (number == seed % 5))
+        )
     sources = resolve([str(tmp_path / "*.txt")])
     expected = files(tmp_path / "whole", sources, 1)
     assert added == []
@@ -76,30 +110,44 @@ def test_files_are_those_of_a_run_with_room_for_all_words(tmp_path, small_pieces
     for threads in (1, 2, 3):
         assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=memory) == expected
     assert len(added) > 6
-    read = [reference_text.sentences(text + b" bad\xff " * (n == seed % 5)) for n, text in enumerate(written)]
+    read = [
+        reference_text.sentences(text + b" bad\xff " * (n == seed % 5))
+        for n, text in enumerate(written)
+    ]
     ids, words, counts = reference_text.encoded(read)
     assert np.frombuffer(expected["tokens.bin"], np.int32).tolist() == ids
-    assert [each["bad_utf8"] for each in expected["about"]["report"]["sources"]] == [k == seed % 5 for k in range(6)]
+    assert [each["bad_utf8"] for each in expected["about"]["report"]["sources"]] == [
+        k == seed % 5 for k in range(6)
+    ]
     with cache.encode(sources, TextSettings(), cache_dir=tmp_path / "1") as corpus:
         assert ([*corpus.words], corpus.counts.tolist()) == (words, counts)
 
 
 def test_lists_are_the_same_too(tmp_path, small_pieces, added):
-    (tmp_path / "a.jsonl").write_text("".join(f'{{"t": ["a b", "{n % 97}", "c\\n"]}}\n' for n in range(300)))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(f'{{"t": ["a b", "{n % 97}", "c\\n"]}}\n' for n in range(300))
+    )
     sources = resolve([str(tmp_path / "a.jsonl")])
     expected = files(tmp_path / "whole", sources, 1, tokenizer="none", json_field="t")
     assert files(tmp_path / "parallel", sources, 3, tokenizer="none", json_field="t") == expected
     for threads in (1, 3):
         home = tmp_path / f"{threads}"
-        assert files(home, sources, threads, tokenizer="none", json_field="t", vocab_memory=TINY) == expected
+        assert (
+            files(home, sources, threads, tokenizer="none", json_field="t", vocab_memory=TINY)
+            == expected
+        )
     assert len(added) > 6
 
 
 def test_a_word_whose_parts_are_read_by_two_tables_is_one_word(tmp_path, small_pieces, added):
-    (tmp_path / "corpus.txt").write_bytes(b"a " + b"y" * 500 + "é".encode() * 100 + b" b a " + b"y" * 500 + b"\n")
+    (tmp_path / "corpus.txt").write_bytes(
+        b"a " + b"y" * 500 + "é".encode() * 100 + b" b a " + b"y" * 500 + b"\n"
+    )
     sources = resolve([str(tmp_path / "corpus.txt")])
     for threads in (1, 2):
-        assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=TINY) == files(tmp_path / "whole", sources, 1)
+        assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=TINY) == files(
+            tmp_path / "whole", sources, 1
+        )
     assert len(added) > 2
 
 
@@ -126,7 +174,12 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tokenizer.Tokenizer, "emptied", weighed)
     for threads in (1, 2):
-        files(tmp_path / f"{threads}", resolve([str(tmp_path / "corpus.txt")]), threads, vocab_memory=0.006)
+        files(
+            tmp_path / f"{threads}",
+            resolve([str(tmp_path / "corpus.txt")]),
+            threads,
+            vocab_memory=0.006,
+        )
     assert all(1_000_000 < size < 7_000_000 for size in most.values())
     assert len(most) == 2
 
@@ -145,14 +198,22 @@ def test_it_is_reported_once_and_found_again_whatever_the_memory(tmp_path, small
     first = files(tmp_path / "cache", corpus, 1, progress, vocab_memory=TINY)
     assert len(progress.notes) == 2
     assert progress.notes[0].startswith("the distinct words exceed 1.0 kB after ")
-    assert progress.notes[0].endswith("they go to disk, and are merged at the end; --set vocab-memory=N gives them more")
+    assert progress.notes[0].endswith(
+        "they go to disk, and are merged at the end; --set vocab-memory=N gives them more"
+    )
     progress = Notes()
-    assert files(tmp_path / "cache", corpus, 1, progress, vocab_memory=2) == files(tmp_path / "cache", corpus, 1) == first
+    assert (
+        files(tmp_path / "cache", corpus, 1, progress, vocab_memory=2)
+        == files(tmp_path / "cache", corpus, 1)
+        == first
+    )
     assert progress.notes[0].endswith("nothing is read")
     assert TextSettings(vocab_memory=2).record() == TextSettings().record()
 
 
-def test_by_default_words_may_take_a_part_of_the_free_memory(tmp_path, small_pieces, corpus, monkeypatch, added):
+def test_by_default_words_may_take_a_part_of_the_free_memory(
+    tmp_path, small_pieces, corpus, monkeypatch, added
+):
     files(tmp_path / "much", corpus, 1)
     assert added == []
     monkeypatch.setattr(reading, "available_memory", lambda: 10_000)
@@ -163,13 +224,19 @@ def test_by_default_words_may_take_a_part_of_the_free_memory(tmp_path, small_pie
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize(("place", "error"), [("hash", KeyboardInterrupt()), ("renumber", FULL), ("_append", FULL)])
-def test_a_full_disk_and_ctrl_c_leave_nothing(tmp_path, small_pieces, corpus, monkeypatch, place, error):
+@pytest.mark.parametrize(
+    ("place", "error"), [("hash", KeyboardInterrupt()), ("renumber", FULL), ("_append", FULL)]
+)
+def test_a_full_disk_and_ctrl_c_leave_nothing(
+    tmp_path, small_pieces, corpus, monkeypatch, place, error
+):
     def fail(*arguments):
         raise error
 
     monkeypatch.setattr(spilled_words, place, fail, raising=False)
     full = r"cannot be written \(No space left on device\); .*--cache-dir"
-    with pytest.raises((EmbedxError, KeyboardInterrupt), match=full if isinstance(error, OSError) else None):
+    with pytest.raises(
+        (EmbedxError, KeyboardInterrupt), match=full if isinstance(error, OSError) else None
+    ):
         files(tmp_path / "cache", corpus, 2, vocab_memory=TINY)
     assert list((tmp_path / "cache").iterdir()) == []

@@ -1,4 +1,6 @@
-"""Opening, unpacking and decoding: what the user's files may be, and what is said when they are not."""
+"""Opening, unpacking and decoding: what the user's files may be, and what is said when they are
+not.
+"""
 
 import bz2
 import functools
@@ -25,9 +27,11 @@ from embedx.training.progress import Silent
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
 PACKERS = {
-    "gz": functools.partial(gzip.compress, mtime=0), "bz2": bz2.compress, "xz": lzma.compress,
+    "gz": functools.partial(gzip.compress, mtime=0),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
-}  # fmt: skip
+}
 
 
 def read(path):
@@ -47,7 +51,9 @@ def test_compressed_text_is_unpacked_whatever_its_name_and_its_pieces(tmp_path, 
     for name in (f"corpus.{suffix}", "corpus.txt", f"corpus.p10p20.{suffix}"):
         assert read(write(tmp_path / name, packed)) == TEXT
     assert read(write(tmp_path / "corpus", packed + PACKERS[suffix](b"") + packed)) == TEXT * 2
-    with pytest.raises(EmbedxError, match=r"/corpus: the compressed data are truncated; fetch or copy it again"):
+    with pytest.raises(
+        EmbedxError, match=r"/corpus: the compressed data are truncated; fetch or copy it again"
+    ):
         read(write(tmp_path / "corpus", packed[:-100]))
 
 
@@ -67,18 +73,28 @@ def test_a_reader_that_is_closed_early_leaves_no_thread(tmp_path):
 def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):
     path = write(tmp_path / "corpus.zst", PACKERS["zst"](TEXT))
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(EmbedxError, match=r"corpus\.zst: reading \.zst needs zstandard; pip install \"embedx\[zstd\]\""):
+    with pytest.raises(
+        EmbedxError,
+        match=r"corpus\.zst: reading \.zst needs zstandard; pip install \"embedx\[zstd\]\"",
+    ):
         read(path)
 
 
-@pytest.mark.parametrize(("data", "message"), [
-    (b"PK\x03\x04" + bytes(100), "a zip archive; unzip it"),
-    ("text".encode("utf-16"), "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"),
-    (b"%PDF-1.4 ...", "a PDF; convert it with pdftotext"),
-    (b"name" + bytes(253) + b"ustar\0" + bytes(300), "a tar archive; name it .tar, or unpack it with tar -x"),
-    (bytes(range(256)) * 4, "not UTF-8 text: .*%.* iconv"), ("текст ".encode("koi8-r") * 100, "not UTF-8 text: .*%.* iconv"),
-    ("text ".encode("utf-16-le") * 100, "not UTF-8 text: .*%.* iconv"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"PK\x03\x04" + bytes(100), "a zip archive; unzip it"),
+        ("text".encode("utf-16"), "UTF-16; convert it with iconv -f UTF-16 -t UTF-8"),
+        (b"%PDF-1.4 ...", "a PDF; convert it with pdftotext"),
+        (
+            b"name" + bytes(253) + b"ustar\0" + bytes(300),
+            "a tar archive; name it .tar, or unpack it with tar -x",
+        ),
+        (bytes(range(256)) * 4, "not UTF-8 text: .*%.* iconv"),
+        ("текст ".encode("koi8-r") * 100, "not UTF-8 text: .*%.* iconv"),
+        ("text ".encode("utf-16-le") * 100, "not UTF-8 text: .*%.* iconv"),
+    ],
+)
 def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, data, message):
     with pytest.raises(EmbedxError, match=f"corpus: {message}"):
         read(write(tmp_path / "corpus", data))
@@ -87,7 +103,9 @@ def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, da
 def test_missing_rights_and_vanished_files_are_errors(tmp_path):
     (source,) = resolve([str(write(tmp_path / "corpus.txt", TEXT))])
     (tmp_path / "corpus.txt").unlink()
-    with pytest.raises(EmbedxError, match=r"corpus\.txt: cannot be opened \(No such file or directory\)"):
+    with pytest.raises(
+        EmbedxError, match=r"corpus\.txt: cannot be opened \(No such file or directory\)"
+    ):
         open_source(source)
 
 
@@ -104,15 +122,15 @@ def test_standard_input_is_read(monkeypatch, tmp_path):
 def test_the_program_may_end_while_a_thread_waits_for_standard_input():
     """Python takes the lock of sys.stdin's buffer at its end, and aborts if a thread has it."""
     code = (
-        "import sys, threading, time\nfrom embedx.text.sources import resolve\nfrom embedx.text.streams import ReadAhead\n"
-        "blocks = ReadAhead(resolve(['-']))\n"
-        "[reader] = [each for each in threading.enumerate() if each.name == 'embedx-reader']\n"
-        "while (frame := sys._current_frames().get(reader.ident)) is None or frame.f_code.co_name != 'readinto':\n"
-        "    time.sleep(0.01)\n"
-        "time.sleep(0.2)\n"
-        "sys.exit(7)"
+        "import sys, threading, time\nfrom embedx.text.sources import resolve\nfrom"
+        " embedx.text.streams import ReadAhead\nblocks = ReadAhead(resolve(['-']))\n[reader] ="
+        " [each for each in threading.enumerate() if each.name == 'embedx-reader']\nwhile (frame :="
+        " sys._current_frames().get(reader.ident)) is None or frame.f_code.co_name != 'readinto':\n"
+        "    time.sleep(0.01)\ntime.sleep(0.2)\nsys.exit(7)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         process.wait(60)
         assert (process.returncode, process.stderr.read()) == (7, "")
 
@@ -132,15 +150,25 @@ def test_whatever_a_storage_raises_is_an_error_with_its_name():
         def readinto(self, buffer):
             raise http.client.IncompleteRead(b"")
 
-    with pytest.raises(EmbedxError, match=r"far\.txt: cannot be read \(IncompleteRead\(0 bytes read\)\); fetch or"):
+    with pytest.raises(
+        EmbedxError, match=r"far\.txt: cannot be read \(IncompleteRead\(0 bytes read\)\); fetch or"
+    ):
         list(text_blocks(Source("far.txt", "text", None), CountedReader(Far())))
 
 
 def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
-    first, second = write(tmp_path / "1.txt", TEXT), write(tmp_path / "2.gz", gzip.compress(b"second"))
+    first, second = (
+        write(tmp_path / "1.txt", TEXT),
+        write(tmp_path / "2.gz", gzip.compress(b"second")),
+    )
     with ReadAhead(resolve([str(first), str(second)])) as blocks:
         read_ahead = list(blocks)
-    assert [(block.source, block.data) for block in read_ahead] == [(0, TEXT), (0, b""), (1, b"second"), (1, b"")]
+    assert [(block.source, block.data) for block in read_ahead] == [
+        (0, TEXT),
+        (0, b""),
+        (1, b"second"),
+        (1, b""),
+    ]
     assert read_ahead[-1].stored == first.stat().st_size + second.stat().st_size
 
 
@@ -149,25 +177,48 @@ LIBSVM = b"+1 1:0.5 3:1\n-1,2 2:1\n 4:1\n"
 FASTTEXT = b"__label__good __label__new a nice film\nsome words __label__bad\n"
 
 
-LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [b"1 1000 1\n0" + b" 12:3.25" * 600, b"1 2:3.25 7:1.2e-"]
+LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [
+    b"1 1000 1\n0" + b" 12:3.25" * 600,
+    b"1 2:3.25 7:1.2e-",
+]
 
 
 @pytest.mark.parametrize("data", [XC, LIBSVM, FASTTEXT, *LONG])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_labelled_data_are_no_text(tmp_path, data, pack):
-    for file in (write(tmp_path / "a b.txt", pack(data)), write(tmp_path / "a b", b"\xef\xbb\xbf" + data)):
-        message = f"a b.*: labelled data, not text; train a classifier on it with `embedx classify '{file}'`$"
+    for file in (
+        write(tmp_path / "a b.txt", pack(data)),
+        write(tmp_path / "a b", b"\xef\xbb\xbf" + data),
+    ):
+        message = (
+            "a b.*: labelled data, not text; train a classifier on it with `embedx classify"
+            f" '{file}'`$"
+        )
         with pytest.raises(EmbedxError, match=message):
             read(file)
     assert list(Lines(source_of(str(file)), Silent()))  # for whom they are
 
 
-@pytest.mark.parametrize("data", [
-    b"so it was 10:30 11:45 when the train left\n", b"Matthew 5:3 6:4\nBlessed are the poor\n", b"12 55 3\n55 3 12\n",
-    b"1 2 3\n4 5 6:7 8\n", b"1 2 3", b"7", b"In fastText, __label__ marks a label.\nNo label.\n", b"a 1:2\n\nb\n",
-    "voilà une phrase française".encode("latin-1") * 10, b"", b"\n", b"a " * 4000 + b"__label__x", b"__label__\n",
-    b"1 1:2\n" * 9 + b"words\n", b"2024-01-01 10:30:00 1:2\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"so it was 10:30 11:45 when the train left\n",
+        b"Matthew 5:3 6:4\nBlessed are the poor\n",
+        b"12 55 3\n55 3 12\n",
+        b"1 2 3\n4 5 6:7 8\n",
+        b"1 2 3",
+        b"7",
+        b"In fastText, __label__ marks a label.\nNo label.\n",
+        b"a 1:2\n\nb\n",
+        "voilà une phrase française".encode("latin-1") * 10,
+        b"",
+        b"\n",
+        b"a " * 4000 + b"__label__x",
+        b"__label__\n",
+        b"1 1:2\n" * 9 + b"words\n",
+        b"2024-01-01 10:30:00 1:2\n",
+    ],
+)
 def test_text_is_read_as_text(tmp_path, data):
     assert read(write(tmp_path / "a.txt", data)) == data
 
@@ -176,26 +227,54 @@ def test_text_is_read_as_text(tmp_path, data):
 def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatch, threads):
     monkeypatch.chdir(tmp_path)
     for name, data in {
-        "a.txt": b"one two\n", "b": b"three\n", "c.jsonl": b'{"t": "four"}\n', "d.json": b"{\n}", "e.csv": b"t\nfive\n",
-        "f.png": bytes(range(128, 256)) * 9, "g.pdf": b"%PDF-1.7\n", "h.txt.gz": gzip.compress(b"six"), "i.xc": XC,
-        "sub/j.md": b"# 7", ".hidden": b"", ".git/config": b"",
-    }.items():  # fmt: skip
+        "a.txt": b"one two\n",
+        "b": b"three\n",
+        "c.jsonl": b'{"t": "four"}\n',
+        "d.json": b"{\n}",
+        "e.csv": b"t\nfive\n",
+        "f.png": bytes(range(128, 256)) * 9,
+        "g.pdf": b"%PDF-1.7\n",
+        "h.txt.gz": gzip.compress(b"six"),
+        "i.xc": XC,
+        "sub/j.md": b"# 7",
+        ".hidden": b"",
+        ".git/config": b"",
+    }.items():
         file = tmp_path / "texts" / name
         file.parent.mkdir(exist_ok=True, parents=True)
         file.write_bytes(data)
-    kinds = "2 JSON (--json-field), 1 CSV/TSV/Parquet (--column), 2 binary, 1 labelled data (embedx classify)"
+    kinds = (
+        "2 JSON (--json-field), 1 CSV/TSV/Parquet (--column), 2 binary, 1 labelled data (embedx"
+        " classify)"
+    )
     for _ in ("read", "from the cache"):
         progress = Notes()
-        with cache.encode(resolve(["texts"]), TextSettings(), progress, tmp_path / "cache", threads) as corpus:
-            assert [corpus.words[token] for token in corpus.tokens if token >= 0] == ["one", "two", "three", "six", "#", "7"]
+        with cache.encode(
+            resolve(["texts"]), TextSettings(), progress, tmp_path / "cache", threads
+        ) as corpus:
+            assert [corpus.words[token] for token in corpus.tokens if token >= 0] == [
+                "one",
+                "two",
+                "three",
+                "six",
+                "#",
+                "7",
+            ]
         assert progress.notes[1:] == [f"texts: 4 files read; skipped: {kinds}"]
     with cache.encode(
-        resolve(["texts/a.txt", "texts/e.csv"]), TextSettings(column="t"), cache_dir=tmp_path / "cache"
+        resolve(["texts/a.txt", "texts/e.csv"]),
+        TextSettings(column="t"),
+        cache_dir=tmp_path / "cache",
     ) as corpus:
         assert [*corpus.words] == ["one", "two", "five"]
     with pytest.raises(EmbedxError, match=r"texts/g\.pdf: a PDF; convert it with pdftotext"):
-        cache.encode(resolve(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache")
+        cache.encode(
+            resolve(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache"
+        )
     for name in ("a.txt", "b", "h.txt.gz", "sub/j.md"):
         (tmp_path / "texts" / name).unlink()
-    with pytest.raises(EmbedxError, match=r"and 5 more: no words in it; skipped: 2 JSON .*, 1 CSV/TSV/Parquet .*, 2 binary"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"and 5 more: no words in it; skipped: 2 JSON .*, 1 CSV/TSV/Parquet .*, 2 binary",
+    ):
         cache.encode(resolve(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")

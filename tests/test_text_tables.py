@@ -1,4 +1,6 @@
-"""Formats that corpora come in: JSON Lines, tables and Parquet, and tokens that are taken as they are."""
+"""Formats that corpora come in: JSON Lines, tables and Parquet, and tokens that are taken as they
+are.
+"""
 
 import gzip
 import io
@@ -25,8 +27,13 @@ def sentences(tmp_path):
 
     def read(name, data, **settings):
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-        with cache.encode(resolve([str(tmp_path / name)]), TextSettings(**settings), cache_dir=tmp_path / "cache") as corpus:
-            marked = ["\n" if token == END_OF_SENTENCE else corpus.words[token] for token in corpus.tokens.tolist()]
+        with cache.encode(
+            resolve([str(tmp_path / name)]), TextSettings(**settings), cache_dir=tmp_path / "cache"
+        ) as corpus:
+            marked = [
+                "\n" if token == END_OF_SENTENCE else corpus.words[token]
+                for token in corpus.tokens.tolist()
+            ]
         found = [[]]
         for word in marked:
             found[-1].append(word) if word != "\n" else found.append([])
@@ -45,7 +52,12 @@ def parquet_of(**columns):
     return out.getvalue()
 
 
-DOCUMENTS = [{"id": 1, "text": "The cat\nsat é"}, {"text": "", "x": 0}, {"text": " "}, {"text": 'on, "the" mat'}]
+DOCUMENTS = [
+    {"id": 1, "text": "The cat\nsat é"},
+    {"text": "", "x": 0},
+    {"text": " "},
+    {"text": 'on, "the" mat'},
+]
 READ = [["The", "cat"], ["sat", "é"], ["on,", '"the"', "mat"]]
 
 
@@ -62,7 +74,10 @@ def test_json_lines_may_be_compressed_and_have_a_mark_empty_lines_and_no_last_li
 def test_a_list_is_a_sentence_of_strings_or_numbers(sentences):
     data = lines({"items": ["a b", 7, "c\nd", ""]}, {"items": []}, {"items": [7]})
     assert sentences("a.jsonl", data, json_field="items") == [["a", "b", "7", "c", "d"], ["7"]]
-    assert sentences("a.jsonl", data, json_field="items", tokenizer="none") == [["a b", "7", "c\nd"], ["7"]]
+    assert sentences("a.jsonl", data, json_field="items", tokenizer="none") == [
+        ["a b", "7", "c\nd"],
+        ["7"],
+    ]
 
 
 def test_without_a_tokenizer_text_is_split_at_white_space_and_nothing_else(sentences):
@@ -75,9 +90,13 @@ def test_without_a_tokenizer_text_is_split_at_white_space_and_nothing_else(sente
 def test_ill_formed_utf8_in_records_is_what_it_is_in_text(sentences):
     data = b'{"t": ["a\xfe", "b\xff\xfe"]}\n'
     for tokenizer in ("none", "whitespace"):
-        assert sentences("a.jsonl", data, json_field="t", tokenizer=tokenizer) == [["a\ufffd", "b\ufffd\ufffd"]]
+        assert sentences("a.jsonl", data, json_field="t", tokenizer=tokenizer) == [
+            ["a\ufffd", "b\ufffd\ufffd"]
+        ]
     assert sentences("a.jsonl", data, json_field="t", on_bad_utf8="skip") == [["a", "b"]]
-    assert sentences("b.jsonl", rb'{"t": "\ud83d\ude00 \ud83d"}', json_field="t", on_bad_utf8="skip") == [["\U0001f600"]]
+    assert sentences(
+        "b.jsonl", rb'{"t": "\ud83d\ude00 \ud83d"}', json_field="t", on_bad_utf8="skip"
+    ) == [["\U0001f600"]]
     with pytest.raises(EmbedxError, match=r"a\.jsonl: not UTF-8 at byte 1 of"):
         sentences("a.jsonl", data, json_field="t", on_bad_utf8="error")
 
@@ -94,7 +113,11 @@ def test_a_column_of_a_table_is_text_whatever_separates_it(sentences, delimiter)
 
 
 def test_a_column_of_parquet_is_text_or_lists(sentences):
-    data = parquet_of(text=[each["text"] for each in DOCUMENTS], ids=[[1, 2], [], [], [3]], names=[["a b", "c"]] * 4)
+    data = parquet_of(
+        text=[each["text"] for each in DOCUMENTS],
+        ids=[[1, 2], [], [], [3]],
+        names=[["a b", "c"]] * 4,
+    )
     assert sentences("a.parquet", data, column="text") == READ
     assert sentences("a", data, column="ids") == [["1", "2"], ["3"]]
     assert sentences("a.parquet", data, column="names", tokenizer="none") == [["a b", "c"]] * 4
@@ -102,49 +125,148 @@ def test_a_column_of_parquet_is_text_or_lists(sentences):
 
 def test_parquet_without_pyarrow_names_the_extra(sentences, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(EmbedxError, match=r"a\.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\""):
+    with pytest.raises(
+        EmbedxError,
+        match=r"a\.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\"",
+    ):
         sentences("a.parquet", parquet_of(text=["a"]), column="text")
 
 
 TABLE = "id,text\n1,a\n"
 
 
-@pytest.mark.parametrize(("name", "data", "settings", "message"), [
-    ("a.jsonl", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, r":2: no JSON \(Expecting value\); write an obj"),
-    ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
-    ("a.jsonl", "\n[1]\n", {"json_field": "t"}, r":2: \[1\], not an object; write an obj"),
-    ("a.jsonl", '{"t": "a"}\n{"x": 1, "y": 2}', {"json_field": "t"}, ":2: no field t; choose --json-field among x, y"),
-    ("a.jsonl", '{"t": 1.5}\n', {"json_field": "t"}, ":1: t is 1.5, not a string or a list of strings; choose"),
-    ("a.jsonl", '{"t": ["a", null]}', {"json_field": "t"}, ":1: t has null in a list; write strings or whole n"),
-    ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true in a list"),
-    ("a.jsonl", '{"t": "a", "u": 1}', {}, ": JSON Lines; name the field with the text by --json-field; there are t, u"),
-    ("a.csv", TABLE, {}, ": a table; name the column with the text by --column; there are id, text"),
-    ("a.csv", TABLE, {"column": "x"}, ": no column x; choose --column among id, text, or by its number, from 1"),
-    ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
-    ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
-    ("a.csv", TABLE + '2,"b\nc",d\n', {"column": "text"}, ":3: 3 columns, but 2 in the first row; put fields with"),
-    ("a.csv", TABLE + '2,"b\n\nc', {"column": "text"}, r":3: no row of a table \(unexpected end of data\); close each"),
-    ("a.csv", TABLE + '2,"b"c\n', {"column": "text"}, r":3: no row of a table \(',' expected after '\"'\)"),
-    ("a.parquet", parquet_of(a=["x"], b=[1]), {}, ": a Parquet file; name the column with the text by --column; .* a, b"),
-    ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "c"}, ": no column c; choose --column among a, b"),
-    ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "b"}, ":1: b is 1, not a string or a list of strings"),
-    ("a.parquet", parquet_of(a=["x"])[:-9], {"column": "a"}, r": cannot be read \(.+\); fetch or copy it again"),
-    ("a.txt", parquet_of(a=["x"]), {}, ": a Parquet file; name the column with the text by --column"),
-    ("a.jsonl", bytes(range(128, 256)) * 9, {"json_field": "t"}, ": not UTF-8 text: 100% of its first characters"),
-])  # fmt: skip
-def test_mistakes_are_reported_with_their_line_and_a_remedy(sentences, name, data, settings, message):
+@pytest.mark.parametrize(
+    ("name", "data", "settings", "message"),
+    [
+        (
+            "a.jsonl",
+            '{"t": "a"}\n{"t": \n',
+            {"json_field": "t"},
+            r":2: no JSON \(Expecting value\); write an obj",
+        ),
+        ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
+        ("a.jsonl", "\n[1]\n", {"json_field": "t"}, r":2: \[1\], not an object; write an obj"),
+        (
+            "a.jsonl",
+            '{"t": "a"}\n{"x": 1, "y": 2}',
+            {"json_field": "t"},
+            ":2: no field t; choose --json-field among x, y",
+        ),
+        (
+            "a.jsonl",
+            '{"t": 1.5}\n',
+            {"json_field": "t"},
+            ":1: t is 1.5, not a string or a list of strings; choose",
+        ),
+        (
+            "a.jsonl",
+            '{"t": ["a", null]}',
+            {"json_field": "t"},
+            ":1: t has null in a list; write strings or whole n",
+        ),
+        ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true in a list"),
+        (
+            "a.jsonl",
+            '{"t": "a", "u": 1}',
+            {},
+            ": JSON Lines; name the field with the text by --json-field; there are t, u",
+        ),
+        (
+            "a.csv",
+            TABLE,
+            {},
+            ": a table; name the column with the text by --column; there are id, text",
+        ),
+        (
+            "a.csv",
+            TABLE,
+            {"column": "x"},
+            ": no column x; choose --column among id, text, or by its number, from 1",
+        ),
+        ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
+        ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
+        (
+            "a.csv",
+            TABLE + '2,"b\nc",d\n',
+            {"column": "text"},
+            ":3: 3 columns, but 2 in the first row; put fields with",
+        ),
+        (
+            "a.csv",
+            TABLE + '2,"b\n\nc',
+            {"column": "text"},
+            r":3: no row of a table \(unexpected end of data\); close each",
+        ),
+        (
+            "a.csv",
+            TABLE + '2,"b"c\n',
+            {"column": "text"},
+            r":3: no row of a table \(',' expected after '\"'\)",
+        ),
+        (
+            "a.parquet",
+            parquet_of(a=["x"], b=[1]),
+            {},
+            ": a Parquet file; name the column with the text by --column; .* a, b",
+        ),
+        (
+            "a.parquet",
+            parquet_of(a=["x"], b=[1]),
+            {"column": "c"},
+            ": no column c; choose --column among a, b",
+        ),
+        (
+            "a.parquet",
+            parquet_of(a=["x"], b=[1]),
+            {"column": "b"},
+            ":1: b is 1, not a string or a list of strings",
+        ),
+        (
+            "a.parquet",
+            parquet_of(a=["x"])[:-9],
+            {"column": "a"},
+            r": cannot be read \(.+\); fetch or copy it again",
+        ),
+        (
+            "a.txt",
+            parquet_of(a=["x"]),
+            {},
+            ": a Parquet file; name the column with the text by --column",
+        ),
+        (
+            "a.jsonl",
+            bytes(range(128, 256)) * 9,
+            {"json_field": "t"},
+            ": not UTF-8 text: 100% of its first characters",
+        ),
+    ],
+)
+def test_mistakes_are_reported_with_their_line_and_a_remedy(
+    sentences, name, data, settings, message
+):
     with pytest.raises(EmbedxError, match=rf"/{name}{message}"):
         sentences(name, data, **settings)
 
 
-NESTED = [{"a": {"b": "x y", "c.d": "z"}}, {"a": {"b": "never"}, "a.b": "whole name"}, {"a": {"b": ["list"]}}]
+NESTED = [
+    {"a": {"b": "x y", "c.d": "z"}},
+    {"a": {"b": "never"}, "a.b": "whole name"},
+    {"a": {"b": ["list"]}},
+]
 
 
 def test_a_field_within_objects_is_named_by_its_path(sentences):
-    assert sentences("a.jsonl", lines(*NESTED), json_field="a.b") == [["x", "y"], ["whole", "name"], ["list"]]
+    assert sentences("a.jsonl", lines(*NESTED), json_field="a.b") == [
+        ["x", "y"],
+        ["whole", "name"],
+        ["list"],
+    ]
     assert sentences("b.jsonl", lines(NESTED[0]), json_field="a.c.d") == [["z"]]
     for field in ("a.x", "a.b.c", "b"):
-        with pytest.raises(EmbedxError, match=rf"a\.jsonl:1: no field {field}; choose --json-field among a\.b, a\.c\.d"):
+        with pytest.raises(
+            EmbedxError,
+            match=rf"a\.jsonl:1: no field {field}; choose --json-field among a\.b, a\.c\.d",
+        ):
             sentences("a.jsonl", lines(*NESTED), json_field=field)
     with pytest.raises(EmbedxError, match=r"a\.jsonl:1: no field a\.b; .* among a, or skip"):
         sentences("a.jsonl", lines({"a": None}), json_field="a.b")
@@ -153,8 +275,12 @@ def test_a_field_within_objects_is_named_by_its_path(sentences):
 def test_so_is_a_column_of_parquet(sentences):
     data = parquet_of(a=[{"b": "x y", "c": {"d": 1}}, {"b": "z", "c": None}])
     assert sentences("a.parquet", data, column="a.b") == [["x", "y"], ["z"]]
-    assert sentences("b.parquet", parquet_of(**{"a": [{"b": "no"}], "a.b": ["yes"]}), column="a.b") == [["yes"]]
-    with pytest.raises(EmbedxError, match=r"a\.parquet: no column a\.x; choose --column among a\.b, a\.c\.d$"):
+    assert sentences(
+        "b.parquet", parquet_of(**{"a": [{"b": "no"}], "a.b": ["yes"]}), column="a.b"
+    ) == [["yes"]]
+    with pytest.raises(
+        EmbedxError, match=r"a\.parquet: no column a\.x; choose --column among a\.b, a\.c\.d$"
+    ):
         sentences("a.parquet", data, column="a.x")
     with pytest.raises(EmbedxError, match=r"a\.parquet:1: a\.c\.d is 1, not a string"):
         sentences("a.parquet", data, column="a.c.d")
@@ -165,25 +291,45 @@ def test_so_is_a_column_of_parquet(sentences):
 BAD_JSON = ['{"t": null}', "{}", '{"t": 1}', '{"t": ["a", null]}', "[]", '{"t": "cut', '"t"']
 BAD_ROWS = ['1,2,"3"', '"x"y,1', "alone"]
 SKIPPED = {
-    "a.jsonl": ("\n".join([lines({"t": "x y"}).strip(), *BAD_JSON, lines({"t": "z"})]), {"json_field": "t"}, 2, 7, "t is null"),
-    "a.csv": ("\n".join(["id,t", "0,x y", *BAD_ROWS, "3,z"]), {"column": "t"}, 3, 3, "3 columns, but 2"),
+    "a.jsonl": (
+        "\n".join([lines({"t": "x y"}).strip(), *BAD_JSON, lines({"t": "z"})]),
+        {"json_field": "t"},
+        2,
+        7,
+        "t is null",
+    ),
+    "a.csv": (
+        "\n".join(["id,t", "0,x y", *BAD_ROWS, "3,z"]),
+        {"column": "t"},
+        3,
+        3,
+        "3 columns, but 2",
+    ),
     "a.parquet": (parquet_of(t=["x y", None, "z", None]), {"column": "t"}, 2, 2, "t is null"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SKIPPED)
 def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, name):
     data, settings, line, n_bad, why = SKIPPED[name]
-    with pytest.raises(EmbedxError, match=rf"/{name}:{line}: {why}.*; .*, or skip such records with --on-bad-record skip"):
+    with pytest.raises(
+        EmbedxError,
+        match=rf"/{name}:{line}: {why}.*; .*, or skip such records with --on-bad-record skip",
+    ):
         sentences(name, data, **settings)
     assert sentences(name, data, on_bad_record="skip", **settings) == [["x", "y"], ["z"]]
     for _ in ("read", "from the cache"):
         progress = Notes()
         text = TextSettings(on_bad_record="skip", **settings)
-        with cache.encode(resolve([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2) as corpus:
+        with cache.encode(
+            resolve([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2
+        ) as corpus:
             assert corpus.report["sources"][0]["bad_records"] == n_bad
         (said,) = [note for note in progress.notes if "skipped" in note]
-        assert said.startswith(f"{tmp_path / name}: {n_bad} records skipped; the first: {tmp_path / name}:{line}: {why}")
+        assert said.startswith(
+            f"{tmp_path / name}: {n_bad} records skipped; the first: {tmp_path / name}:{line}:"
+            f" {why}"
+        )
 
 
 def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
@@ -194,17 +340,26 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
         for name in ("4.jsonl", "5.jsonl"):
             archive.writestr(name, lines({"t": "c"}, {"u": "c"}))
     text = TextSettings(json_field="t", on_bad_record="skip")
-    with cache.encode(resolve([str(tmp_path)]), text, cache_dir=tmp_path / "cache", threads=3) as corpus:
+    with cache.encode(
+        resolve([str(tmp_path)]), text, cache_dir=tmp_path / "cache", threads=3
+    ) as corpus:
         assert [source["bad_records"] for source in corpus.report["sources"]] == [3, 0, 1, 2]
-        assert corpus.report["sources"][3]["first_bad_record"] == f"{tmp_path}/more.zip: 4.jsonl:2: no field t"
+        assert (
+            corpus.report["sources"][3]["first_bad_record"]
+            == f"{tmp_path}/more.zip: 4.jsonl:2: no field t"
+        )
         assert corpus.n_tokens == 14
 
 
 def test_where_all_records_are_bad_the_error_says_why(sentences):
-    message = r"a\.jsonl: no words in it; 2 records were skipped \(.*:1: no field u\); check --json-field"
+    message = (
+        r"a\.jsonl: no words in it; 2 records were skipped \(.*:1: no field u\); check --json-field"
+    )
     with pytest.raises(EmbedxError, match=message):
         sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
-    with pytest.raises(EmbedxError, match="--on-bad-record applies only with --json-field or --column"):
+    with pytest.raises(
+        EmbedxError, match="--on-bad-record applies only with --json-field or --column"
+    ):
         TextSettings(on_bad_record="skip")
 
 
@@ -213,22 +368,40 @@ def test_records_have_an_end(sentences, monkeypatch):
     monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
-        message = r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with one record"
+        message = (
+            r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with one record"
+        )
         with pytest.raises(EmbedxError, match=message):
             sentences("a.jsonl", '{"t": "a"}\n' + lines(text), json_field="t")
-    assert sentences("a.csv", TABLE + ('2,"' + "b " * 400 + '"\n') * 9, column="text")[1:] == [["b"] * 400] * 9
+    assert (
+        sentences("a.csv", TABLE + ('2,"' + "b " * 400 + '"\n') * 9, column="text")[1:]
+        == [["b"] * 400] * 9
+    )
 
 
-@pytest.mark.parametrize("row", ['2,"open\n3,c\n4,', '2,"open\n3,c\n4,"x"\n', '2,"' + "b\n" * 600 + '"\n'])
-def test_an_open_quote_that_joins_lines_is_an_error_even_where_bad_records_are_skipped(sentences, monkeypatch, row):
+@pytest.mark.parametrize(
+    "row", ['2,"open\n3,c\n4,', '2,"open\n3,c\n4,"x"\n', '2,"' + "b\n" * 600 + '"\n']
+)
+def test_an_open_quote_that_joins_lines_is_an_error_even_where_bad_records_are_skipped(
+    sentences, monkeypatch, row
+):
     monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
-    with pytest.raises(EmbedxError, match=r"a\.csv:3: no row of a table \(.*\); close each quote, double those within, and"):
+    with pytest.raises(
+        EmbedxError,
+        match=r"a\.csv:3: no row of a table \(.*\); close each quote, double those within, and",
+    ):
         sentences("a.csv", TABLE + row, column="text", on_bad_record="skip")
 
 
 def test_a_parquet_file_that_comes_as_a_stream_is_an_error():
-    with pytest.raises(EmbedxError, match=r"x: Parquet needs random access; save it to a file first"):
-        next(tables.parquet_values(SimpleNamespace(file=SimpleNamespace(seekable=lambda: False)), "x", "a"))
+    with pytest.raises(
+        EmbedxError, match=r"x: Parquet needs random access; save it to a file first"
+    ):
+        next(
+            tables.parquet_values(
+                SimpleNamespace(file=SimpleNamespace(seekable=lambda: False)), "x", "a"
+            )
+        )
 
 
 def test_the_format_of_a_name_has_priority_over_options(sentences):
@@ -240,12 +413,20 @@ def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     sources = resolve([str(tmp_path / "a.txt")])
     check_formats(sources, TextSettings())
-    with pytest.raises(EmbedxError, match="--json-field t: no corpus has the suffix of JSON Lines; rename it, or give it"):
+    with pytest.raises(
+        EmbedxError,
+        match="--json-field t: no corpus has the suffix of JSON Lines; rename it, or give it",
+    ):
         check_formats(sources, TextSettings(json_field="t"))
     with pytest.raises(EmbedxError, match="--column c: no corpus has the suffix of a table"):
-        check_formats([*sources, Source("-", "any", None)], TextSettings(json_field="t", column="c"))
+        check_formats(
+            [*sources, Source("-", "any", None)], TextSettings(json_field="t", column="c")
+        )
 
 
 def test_words_taken_as_they_are_are_not_lower_cased():
-    with pytest.raises(EmbedxError, match="--lowercase changes words, and --tokenizer none takes them as they are; leave out"):
+    with pytest.raises(
+        EmbedxError,
+        match="--lowercase changes words, and --tokenizer none takes them as they are; leave out",
+    ):
         TextSettings(tokenizer="none", lowercase=True)

@@ -15,11 +15,32 @@ from embedx.text.tokenizer import Tokenizer
 
 # Whatever ends, joins, lower-cases or breaks words, next to ordinary letters.
 PIECES = [
-    *(c.encode() for c in "aB7 \n'_-éßΣİȺ日𝒳\t\x0b\x1c\x85\xa0\u2028\u3000\u0301\ufeff\u200b\U0001f600"),
-    b"\r\n", b"\r", b"\0", b"  ", b"word", b"WORD",
-    b"\xff", b"\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x90\x80",
-    b"\xf4\x90\x80\x80", b"\xc3", b"\xe0\x9f\xbf", b"\xed\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x8f\xbf\xbf", b"\xf5",
-]  # fmt: skip
+    *(
+        c.encode()
+        for c in "aB7 \n'_-éßΣİȺ日𝒳\t\x0b\x1c\x85\xa0\u2028\u3000\u0301\ufeff\u200b\U0001f600"
+    ),
+    b"\r\n",
+    b"\r",
+    b"\0",
+    b"  ",
+    b"word",
+    b"WORD",
+    b"\xff",
+    b"\x80",
+    b"\xc0\x80",
+    b"\xe0\x80\x80",
+    b"\xf0\x80\x80\x80",
+    b"\xe2\x82",
+    b"\xed\xa0\x80",
+    b"\xf0\x90\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xc3",
+    b"\xe0\x9f\xbf",
+    b"\xed\x9f\xbf",
+    b"\xf0\x8f\xbf\xbf",
+    b"\xf4\x8f\xbf\xbf",
+    b"\xf5",
+]
 ALL_SETTINGS = [
     TextSettings(tokenizer=name, lowercase=lower, on_bad_utf8=bad)
     for name in ("whitespace", "words", "none")
@@ -35,7 +56,9 @@ def tokenized(sources, settings, block_bytes=1 << 18):
     tokens = []
     for data in sources:
         for start in range(0, max(len(data), 1), block_bytes):
-            found = scanner.tokenize(data[start : start + block_bytes], start, start + block_bytes >= len(data)).tolist()
+            found = scanner.tokenize(
+                data[start : start + block_bytes], start, start + block_bytes >= len(data)
+            ).tolist()
             tokens += found[found[:1] == tokens[-1:] == [-1] :]
     while tokens[-1:] == [-1]:
         tokens.pop()
@@ -43,14 +66,20 @@ def tokenized(sources, settings, block_bytes=1 << 18):
 
 
 def expected(sources, settings):
-    return reference_text.encoded([reference_text.sentences(data, **settings.record()) for data in sources])[:2]
+    return reference_text.encoded(
+        [reference_text.sentences(data, **settings.record()) for data in sources]
+    )[:2]
 
 
-@pytest.mark.parametrize("settings", ALL_SETTINGS, ids=lambda s: f"{s.tokenizer}-{s.lowercase}-{s.on_bad_utf8}")
+@pytest.mark.parametrize(
+    "settings", ALL_SETTINGS, ids=lambda s: f"{s.tokenizer}-{s.lowercase}-{s.on_bad_utf8}"
+)
 def test_random_text_in_blocks_of_any_size_is_tokenised_as_the_reference_does(settings):
     rng = random.Random(str(settings))
     for _ in range(150):
-        sources = [b"".join(rng.choices(PIECES, k=rng.randrange(25))) for _ in range(rng.randrange(1, 4))]
+        sources = [
+            b"".join(rng.choices(PIECES, k=rng.randrange(25))) for _ in range(rng.randrange(1, 4))
+        ]
         for block_bytes in (1, 7, 1 << 18):
             assert tokenized(sources, settings, block_bytes) == expected(sources, settings), sources
 
@@ -58,7 +87,12 @@ def test_random_text_in_blocks_of_any_size_is_tokenised_as_the_reference_does(se
 @pytest.mark.parametrize("tokenizer_name", ["whitespace", "words"])
 def test_characters_are_classified_and_lowered_as_python_does(tokenizer_name):
     settings = TextSettings(tokenizer=tokenizer_name, lowercase=True)
-    codes = [*range(0x3000), *range(0x3000, 0xD800, 17), *range(0xE000, 0x20000, 17), *range(0x20000, 0x110000, 61)]
+    codes = [
+        *range(0x3000),
+        *range(0x3000, 0xD800, 17),
+        *range(0xE000, 0x20000, 17),
+        *range(0x20000, 0x110000, 61),
+    ]
     data = "".join(f"a{chr(c)}b\n" for c in codes).encode()
     assert tokenized([data], settings) == expected([data], settings)
 
@@ -92,7 +126,11 @@ def test_two_words_with_the_same_hash_stay_apart():
 
 @pytest.mark.parametrize("block_bytes", [1, 3, 100])
 def test_bad_utf8_that_is_an_error_reports_its_offset_in_the_source(block_bytes):
-    scanner, data, start = Tokenizer(TextSettings(on_bad_utf8="error")), b"\xef\xbb\xbf caf\xe9 bar", 0
+    scanner, data, start = (
+        Tokenizer(TextSettings(on_bad_utf8="error")),
+        b"\xef\xbb\xbf caf\xe9 bar",
+        0,
+    )
     while not scanner.state[tokenizer.BAD]:
         scanner.tokenize(data[start : start + block_bytes], start, start + block_bytes >= len(data))
         start += block_bytes

@@ -11,7 +11,9 @@ from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import keep_probability, kept_counts, select
 from embedx.text.word_list import WordList
 
-CORPUS = SimpleNamespace(words=WordList.of(["rare", "b", "a", "often", "c"]), counts=np.array([1, 5, 5, 40, 3]))
+CORPUS = SimpleNamespace(
+    words=WordList.of(["rare", "b", "a", "often", "c"]), counts=np.array([1, 5, 5, 40, 3])
+)
 
 
 def test_words_come_by_count_and_equal_counts_by_first_appearance():
@@ -25,7 +27,10 @@ def test_words_come_by_count_and_equal_counts_by_first_appearance():
 
 def test_the_order_of_many_equal_counts_is_kept():
     counts = np.random.default_rng(2).integers(1, 5, 2000)
-    _, remap = select(SimpleNamespace(words=WordList.of(map(str, range(2000))), counts=counts), VocabularySettings(min_count=1))
+    _, remap = select(
+        SimpleNamespace(words=WordList.of(map(str, range(2000))), counts=counts),
+        VocabularySettings(min_count=1),
+    )
     assert np.argsort(remap).tolist() == sorted(range(2000), key=lambda n: -counts[n])
 
 
@@ -36,7 +41,9 @@ def test_at_most_max_vocab_words_are_kept():
 
 
 def test_no_word_often_enough_is_an_error_that_reports_the_largest_count():
-    with pytest.raises(EmbedxError, match="no word occurs 41 times, the most frequent one 40; lower --min-count"):
+    with pytest.raises(
+        EmbedxError, match="no word occurs 41 times, the most frequent one 40; lower --min-count"
+    ):
         select(CORPUS, VocabularySettings(min_count=41))
 
 

@@ -30,7 +30,8 @@ PAGES = """<?xml version="1.0"?>
 
 [[Datei:Tree.jpg|thumb|A [[big]] tree]]
 Élan &amp;amp; vigour.</text></revision></page>
-  <page><title>Trees</title><ns>0</ns><redirect title="Tree" /><revision><text>#REDIRECT [[Tree]] gone</text></revision></page>
+  <page><title>Trees</title><ns>0</ns><redirect title="Tree" />
+    <revision><text>#REDIRECT [[Tree]] gone</text></revision></page>
   <page><title>Talk:Tree</title><ns>1</ns><revision><text>Talk is gone</text></revision></page>
   <page><title>Talk:Old</title><revision><text>Talk without ns is gone</text></revision></page>
   <page><title>Arbre</title><revision><text>#пренасочване [[Tree]]</text></revision></page>
@@ -44,14 +45,22 @@ PROSE = "A tree is a plant.\nÉlan & vigour.\nSecond article\n"
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_articles_but_no_redirects_or_talk(block_bytes, encoding):
     data = PAGES.encode(encoding)
-    blocks = (block for i in range(0, len(data), block_bytes) for block in (b"", data[i : i + block_bytes]))
+    blocks = (
+        block
+        for i in range(0, len(data), block_bytes)
+        for block in (b"", data[i : i + block_bytes])
+    )
     assert b"".join(paragraphs(blocks)).decode() == PROSE
 
 
 @pytest.mark.parametrize("prefix", ["", "\ufeff"])
 def test_a_dump_is_known_by_its_content(tmp_path, prefix):
     (tmp_path / "anything.txt").write_text(prefix + PAGES, "utf-8")
-    encoded = encode(resolve([str(tmp_path / "anything.txt")]), TextSettings(tokenizer="words"), cache_dir=tmp_path / "cache")
+    encoded = encode(
+        resolve([str(tmp_path / "anything.txt")]),
+        TextSettings(tokenizer="words"),
+        cache_dir=tmp_path / "cache",
+    )
     assert encoded.words[:5] == ["A", "tree", "is", "a", "plant"]
     assert encoded.tokens.tolist().count(-1) == 2
 
@@ -59,7 +68,9 @@ def test_a_dump_is_known_by_its_content(tmp_path, prefix):
 def test_a_file_named_like_a_dump_must_be_one(tmp_path):
     path = tmp_path / "xywiki-latest-pages-articles.xml.txt"
     path.write_text("plain text")
-    message = r"articles\.xml\.txt: not a Wikipedia dump, despite its name or recipe: it does not begin"
+    message = (
+        r"articles\.xml\.txt: not a Wikipedia dump, despite its name or recipe: it does not begin"
+    )
     with pytest.raises(EmbedxError, match=message):
         encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
 
@@ -71,50 +82,120 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
     message = r"articles\.xml: not a whole Wikipedia dump \(.*line \d+.*\); fetch or copy it again"
     with pytest.raises(EmbedxError, match=message):
         encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
-    assert b"".join(paragraphs([start.encode()], cut_off=True)).decode() == "A tree is a plant.\nÉlan & vigour.\n"
+    assert (
+        b"".join(paragraphs([start.encode()], cut_off=True)).decode()
+        == "A tree is a plant.\nÉlan & vigour.\n"
+    )
     with pytest.raises(DumpError, match="not a whole Wikipedia dump \\(mismatched tag"):
         list(paragraphs([start.encode(), b"</page>" * 9, PAGES.encode()], cut_off=True))
 
 
-@pytest.mark.parametrize(("wikitext", "prose"), [
-    ("'''Bold''', ''italic'' and '''''both''''' words", "Bold, italic and both words"),
-    ("see [[tree]], [[tree|trees]]s and [[a|b|c]]", "see tree, treess and c"),
-    ("a [http://x.org/a?b=c label here], [//x.org], [mailto:a@b mail] and http://bare.org/x_(y) end",
-     "a label here, , mail and end"),
-    ("{{Infobox\n| a = {{nested|{{deep}}}}\n|}}Text{{cite}} goes on", "Text goes on"),
-    ("before\n :{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
-    ("unbalanced {{ stays readable [[ so", "unbalanced stays readable so"),
-    ("closed {{x}} then }} open {{ {{y}} end", "closed then open end"), ("{| \n| a table without end\n! head\nText", "Text"),
-    ("[[File:A.jpg|thumb|with [[link]] and [http://x y] and [sic]]] text", "text"),
-    ("[[Category:Trees]] [[:Category:Trees|kept]] [[de:Baum]] [[wikt:tree|tree]] [[Картинка:Tree.jpg|мини|текст]]",
-     "kept tree"),
-    ('text<ref name=a/> and<ref name="b/c">{{cite}} hidden</ref> more<!-- no\nno --> end<!-- open', "text and more end"),
-    ("<nowiki>[[gone]]</nowiki>formula <math>x < y</math> H<sub>2</sub>O<br/>next", "formula H2O\nnext"),
-    ("<gallery>\nFile:A.jpg|x\n</gallery><code>gone</code>stays", "stays"),
-    ("== Heading ==\n=== Sub [[link]] ===\n* item\n## two\n: indented\n----\n__NOTOC__\n",
-     "Heading\nSub link\nitem\ntwo\nindented"),
-    ("5&nbsp;km &ndash; &lt;b&gt; R&amp;D (, ) x", "5 km \u2013 <b> R&D x"), ("One\n\n\n.\n \nTwo", "One\nTwo"),
-    ("=Part=\n= Part ==\n==\n=== a\n==a=", "Part\nPart =\n=== a\n=a"),
-    ("[mailto:a [mailto:b] [mailto:c[d e] [mailto:f\nend", "[mailto:a e [mailto:f\nend"),
-    ("letters &#65;&#" + "0" * 5000 + ";&#" + "9" * 5000 + " end", "letters A\ufffd\ufffd end"),
-    ("[[a|" * 30 + "deep" + "]]" * 30 + " end", "deep end"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wikitext", "prose"),
+    [
+        ("'''Bold''', ''italic'' and '''''both''''' words", "Bold, italic and both words"),
+        ("see [[tree]], [[tree|trees]]s and [[a|b|c]]", "see tree, treess and c"),
+        (
+            (
+                "a [http://x.org/a?b=c label here], [//x.org], [mailto:a@b mail] and"
+                " http://bare.org/x_(y) end"
+            ),
+            "a label here, , mail and end",
+        ),
+        ("{{Infobox\n| a = {{nested|{{deep}}}}\n|}}Text{{cite}} goes on", "Text goes on"),
+        ("before\n :{| class=x\n| cell\n{|\n| inner\n|}\n|}\nafter", "before\nafter"),
+        ("unbalanced {{ stays readable [[ so", "unbalanced stays readable so"),
+        ("closed {{x}} then }} open {{ {{y}} end", "closed then open end"),
+        ("{| \n| a table without end\n! head\nText", "Text"),
+        ("[[File:A.jpg|thumb|with [[link]] and [http://x y] and [sic]]] text", "text"),
+        (
+            (
+                "[[Category:Trees]] [[:Category:Trees|kept]] [[de:Baum]] [[wikt:tree|tree]]"
+                " [[Картинка:Tree.jpg|мини|текст]]"
+            ),
+            "kept tree",
+        ),
+        (
+            (
+                'text<ref name=a/> and<ref name="b/c">{{cite}} hidden</ref> more<!-- no\nno -->'
+                " end<!-- open"
+            ),
+            "text and more end",
+        ),
+        (
+            "<nowiki>[[gone]]</nowiki>formula <math>x < y</math> H<sub>2</sub>O<br/>next",
+            "formula H2O\nnext",
+        ),
+        ("<gallery>\nFile:A.jpg|x\n</gallery><code>gone</code>stays", "stays"),
+        (
+            "== Heading ==\n=== Sub [[link]] ===\n* item\n## two\n: indented\n----\n__NOTOC__\n",
+            "Heading\nSub link\nitem\ntwo\nindented",
+        ),
+        ("5&nbsp;km &ndash; &lt;b&gt; R&amp;D (, ) x", "5 km \u2013 <b> R&D x"),
+        ("One\n\n\n.\n \nTwo", "One\nTwo"),
+        ("=Part=\n= Part ==\n==\n=== a\n==a=", "Part\nPart =\n=== a\n=a"),
+        ("[mailto:a [mailto:b] [mailto:c[d e] [mailto:f\nend", "[mailto:a e [mailto:f\nend"),
+        ("letters &#65;&#" + "0" * 5000 + ";&#" + "9" * 5000 + " end", "letters A\ufffd\ufffd end"),
+        ("[[a|" * 30 + "deep" + "]]" * 30 + " end", "deep end"),
+    ],
+)
 def test_wikitext_becomes_prose(wikitext, prose):
     assert plain_text(wikitext) == prose + "\n"
 
 
-@pytest.mark.parametrize(("markup", "end"), [
-    *((markup, "") for markup in ("<ref>", "[[", "{{", "{|\n", "[http://x ", "<!--", "[[a|", '<ref name="', "''", "(, ")),
-    *((markup, "") for markup in ("[mailto:", "[//", "=", "__a", "&#1", "</ref ", "[", "]]", "http://", "[[a.jpg|", "a")),
-    ("[[a|", "]]"), ("<ref>", "</ref>"), ("{{", "}}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("markup", "end"),
+    [
+        *(
+            (markup, "")
+            for markup in (
+                "<ref>",
+                "[[",
+                "{{",
+                "{|\n",
+                "[http://x ",
+                "<!--",
+                "[[a|",
+                '<ref name="',
+                "''",
+                "(, ",
+            )
+        ),
+        *(
+            (markup, "")
+            for markup in (
+                "[mailto:",
+                "[//",
+                "=",
+                "__a",
+                "&#1",
+                "</ref ",
+                "[",
+                "]]",
+                "http://",
+                "[[a.jpg|",
+                "a",
+            )
+        ),
+        ("[[a|", "]]"),
+        ("<ref>", "</ref>"),
+        ("{{", "}}"),
+    ],
+)
 def test_markup_that_never_ends_takes_no_longer_than_other_text(markup, end, monkeypatch):
 
     def work(n):
-        _, copied = bound(lambda: plain_text(markup * n + end * n), "plain_text", "shown", "without_nested", "_plain_line")
+        _, copied = bound(
+            lambda: plain_text(markup * n + end * n),
+            "plain_text",
+            "shown",
+            "without_nested",
+            "_plain_line",
+        )
         return copied
 
-    monkeypatch.setattr(wikipedia, "MAX_NESTED", 10)  # fewer than those below, as in a text that is longer than a test can be
+    # fewer than those below, as in a text that is longer than a test can be
+    monkeypatch.setattr(wikipedia, "MAX_NESTED", 10)
     check_linear(work, 60)
     with time_limit(5.0):
         plain_text(markup * MANY + end * MANY)
@@ -122,12 +203,18 @@ def test_markup_that_never_ends_takes_no_longer_than_other_text(markup, end, mon
 
 @needs_gensim
 def test_the_sample_leaves_no_markup(tmp_path):
-    encoded = encode(resolve(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path)
+    encoded = encode(
+        resolve(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path
+    )
     assert encoded.n_tokens > 400_000
     assert encoded.words[:6] == ["anarchism", "is", "a", "political", "philosophy", "that"]
     counts = dict(zip(encoded.words, encoded.counts.tolist(), strict=True))
     assert counts["philosophy"] > 100
-    residue = [word for word in counts if any(mark in word for mark in ("{{", "}}", "[[", "]]", "</", "''", "&nbsp", "http:"))]
+    residue = [
+        word
+        for word in counts
+        if any(mark in word for mark in ("{{", "}}", "[[", "]]", "</", "''", "&nbsp", "http:"))
+    ]
     assert residue == []
 
 
@@ -135,12 +222,23 @@ def test_the_sample_leaves_no_markup(tmp_path):
 
 DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 WORD = re.compile(r"[^\W_]+")
-# What is left out as docs/words.md tells: captions and categories, tables, references and what else holds no prose.
+# What is left out as docs/words.md tells: captions and categories, tables, references and what else
+# holds no prose.
 HIDDEN_LINK = re.compile(r"\s*(?:file|image|category|[a-z][a-z-]{1,11})\s*:", re.IGNORECASE)
 HIDDEN_TAGS = {
-    "table", "ref", "references", "gallery", "math", "timeline", "source", "code", "nowiki", "imagemap", "score",
+    "table",
+    "ref",
+    "references",
+    "gallery",
+    "math",
+    "timeline",
+    "source",
+    "code",
+    "nowiki",
+    "imagemap",
+    "score",
     "syntaxhighlight",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

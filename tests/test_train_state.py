@@ -1,4 +1,6 @@
-"""The state of a run says all that it needs: one that goes on from a snapshot ends with the bytes of one that never stopped."""
+"""The state of a run says all that it needs: one that goes on from a snapshot ends with the bytes
+of one that never stopped.
+"""
 
 import json
 import math
@@ -21,7 +23,13 @@ from embedx.training.state import TrainState
 from tests.contract_classes import REPRESENTATIVES
 
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
-STOPS_EARLY = {"validation": "0.3", "learning_rate": 1.0, "schedule": "constant", "epochs": 30, "patience": 2}
+STOPS_EARLY = {
+    "validation": "0.3",
+    "learning_rate": 1.0,
+    "schedule": "constant",
+    "epochs": 30,
+    "patience": 2,
+}
 
 
 def sentences():
@@ -33,7 +41,9 @@ def sentences():
 
 def own(objective, options):
     """The options that are settings of the objective's own."""
-    return {name: value for name, value in options.items() if name in settings_of(objective.Settings)}
+    return {
+        name: value for name, value in options.items() if name in settings_of(objective.Settings)
+    }
 
 
 def word_run(name, snapshot=None, **options):
@@ -66,11 +76,18 @@ def label_run(name, snapshot=None, **options):
     found = OBJECTIVES[name]
     data, _ = digits()
     data = data.rows(np.arange(400))
-    few = {"epochs": 3, "threads": 1, "batch_size": None if found.kind == "proximal" else 50, **options}
+    few = {
+        "epochs": 3,
+        "threads": 1,
+        "batch_size": None if found.kind == "proximal" else 50,
+        **options,
+    }
     few = {name: value for name, value in few.items() if value is not None}
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
     checkpoints = None if snapshot is None else FromSnapshot(snapshot)
-    trained = classification.train(data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints)
+    trained = classification.train(
+        data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints
+    )
     return trained.classifier.arrays, trained.outcome
 
 
@@ -81,7 +98,9 @@ def same(ours, theirs):
 
 
 def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
-    """A run that is stopped after some steps and resumed, perhaps by other threads, ends as one that was not stopped."""
+    """A run that is stopped after some steps and resumed, perhaps by other threads, ends as one
+    that was not stopped.
+    """
     each = [options | {"threads": n} for n in threads]
     whole, there = run(name, **each[0])
     stop_after(steps)
@@ -97,7 +116,9 @@ def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
 def from_disk(state):
     """The values of a state, as a checkpoint of it has them."""
     with tempfile.TemporaryDirectory() as folder:
-        writing = Checkpoints(Path(folder, "out"), Request("train", {}, math.inf, False), False, Silent())
+        writing = Checkpoints(
+            Path(folder, "out"), Request("train", {}, math.inf, False), False, Silent()
+        )
         writing.take(state, wait=True)
         values = writing._read(*writing.states(), state)["values"]
         writing.remove()
@@ -108,7 +129,11 @@ def from_disk(state):
 def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
     here, end, there = assert_resumes(word_run, name, stop_after, 4)
     assert here.epochs == pytest.approx(4)
-    assert (end.tally, end.curve[0]["loss"], end.final_loss) == (there.tally, there.curve[0]["loss"], there.final_loss)
+    assert (end.tally, end.curve[0]["loss"], end.final_loss) == (
+        there.tally,
+        there.curve[0]["loss"],
+        there.final_loss,
+    )
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
@@ -118,7 +143,12 @@ def test_classifiers_go_on_from_a_snapshot(name, stop_after):
 
 
 @pytest.mark.parametrize(
-    "options", [{"optimizer": "mixture"}, {"optimizer": "rowwise-adagrad"}, {"optimizer": "sgd", "max_norm": 1.0}]
+    "options",
+    [
+        {"optimizer": "mixture"},
+        {"optimizer": "rowwise-adagrad"},
+        {"optimizer": "sgd", "max_norm": 1.0},
+    ],
 )
 def test_weight_decay_goes_on_where_it_was(options, stop_after):
     assert_resumes(label_run, "ove", stop_after, 2, l2=1e-3, **options)
@@ -128,7 +158,8 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
     whole, there = label_run("softmax", **STOPS_EARLY)
     history = there.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
-    stop_after(there.state.values["trainer.next_step"].read() // len(history) + 1)  # in the second pass
+    # in the second pass
+    stop_after(there.state.values["trainer.next_step"].read() // len(history) + 1)
     _, here = label_run("softmax", **STOPS_EARLY)
     snapshot = here.state.snapshot()
     assert len(snapshot["history.epochs"]) == 1
@@ -185,7 +216,9 @@ def test_a_snapshot_does_not_change_and_is_plain():
             value.read()[...] = 0
     for name, value in snapshot.items():
         np.testing.assert_array_equal(value, before[name])
-    json.dumps({name: value for name, value in snapshot.items() if not isinstance(value, np.ndarray)})
+    json.dumps(
+        {name: value for name, value in snapshot.items() if not isinstance(value, np.ndarray)}
+    )
 
 
 def test_a_state_takes_no_snapshot_of_another_run():

@@ -69,15 +69,21 @@ class Listener(Silent):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_chunk_is_trained_once_an_epoch(threads):
     kernel = Recorder()
-    outcome = run(kernel, list(range(threads)), Schedule(0.1, n_chunks=7, n_words=700, epochs=3), Silent())
-    assert sorted(call[:2] for call in kernel.calls) == [(epoch, chunk) for epoch in range(3) for chunk in range(7)]
+    outcome = run(
+        kernel, list(range(threads)), Schedule(0.1, n_chunks=7, n_words=700, epochs=3), Silent()
+    )
+    assert sorted(call[:2] for call in kernel.calls) == [
+        (epoch, chunk) for epoch in range(3) for chunk in range(7)
+    ]
     assert outcome.tally == Tally(2.0 * 210, 210, 2100)
     assert outcome.epochs == 3
 
 
 def test_a_time_budget_ends_the_run_at_the_bell_with_the_rate_near_zero():
     kernel = Recorder(seconds=0.005)
-    outcome = run(kernel, [0, 1], Schedule(0.1, n_chunks=3, n_words=300, epochs=1, time_budget=0.5), Silent())
+    outcome = run(
+        kernel, [0, 1], Schedule(0.1, n_chunks=3, n_words=300, epochs=1, time_budget=0.5), Silent()
+    )
     assert outcome.seconds >= 0.5
     assert len(kernel.calls) > 20  # many epochs, whatever --epochs says
     rates = [call[2] for call in kernel.calls]
@@ -153,7 +159,14 @@ def test_progress_reports_the_mean_loss_of_the_interval_alone():
     assert listener.events[0][1]["loss"] == pytest.approx(8.0)
     assert listener.events[-1][1]["loss"] == pytest.approx(1.0)
     assert listener.events[-1][0] == 20_000
-    assert listener.events[-1][1].keys() == {"words_per_second", "loss", "loss_unit", "learning_rate", "epoch", "epochs"}
+    assert listener.events[-1][1].keys() == {
+        "words_per_second",
+        "loss",
+        "loss_unit",
+        "learning_rate",
+        "epoch",
+        "epochs",
+    }
     assert outcome.curve[0]["loss"] == pytest.approx(1.7)  # of the first twentieth: ten chunks
     assert outcome.final_loss == pytest.approx(1.0)
     assert outcome.tally.mean_loss == pytest.approx((8 + 199) / 200)
@@ -173,12 +186,21 @@ def test_the_highest_loss_is_that_of_the_worst_twentieth_wherever_it_is():
 def rates(n_epochs=3, **options):
     """At the start of each of 4 chunks an epoch, of 10 updates each."""
     kernel = Recorder()
-    run(kernel, [0], Schedule(0.8, n_chunks=4, n_words=400, epochs=n_epochs, updates=10, **options), Silent())
+    run(
+        kernel,
+        [0],
+        Schedule(0.8, n_chunks=4, n_words=400, epochs=n_epochs, updates=10, **options),
+        Silent(),
+    )
     return np.array([call[2] for call in kernel.calls])
 
 
 STEPS = np.arange(12)
-FALLING = {"linear": 1 - STEPS / 12, "inverse-sqrt": 1 / np.sqrt(10 * STEPS + 1), "inverse": 1 / (1 + STEPS / 4)}
+FALLING = {
+    "linear": 1 - STEPS / 12,
+    "inverse-sqrt": 1 / np.sqrt(10 * STEPS + 1),
+    "inverse": 1 / (1 + STEPS / 4),
+}
 SHAPES = FALLING | {"constant": np.ones(12)}
 
 
@@ -189,14 +211,23 @@ def test_the_rate_goes_by_the_schedule(shape):
 
 @pytest.mark.parametrize("shape", SCHEDULES)
 def test_on_top_of_that_it_decays_by_the_epoch_or_by_the_number_of_updates(shape):
-    np.testing.assert_allclose(rates(shape=shape, decay=0.5), 0.8 * SHAPES[shape] * 0.5 ** (STEPS // 4))
-    np.testing.assert_allclose(rates(shape=shape, decay=0.9, decay_every=25), 0.8 * SHAPES[shape] * 0.9 ** (10 * STEPS // 25))
+    np.testing.assert_allclose(
+        rates(shape=shape, decay=0.5), 0.8 * SHAPES[shape] * 0.5 ** (STEPS // 4)
+    )
+    np.testing.assert_allclose(
+        rates(shape=shape, decay=0.9, decay_every=25),
+        0.8 * SHAPES[shape] * 0.9 ** (10 * STEPS // 25),
+    )
 
 
 def test_a_time_budget_leaves_the_passes_in_the_schedule():
     """`inverse` and decay count what was done, not what the clock says; and --epochs is no end."""
-    schedule = Schedule(1.0, n_chunks=2, n_words=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5)
-    assert [schedule.rate(0.0, steps) for steps in (0, 1, 2, 4)] == pytest.approx([1, 1 / 1.5, 0.5 / 2, 0.25 / 3])
+    schedule = Schedule(
+        1.0, n_chunks=2, n_words=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5
+    )
+    assert [schedule.rate(0.0, steps) for steps in (0, 1, 2, 4)] == pytest.approx(
+        [1, 1 / 1.5, 0.5 / 2, 0.25 / 3]
+    )
     assert schedule.share_done(10**6, 1.0) < 1e-8
 
 
@@ -219,16 +250,30 @@ def test_after_each_epoch_all_threads_rest(threads):
         seen.append((epoch, tally, inside[0]))
         return False
 
-    outcome = run(kernel, range(threads), Schedule(0.1, n_chunks=5, n_words=50, epochs=3), Silent(), after_epoch)
+    outcome = run(
+        kernel,
+        range(threads),
+        Schedule(0.1, n_chunks=5, n_words=50, epochs=3),
+        Silent(),
+        after_epoch,
+    )
     assert seen == [(epoch, Tally(5.0 * (1 + epoch), 5, 50), 0) for epoch in range(3)]
     assert outcome.epochs == 3
 
 
 def test_training_ends_after_an_epoch_when_asked_to():
     kernel = Recorder()
-    outcome = run(kernel, [0, 1], Schedule(0.1, 5, 500, 10), Silent(), lambda epoch, tally, seconds: epoch == 2)
+    outcome = run(
+        kernel,
+        [0, 1],
+        Schedule(0.1, 5, 500, 10),
+        Silent(),
+        lambda epoch, tally, seconds: epoch == 2,
+    )
     assert outcome.epochs == 3
-    assert sorted(call[:2] for call in kernel.calls) == [(epoch, chunk) for epoch in range(3) for chunk in range(5)]
+    assert sorted(call[:2] for call in kernel.calls) == [
+        (epoch, chunk) for epoch in range(3) for chunk in range(5)
+    ]
     assert outcome.interrupted_by is None
 
 
@@ -259,7 +304,13 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
 def test_the_last_epoch_of_a_time_budget_is_reported_although_it_is_cut_short():
     seen = []
     schedule = Schedule(0.1, 1000, 1000, 1, time_budget=0.1)
-    run(Recorder(seconds=0.01), [0], schedule, Silent(), lambda epoch, tally, seconds: seen.append((epoch, tally.words)))
+    run(
+        Recorder(seconds=0.01),
+        [0],
+        schedule,
+        Silent(),
+        lambda epoch, tally, seconds: seen.append((epoch, tally.words)),
+    )
     assert [epoch for epoch, _ in seen] == [0]
     assert 0 < seen[0][1] < 1000 * 100
 
@@ -269,10 +320,22 @@ EPOCHS, CHUNKS = 3, 4
 
 @pytest.mark.parametrize(
     ("at", "epoch", "threads"),
-    [(1, 0, 1), (1, 2, 3), (CHUNKS - 1, 1, 3), (CHUNKS - 1, 2, 1), ("printed", 0, 3), ("printed", 1, 1), ("printed", 2, 3)],
+    [
+        (1, 0, 1),
+        (1, 2, 3),
+        (CHUNKS - 1, 1, 3),
+        (CHUNKS - 1, 2, 1),
+        ("printed", 0, 3),
+        ("printed", 1, 1),
+        ("printed", 2, 3),
+    ],
 )
-def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_after_going_on(at, epoch, threads):
-    """Whether it came within the epoch, after its last chunk was begun, or while the epoch was being told."""
+def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_after_going_on(
+    at, epoch, threads
+):
+    """Whether it came within the epoch, after its last chunk was begun, or while the epoch was
+    being told.
+    """
     printed, pressed = [], []
 
     def kernel(worker, number, chunk, rate):
@@ -297,7 +360,9 @@ def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_aft
     assert at != "printed" or part.epochs == epoch + 1
     strategy = Made(kernel, range(threads), CHUNKS)
     whole = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
-    assert printed == [(number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)]
+    assert printed == [
+        (number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)
+    ]
     assert whole.epochs == EPOCHS
 
 
@@ -306,5 +371,11 @@ def test_an_error_in_a_pause_is_raised_and_one_in_training_prevents_the_pause():
         run(Recorder(), [0, 1], Schedule(0.1, 4, 400, 10), Silent(), lambda *about: 1 // 0)
     called = []
     with pytest.raises(DivergedError):
-        run(Recorder(loss=float("inf")), [0], Schedule(0.1, 4, 400, 10), Silent(), lambda *about: called.append(about))
+        run(
+            Recorder(loss=float("inf")),
+            [0],
+            Schedule(0.1, 4, 400, 10),
+            Silent(),
+            lambda *about: called.append(about),
+        )
     assert not called

@@ -15,16 +15,24 @@ SMALL = {"dim": 8, "epochs": 3, "threads": 1, "min_count": 1, "sample": 0.0}
 def documents(two_topics):
     """Token lists, and whether each is about cars."""
     lines = [line.split() for line in two_topics.read_text().splitlines()[:1500]]
-    return lines, [int(not {"cat", "dog", "purr", "fur", "paw", "tail"} & set(line)) for line in lines]
+    return lines, [
+        int(not {"cat", "dog", "purr", "fur", "paw", "tail"} & set(line)) for line in lines
+    ]
 
 
 def test_a_document_becomes_the_mean_of_its_words(documents):
     texts, _ = documents
     fitted = embedx.SkipGram(**SMALL).fit(texts)
     found = fitted.transform([["cat", "dog"], ["unheard-of"]])
-    np.testing.assert_allclose(found, [fitted.model[["cat", "dog"]].mean(axis=0), np.zeros(8)], atol=1e-7)
-    np.testing.assert_array_equal(embedx.SkipGram(**SMALL).fit_transform(texts), fitted.transform(texts))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(texts), fitted.transform(texts))
+    np.testing.assert_allclose(
+        found, [fitted.model[["cat", "dog"]].mean(axis=0), np.zeros(8)], atol=1e-7
+    )
+    np.testing.assert_array_equal(
+        embedx.SkipGram(**SMALL).fit_transform(texts), fitted.transform(texts)
+    )
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(fitted)).transform(texts), fitted.transform(texts)
+    )
     assert fitted.get_feature_names_out().tolist() == [f"skipgram{k}" for k in range(8)]
 
 
@@ -38,7 +46,9 @@ def test_it_works_in_a_pipeline_and_in_a_search(documents):
     steps = make_pipeline(embedx.SkipGram(**{**SMALL, "epochs": 10}), LogisticRegression())
     steps.fit(texts[:1000], topics[:1000])
     assert steps.score(texts[1000:], topics[1000:]) > 0.9
-    search = GridSearchCV(clone(steps), {"skipgram__dim": [4, 6]}, cv=2, error_score="raise").fit(texts[:400], topics[:400])
+    search = GridSearchCV(clone(steps), {"skipgram__dim": [4, 6]}, cv=2, error_score="raise").fit(
+        texts[:400], topics[:400]
+    )
     assert search.best_estimator_[0].model.vector_size in (4, 6)
     assert [each["skipgram__dim"] for each in search.cv_results_["params"]] == [4, 6]
 
@@ -53,7 +63,11 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
     copy = clone(made)
     assert copy.get_params() == made.get_params()
     assert copy.set_params(objective="ns", dim=9) is copy
-    assert (copy.config.objective.name, copy.config.settings.dim, copy.config.settings.window) == ("ns", 9, 3)
+    assert (copy.config.objective.name, copy.config.settings.dim, copy.config.settings.window) == (
+        "ns",
+        9,
+        3,
+    )
     assert (made.config.objective.name, made.config.settings.dim) == ("ar", 7)
     with pytest.raises(TypeError, match="SkipGram takes no dimension"):
         copy.set_params(dimension=3)
@@ -70,9 +84,23 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
 
 
 def test_gensims_names_are_taken():
-    made = embedx.SkipGram(vector_size=7, sg=0, negative=3, workers=1, alpha=0.05, iter=2, max_final_vocab=9, cbow_mean=1)
+    made = embedx.SkipGram(
+        vector_size=7,
+        sg=0,
+        negative=3,
+        workers=1,
+        alpha=0.05,
+        iter=2,
+        max_final_vocab=9,
+        cbow_mean=1,
+    )
     settings = made.config.settings
-    assert (settings.dim, settings.architecture, settings.threads, settings.epochs) == (7, "cbow", 1, 2)
+    assert (settings.dim, settings.architecture, settings.threads, settings.epochs) == (
+        7,
+        "cbow",
+        1,
+        2,
+    )
     assert (settings.learning_rate, settings.optimizer) == (0.05, "sgd")
     assert (made.config.objective.settings.negatives, made.config.vocabulary.max_vocab) == (3, 9)
     assert embedx.SkipGram(hs=1, negative=0).config.objective.name == "hs"
@@ -82,7 +110,9 @@ def test_gensims_names_are_taken():
             embedx.SkipGram(**given)
     with pytest.raises(ValueError, match="cbow_mean=0: must be 1"):
         embedx.SkipGram(cbow_mean=0)
-    with pytest.raises(EmbedxError, match="negatives does not apply to objective='hs'; taken by ns"):
+    with pytest.raises(
+        EmbedxError, match="negatives does not apply to objective='hs'; taken by ns"
+    ):
         embedx.SkipGram("hs", negatives=3)
 
 
@@ -97,12 +127,16 @@ def test_training_continues_with_more_text_and_its_words(documents):
 
 def test_commands_are_functions(documents, tmp_path):
     rows, labels = tmp_path / "rows.txt", tmp_path / "labels"
-    rows.write_text("".join(f"__label__{y} {' '.join(x)}\n" for x, y in zip(*documents, strict=True)))
+    rows.write_text(
+        "".join(f"__label__{y} {' '.join(x)}\n" for x, y in zip(*documents, strict=True))
+    )
     words = embedx.train(documents[0], **SMALL, output=tmp_path / "words", verbose=True)
     np.testing.assert_array_equal(embedx.load(tmp_path / "words").vectors, words.vectors)
     assert embedx.evaluate(tmp_path / "words").models == [str(tmp_path / "words")]
     found = embedx.classify(rows, output=labels, threads=1, epochs=2)
-    assert embedx.evaluate(labels, test=rows)["p@1"] == embedx.evaluate(found, test=rows)["p@1"] > 0.9
+    assert (
+        embedx.evaluate(labels, test=rows)["p@1"] == embedx.evaluate(found, test=rows)["p@1"] > 0.9
+    )
     assert embedx.write_report(labels, tmp_path / "page.html").is_file()
     with pytest.raises(EmbedxError, match="labels: exists already; add overwrite=True"):
         embedx.classify(rows, output=labels, threads=1, epochs=1)
@@ -150,6 +184,8 @@ def test_a_callback_ends_the_training_and_an_error_in_one_is_raised(documents):
 def test_callbacks_go_with_held_out_text(documents):
     heard = []
     options = {**SMALL, "heldout": 0.2, "heldout_points": 3}
-    fitted = embedx.SkipGram(**options).fit(documents[0], callbacks=[lambda end: heard.append(end.epoch)])
+    fitted = embedx.SkipGram(**options).fit(
+        documents[0], callbacks=[lambda end: heard.append(end.epoch)]
+    )
     assert heard == [1, 2, 3]
     assert [each["epoch"] for each in fitted.model.facts["history"]] == [1, 2]

@@ -46,7 +46,14 @@ def test_types_of_parameters_are_those_of_the_settings():
 def test_a_type_checker_refuses_a_misspelt_parameter(monkeypatch):
     """And a value of another type; the first two calls are right."""
     monkeypatch.setenv("MYPYPATH", str(Path(embedx.__file__).parent.parent))
-    how = ["--strict", "--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "-c", MISSPELT]
+    how = [
+        "--strict",
+        "--config-file=",
+        "--ignore-missing-imports",
+        "--follow-imports=silent",
+        "-c",
+        MISSPELT,
+    ]
     lines = [line for line in mypy.api.run(how)[0].splitlines() if line.startswith("<string>:")]
     assert [int(line.split(":")[1]) for line in lines if ": error:" in line] == [5, 6, 7, 8, 9, 10]
     assert 'Unexpected keyword argument "dmi" for "SkipGram"' in lines[0]
@@ -55,4 +62,7 @@ def test_a_type_checker_refuses_a_misspelt_parameter(monkeypatch):
 def test_the_signature_names_every_setting_with_its_default():
     parameters = inspect.signature(embedx.SkipGram).parameters
     assert list(parameters) == ["objective", *FIELDS, "cache_dir", "verbose"]
-    assert (parameters["dim"].default, parameters["dim"].kind) == (100, inspect.Parameter.KEYWORD_ONLY)
+    assert (parameters["dim"].default, parameters["dim"].kind) == (
+        100,
+        inspect.Parameter.KEYWORD_ONLY,
+    )

@@ -12,7 +12,9 @@ WORDS = [f"w{k}" for k in range(300)]
 
 @pytest.fixture(scope="module")
 def ours():
-    return model.WordVectors(WORDS, {"input": np.random.default_rng(7).normal(size=(300, 20)).astype(np.float32)})
+    return model.WordVectors(
+        WORDS, {"input": np.random.default_rng(7).normal(size=(300, 20)).astype(np.float32)}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -26,28 +28,43 @@ def theirs(ours):
 
 def assert_same(found, expected):
     assert [word for word, _ in found] == [word for word, _ in expected]
-    np.testing.assert_allclose([cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-6)
+    np.testing.assert_allclose(
+        [cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-6
+    )
 
 
 @needs_gensim
 def test_numbers_are_those_of_gensim(ours, theirs):
     assert_same(ours.similar_by_word("w1", topn=4), theirs.similar_by_word("w1", topn=4))
-    assert_same(ours.similar_by_vector(ours["w1"], topn=4), theirs.similar_by_vector(ours["w1"], topn=4))
+    assert_same(
+        ours.similar_by_vector(ours["w1"], topn=4), theirs.similar_by_vector(ours["w1"], topn=4)
+    )
     assert ours.distance("w1", "w2") == pytest.approx(theirs.distance("w1", "w2"), abs=1e-6)
-    np.testing.assert_allclose(ours.get_vector("w5", norm=True), theirs.get_vector("w5", norm=True), rtol=1e-5)
+    np.testing.assert_allclose(
+        ours.get_vector("w5", norm=True), theirs.get_vector("w5", norm=True), rtol=1e-5
+    )
     assert ours.vector_size == theirs.vector_size
     assert (ours.index_to_key, ours.key_to_index) == (theirs.index_to_key, theirs.key_to_index)
     assert ("w3" in ours, "x" in ours) == ("w3" in theirs, "x" in theirs)
     np.testing.assert_array_equal(ours[["w3", "w9"]], theirs[["w3", "w9"]])
     assert ours.analogy("w7", "w3", "w100", 7) == ours.most_similar(["w3", "w100"], ["w7"], 7)
-    assert_same(ours.most_similar([ours["w1"], "w2"], top_k=5), theirs.most_similar([ours["w1"], "w2"], topn=5))
+    assert_same(
+        ours.most_similar([ours["w1"], "w2"], top_k=5),
+        theirs.most_similar([ours["w1"], "w2"], topn=5),
+    )
     rng = np.random.default_rng(0)
     for _ in range(20):
         some, others = (rng.choice(WORDS, size=n, replace=False).tolist() for n in (4, 3))
-        assert ours.n_similarity(some, others) == pytest.approx(float(theirs.n_similarity(some, others)), abs=1e-6)
+        assert ours.n_similarity(some, others) == pytest.approx(
+            float(theirs.n_similarity(some, others)), abs=1e-6
+        )
         assert ours.doesnt_match(some) == theirs.doesnt_match(some)
-        assert ours.similarity(*some[:2]) == pytest.approx(float(theirs.similarity(*some[:2])), abs=1e-6)
-        assert_same(ours.most_similar(some, others, top_k=5), theirs.most_similar(some, others, topn=5))
+        assert ours.similarity(*some[:2]) == pytest.approx(
+            float(theirs.similarity(*some[:2])), abs=1e-6
+        )
+        assert_same(
+            ours.most_similar(some, others, top_k=5), theirs.most_similar(some, others, topn=5)
+        )
 
 
 @needs_gensim
@@ -93,10 +110,14 @@ def test_documents_have_the_mean_of_their_words():
 def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path):
     assert list(ours) == WORDS
     assert len(ours[["w1", "w2"]]) == 2
-    some = model.WordVectors(["<b>"], {"input": np.ones((1, 3), np.float32)}, facts={"objective": "ns"})
+    some = model.WordVectors(
+        ["<b>"], {"input": np.ones((1, 3), np.float32)}, facts={"objective": "ns"}
+    )
     assert "<td>ns</td>" in some._repr_html_()
     assert "<td>&lt;b&gt;</td>" in some._repr_html_()
-    np.testing.assert_allclose(model.load(ours.export(tmp_path / "vectors.txt")).vectors, ours.vectors, rtol=1e-5)
+    np.testing.assert_allclose(
+        model.load(ours.export(tmp_path / "vectors.txt")).vectors, ours.vectors, rtol=1e-5
+    )
     with pytest.raises(TypeError, match="topn=3 and top_k=4 are the same"):
         ours.most_similar("w1", top_k=4, topn=3)
 

@@ -1,4 +1,6 @@
-"""A program of a user, which `mypy --strict` checks from outside (see `files` in pyproject.toml) and a test runs."""
+"""A program of a user, which `mypy --strict` checks from outside (see `files` in pyproject.toml)
+and a test runs.
+"""
 
 import sys
 from collections.abc import Callable

@@ -1,7 +1,9 @@
-"""Log-uniform noise: classes are drawn by the rank of their count, as if counts followed Zipf's law.
+"""Log-uniform noise: classes are drawn by the rank of their count, as if counts followed Zipf's
+law.
 
 The candidate sampler of TensorFlow's sampled softmax (`log_uniform_candidate_sampler`):
-    q(r) = (log(r + 2) - log(r + 1)) / log(K + 1)         r = 0 for the most frequent of the K classes
+    q(r) = (log(r + 2) - log(r + 1)) / log(K + 1)         r = 0 for the most frequent of the K
+                                                          classes
 Classes that occur equally often are ranked in their order.
 """
 

@@ -1,11 +1,15 @@
-"""Calibration: the probability that a predicted label is right, from scores and its rank, fitted on rows held out of training.
+"""Calibration: the probability that a predicted label is right, from scores and its rank, fitted on
+rows held out of training.
 
-    log(p / (1 - p)) = g(s_r) + b log r + c s_1        s_r: the score of the label of rank r in its row, 1 for the best
+    log(p / (1 - p)) = g(s_r) + b log r + c s_1        s_r: the score of the label of rank r in its
+                                                       row, 1 for the best
 
-g does not fall and is linear between knots, which are quantiles of scores; p does not rise with r, so that labels keep their
-order. g, b and c maximise the likelihood of the N_BEST predictions of each held-out row, less a penalty on the bends of g, by
-Newton's method. It is Platt's calibration (1999) with bends and terms of the row: at equal scores, second predictions are right
-less often than first ones. Where a row's probabilities are to sum to one, there is a temperature (`Classifier.tempered`).
+g does not fall and is linear between knots, which are quantiles of scores; p does not rise with r,
+so that labels keep their order. g, b and c maximise the likelihood of the N_BEST predictions of
+each held-out row, less a penalty on the bends of g, by Newton's method. It is Platt's calibration
+(1999) with bends and terms of the row: at equal scores, second predictions are right less often
+than first ones. Where a row's probabilities are to sum to one, there is a temperature
+(`Classifier.tempered`).
 
 calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, the same at each knot
 """
@@ -20,10 +24,13 @@ from embedx.errors import EmbedxError
 from embedx.storage.schema import Array
 
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
-MIN_ROWS, MAX_ROWS = 100, 2_000  # to hold out: from fewer little can be learned, and with more little is gained
-TEMPERATURE_ROWS = 500  # of them that a temperature is fitted to: it is one number, and takes several passes
+# to hold out: from fewer little can be learned, and with more little is gained
+MIN_ROWS, MAX_ROWS = 100, 2_000
+# of them that a temperature is fitted to: it is one number, and takes several passes
+TEMPERATURE_ROWS = 500
 N_BEST = 5  # predictions per row that are used, as many as `predict` prints by default
-QUANTILES = np.linspace(0, 1, 7)  # of all scores and of those of right predictions: at most 14 knots
+# of all scores and of those of right predictions: at most 14 knots
+QUANTILES = np.linspace(0, 1, 7)
 BENDS, SIZE = 1.0, 1e-3  # weights of the penalties, in predictions
 MAX_STEPS, SHORT_STEP, LONG_STEP = 100, 1e-6, 3.0  # of Newton's method, in log-odds
 
@@ -37,14 +44,23 @@ def n_held_out(n_rows: int, share: float) -> int:
 def check(arrays: Mapping[str, ndarray], name: str = "calibration") -> None:
     """Raise `EmbedxError` if there is a calibration that is none."""
     found = arrays.get(name, np.array([[0.0, 1.0]] * 4))
-    if len(found) != 4 or found.shape[1] < 2 or (np.diff(found[0]) <= 0).any() or (np.diff(found[1]) < 0).any():
-        raise EmbedxError(f"{name}.npy has no four rows, of ascending knots and log-odds first; train the model again")
+    if (
+        len(found) != 4
+        or found.shape[1] < 2
+        or (np.diff(found[0]) <= 0).any()
+        or (np.diff(found[1]) < 0).any()
+    ):
+        raise EmbedxError(
+            f"{name}.npy has no four rows, of ascending knots and log-odds first; train the model"
+            " again"
+        )
 
 
 def fit(scores: ndarray, is_right: ndarray) -> ndarray:
     """The calibration of predictions: float64 (4, knots).
 
-    scores    float (n, k): those of the best labels of each row, best first; -inf where there is none
+    scores    float (n, k): those of the best labels of each row, best first; -inf where there is
+              none
     is_right  bool (n, k)
     """
     scores, is_right = scores[:, :N_BEST].astype(float64), is_right[:, :N_BEST]
@@ -54,7 +70,8 @@ def fit(scores: ndarray, is_right: ndarray) -> ndarray:
     if len(knots) < 2:
         knots = np.append(knots, knots[-1:] + 1) if len(knots) else np.array([0.0, 1.0])
     number = np.arange(len(knots))
-    of_knots = np.maximum(1 - np.abs(np.interp(s, knots, number)[:, None] - number), 0)  # weights in linear interpolation
+    # weights in linear interpolation
+    of_knots = np.maximum(1 - np.abs(np.interp(s, knots, number)[:, None] - number), 0)
     x = np.column_stack([of_knots, *(term[has] for term in _terms_of_row(scores, knots))])
     bends = np.diff(np.eye(len(knots)), 2, axis=0)
     penalty = SIZE * np.eye(x.shape[1])
@@ -67,11 +84,19 @@ def fit(scores: ndarray, is_right: ndarray) -> ndarray:
         w += np.clip(step, -LONG_STEP, LONG_STEP)
         if np.abs(step).max() < SHORT_STEP:
             break
-    return np.stack([knots, np.maximum.accumulate(w[: len(knots)]), *np.broadcast_to(w[len(knots) :, None], (2, len(knots)))])
+    return np.stack(
+        [
+            knots,
+            np.maximum.accumulate(w[: len(knots)]),
+            *np.broadcast_to(w[len(knots) :, None], (2, len(knots))),
+        ]
+    )
 
 
 def probabilities(calibration: ndarray, scores: ndarray) -> ndarray:
-    """The probability that each of a row's best labels is right, float32 (n, k), from their scores, best first, (n, k)."""
+    """The probability that each of a row's best labels is right, float32 (n, k), from their scores,
+    best first, (n, k).
+    """
     knots, log_odds, b, c = calibration
     log_rank, best = _terms_of_row(scores, knots)
     p = expit(np.interp(scores, knots, log_odds) + b[0] * log_rank + c[0] * best)
@@ -80,8 +105,9 @@ def probabilities(calibration: ndarray, scores: ndarray) -> ndarray:
 
 
 def of_one_label(p: ndarray) -> ndarray:
-    """Probabilities of a row's best labels, (n, k), of which one is right: if they sum to more than 1, those after the first
-    are scaled down. So the first, which decisions depend on most, stays calibrated.
+    """Probabilities of a row's best labels, (n, k), of which one is right: if they sum to more than
+    1, those after the first are scaled down. So the first, which decisions depend on most, stays
+    calibrated.
     """
     rest = p[:, 1:].sum(axis=1, keepdims=True)
     left = np.minimum((1 - p[:, :1]) / np.maximum(rest, float32(1e-30)), 1)

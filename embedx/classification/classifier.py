@@ -1,15 +1,19 @@
 """A trained classifier: scores, probabilities, the best labels, and its folder.
 
-output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim: of the features or the hidden layer
+output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim: of the features
+                                      or the hidden layer
 bias.npy      float32 (rows,)         absent without biases
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
 idf.npy       float32 (features,)     inverse document frequencies, with --scaling tf-idf
-label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other, if there is one
+label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other,
+                                      if there is one
 noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
-tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy (embedx.classification.label_tree)
+tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy
+              (embedx.classification.label_tree)
 calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
-neighbour_*.npy  training rows with whose labels probabilities are blended (embedx.classification.neighbours)
+neighbour_*.npy  training rows with whose labels probabilities are blended
+                 (embedx.classification.neighbours)
 coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
 labels.tsv    label TAB how often it occurred in training
 features.tsv  the words that are features, for text
@@ -58,7 +62,8 @@ from embedx.storage.schema import Array, FolderSchema, Names
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
-Best = tuple[ndarray, ndarray]  # of each row the best labels, int32 (n, k), and their probabilities or scores
+# of each row the best labels, int32 (n, k), and their probabilities or scores
+Best = tuple[ndarray, ndarray]
 TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
@@ -71,15 +76,24 @@ SCHEMA = FolderSchema(
     "`embedx classify` wrote",
     names={"labels": Names("labels", counted=True), "features": Names("words", required=False)},
     arrays={
-        "hidden": Array(("features", "dim"), FLOATS), "output": Array(("rows", "dim"), FLOATS),
-        "bias": Array(("rows",), FLOATS), "maxima": Array(("features",), FLOATS), "idf": Array(("features",), FLOATS),
-        "label_order": Array(("labels",), ("int32",)), "noise_projection": Array(("features", "stride")),
-        "noise_offset": Array(("stride",)), "noise_weights": Array(("nodes", "stride")),
+        "hidden": Array(("features", "dim"), FLOATS),
+        "output": Array(("rows", "dim"), FLOATS),
+        "bias": Array(("rows",), FLOATS),
+        "maxima": Array(("features",), FLOATS),
+        "idf": Array(("features",), FLOATS),
+        "label_order": Array(("labels",), ("int32",)),
+        "noise_projection": Array(("features", "stride")),
+        "noise_offset": Array(("stride",)),
+        "noise_weights": Array(("nodes", "stride")),
         "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
-        "noise_leaves": Array(("labels",), ("int32",)), "ngrams": Array(("ngrams",), ("int64",)),
-        **label_tree.ARRAYS, **calibration.ARRAYS, **decisions.ARRAYS, **neighbours.ARRAYS,
+        "noise_leaves": Array(("labels",), ("int32",)),
+        "ngrams": Array(("ngrams",), ("int64",)),
+        **label_tree.ARRAYS,
+        **calibration.ARRAYS,
+        **decisions.ARRAYS,
+        **neighbours.ARRAYS,
     },
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -106,11 +120,14 @@ class Classifier:
     def prepared(self, features: Any) -> Any:
         """Features on the scale of the training data."""
         if features.shape[1] != self.known.n_features:
-            raise EmbedxError(f"{features.shape[1]} features, but the model has {self.known.n_features}")
+            raise EmbedxError(
+                f"{features.shape[1]} features, but the model has {self.known.n_features}"
+            )
         return scaled(features, self.settings.get("scaling", "none"), self.arrays)
 
     def scores(self, features: Any) -> ndarray:
-        """(n, rows), of the weights' dtype, for features on the scale of the training data; see `prepared`.
+        """(n, rows), of the weights' dtype, for features on the scale of the training data; see
+        `prepared`.
 
         Raises `EmbedxError` where labels are found through a tree.
         """
@@ -143,68 +160,95 @@ class Classifier:
 
     @cached_property
     def trees(self) -> list[LabelTree]:
-        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit together."""
-        return label_tree.trees_of(self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels))
+        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not
+        fit together.
+        """
+        return label_tree.trees_of(
+            self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels)
+        )
 
     @property
     def is_searched(self) -> bool:
-        """Whether the likeliest labels are found through a tree, so that there are no scores of all labels."""
+        """Whether the likeliest labels are found through a tree, so that there are no scores of all
+        labels.
+        """
         return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
 
     def _sparse_scores(self, features: Any) -> ndarray:
-        """As `scores`; labels that training has not seen have the score that predicts half an occurrence."""
+        """As `scores`; labels that training has not seen have the score that predicts half an
+        occurrence.
+        """
         if self.is_searched:
-            raise EmbedxError("--weights tree: not all labels have scores, because a tree finds the best; use top_k")
+            raise EmbedxError(
+                "--weights tree: not all labels have scores, because a tree finds the best; use"
+                " top_k"
+            )
         level, rows = self.trees[0].levels[0], self.trees[0].labels
         found = sparse_levels.scores_of(csr_matrix(features, dtype=float32), level)
         if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
             return found
-        unseen = self.objective.initial_bias(np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0]))[0]
+        unseen = self.objective.initial_bias(
+            np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0])
+        )[0]
         z = np.full((features.shape[0], self.n_labels), unseen, float32)
         z[:, rows] = found
         return z
 
     @property
     def judges_labels_alone(self) -> bool:
-        """Whether training rows had several labels and the objective gives each a probability by itself."""
-        return bool(self.facts.get("several_labels")) and self.objective.label_probability(np.zeros((1, 1))) is not None
+        """Whether training rows had several labels and the objective gives each a probability by
+        itself.
+        """
+        return (
+            bool(self.facts.get("several_labels"))
+            and self.objective.label_probability(np.zeros((1, 1))) is not None
+        )
 
     def log_probability(self, z: ndarray, log_noise: ndarray | None = None) -> ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
 
         log_noise  that of the same features, which may be left out where it does not depend on them
         """
-        return self.objective.log_probability(z, self.log_noise(None) if log_noise is None else log_noise)
+        return self.objective.log_probability(
+            z, self.log_noise(None) if log_noise is None else log_noise
+        )
 
     def log_noise(self, features: Any) -> ndarray:
-        """log of how often each label is noise for inputs on the scale of the training data, up to a constant.
+        """log of how often each label is noise for inputs on the scale of the training data, up to
+        a constant.
 
-        float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do not ask for it.
+        float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do
+        not ask for it.
         """
         if not self.objective.adds_log_noise:
             return np.zeros(len(self.counts), float32)
-        return self._sampler.log_noise_of(
-            features, min(self.objective.negatives, len(self.counts))
-        )  # as many as training draws
+        # as many as training draws
+        return self._sampler.log_noise_of(features, min(self.objective.negatives, len(self.counts)))
 
     @cached_property
     def _sampler(self) -> Sampler:
         """The sampler that training drew by."""
-        found = samplers.recorded(self.settings, replacement=self.settings.get("replacement", False))
+        found = samplers.recorded(
+            self.settings, replacement=self.settings.get("replacement", False)
+        )
         found.prepare(self.counts, paths=self.objective.paths())
         found.restore(self.arrays)
         return found
 
     def blocks(
-        self, features: Any, progress: Progress = SILENT, threads: int | None = None,
+        self,
+        features: Any,
+        progress: Progress = SILENT,
+        threads: int | None = None,
         of_scores: Callable[[ndarray, ndarray], Any] | None = None,
-    ) -> Iterator[tuple[slice, Any]]:  # fmt: skip
-        """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`): a block at a time, in
-        order, computed by several threads.
+    ) -> Iterator[tuple[slice, Any]]:
+        """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`):
+        a block at a time, in order, computed by several threads.
         """
         threads, of_scores = threads or usable_cores(), of_scores or self.log_probability
         size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
-        _ = self.trees if self.has_sparse_weights else self._weights, self._sampler  # which are made at first use
+        # which are made at first use
+        _ = self.trees if self.has_sparse_weights else self._weights, self._sampler
 
         def work(rows: slice) -> Any:
             h = self.prepared(features[rows])
@@ -212,12 +256,15 @@ class Classifier:
 
         return _in_blocks(features.shape[0], size, work, progress, threads)
 
-    def top_k(self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None) -> Iterator[Best]:
+    def top_k(
+        self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
+    ) -> Iterator[Best]:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
 
-        The probability is that the label is among those of the row: calibrated, if rows were held out of training. Without
-        calibration it is the label's own where training rows had several labels and the objective gives each a probability by
-        itself. Else the labels share one probability; those that a tree finds, if there is one.
+        The probability is that the label is among those of the row: calibrated, if rows were held
+        out of training. Without calibration it is the label's own where training rows had several
+        labels and the objective gives each a probability by itself. Else the labels share one
+        probability; those that a tree finds, if there is one.
         """
         if k < 0:
             raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
@@ -225,32 +272,52 @@ class Classifier:
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
         for rows, ids, scores in self.best(features, n_best, progress, threads):
             p = self.probabilities(scores)
-            ids, p = self._with_neighbours(features[rows], ids, p, n_best, threads) if is_blended else (ids, p)
+            ids, p = (
+                self._with_neighbours(features[rows], ids, p, n_best, threads)
+                if is_blended
+                else (ids, p)
+            )
             yield ids[:, :k], p[:, :k]
 
     def best(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[slice, ndarray, ndarray]]:
-        """(rows, ids, scores) as `top_k` by the parameters alone, with the scores that `probabilities` takes: z where labels
-        are judged alone, else log-probabilities.
+        """(rows, ids, scores) as `top_k` by the parameters alone, with the scores that
+        `probabilities` takes: z where labels are judged alone, else log-probabilities.
         """
         alone, threads = self.judges_labels_alone, threads or usable_cores()
         if not self.is_searched:
-            of_scores = (lambda z, _: top_k(z, k)) if alone else (lambda *scores: top_k(self.log_probability(*scores), k))
-            yield from ((rows, *best) for rows, best in self.blocks(features, progress, threads, of_scores))
+            of_scores = (
+                (lambda z, _: top_k(z, k))
+                if alone
+                else (lambda *scores: top_k(self.log_probability(*scores), k))
+            )
+            yield from (
+                (rows, *best) for rows, best in self.blocks(features, progress, threads, of_scores)
+            )
             return
         beam, n_best = int(self.settings.get("beam", 10)), max(k, 1 if alone else CANDIDATES)
 
         def work(rows: slice) -> Best:
             h = csr_matrix(self.prepared(features[rows]), dtype=float32)
             ids, log_p = label_tree.search(
-                self.trees, h, n_best, beam, self.objective.log_label_probability, self.n_labels, threads
+                self.trees,
+                h,
+                n_best,
+                beam,
+                self.objective.log_label_probability,
+                self.n_labels,
+                threads,
             )
             if not alone:
-                log_p = log_p - np.maximum(np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM)
+                log_p = log_p - np.maximum(
+                    np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM
+                )
             return ids[:, :k], log_p[:, :k]
 
-        for rows, best in _in_blocks(features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress):
+        for rows, best in _in_blocks(
+            features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress
+        ):
             yield rows, *best
 
     def probabilities(self, scores: ndarray) -> ndarray:
@@ -270,26 +337,41 @@ class Classifier:
         return calibration.of_one_label(p) if self._is_of_one_label else p
 
     def searched_top_k(
-        self, features: Any, k: int = 5, share: float = 0.05, progress: Progress = SILENT, threads: int | None = None
+        self,
+        features: Any,
+        k: int = 5,
+        share: float = 0.05,
+        progress: Progress = SILENT,
+        threads: int | None = None,
     ) -> Iterator[Best]:
         """As `top_k`, but only this share of all labels is scored for each row.
 
-        An index is built first, and the recall of the true k best labels, over the first RECALLED rows, is reported. The labels
-        share one probability among those scored. Raises `EmbedxError` where labels cannot be searched.
+        An index is built first, and the recall of the true k best labels, over the first RECALLED
+        rows, is reported. The labels share one probability among those scored. Raises `EmbedxError`
+        where labels cannot be searched.
         """
         if not self.objective.ranks_by_score:
-            raise EmbedxError(f"--search: {self.objective.name} does not rank labels by their scores alone; leave it out")
+            raise EmbedxError(
+                f"--search: {self.objective.name} does not rank labels by their scores alone; leave"
+                " it out"
+            )
         if self.has_sparse_weights:
-            raise EmbedxError("--search: a model with sparse weights is searched by its own tree; leave it out")
+            raise EmbedxError(
+                "--search: a model with sparse weights is searched by its own tree; leave it out"
+            )
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
-            raise EmbedxError("--search needs dense features or a model with a hidden layer; leave it out")
+            raise EmbedxError(
+                "--search needs dense features or a model with a hidden layer; leave it out"
+            )
         threads, k = threads or usable_cores(), min(k, self.n_labels)
         output = self.arrays["output"]
         search = top_k_spec(len(output), share, k)
         bias = self.arrays.get("bias", np.zeros(len(output), float32))
         table = np.ascontiguousarray(np.column_stack([output, bias]), float32)
         progress.note(f"building an index of {len(table):,} labels")
-        index = build_index(table, len(table), table.shape[1], search, np.random.default_rng(0), threads)
+        index = build_index(
+            table, len(table), table.shape[1], search, np.random.default_rng(0), threads
+        )
 
         def best(rows: slice) -> Best:
             h = np.asarray(self._inputs(self.prepared(features[rows])), float32)
@@ -301,8 +383,9 @@ class Classifier:
         true, _ = top_k(self.scores(self.prepared(features[some])), k)
         recall = np.mean([np.isin(a, b).mean() for a, b in zip(true, best(some)[0], strict=True)])
         progress.note(
-            f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds {100 * recall:.1f} % of the "
-            f"best {k}; probabilities are relative to the labels scored"
+            f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds"
+            f" {100 * recall:.1f} % of the best {k}; probabilities are relative to the labels"
+            " scored"
         )
         return (found for _, found in _in_blocks(features.shape[0], SEARCHED_ROWS, best, progress))
 
@@ -315,30 +398,50 @@ class Classifier:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """The rows that are searched. Raises `EmbedxError` where their arrays do not fit together."""
+        """The rows that are searched. Raises `EmbedxError` where their arrays do not
+        fit together.
+        """
         return neighbours.neighbours_of(self.arrays, self.known.n_features, self.n_labels)
 
-    def _with_neighbours(self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None) -> Best:
-        """The k best labels and their probabilities, after the neighbours have been asked, from those of the model."""
+    def _with_neighbours(
+        self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None
+    ) -> Best:
+        """The k best labels and their probabilities, after the neighbours have been asked, from
+        those of the model.
+        """
         blend, threads = Blend(*self.arrays["neighbour_blend"]), threads or usable_cores()
         near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
         ids, scores = self.neighbours.blended(ids, p, near, blend, k, threads)
-        return ids, self._calibrated("neighbour_calibration", scores) if "neighbour_calibration" in self.arrays else scores
+        return ids, (
+            self._calibrated("neighbour_calibration", scores)
+            if "neighbour_calibration" in self.arrays
+            else scores
+        )
 
     # ---- how good
 
-    def evaluate(self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None) -> dict[str, float]:
+    def evaluate(
+        self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
+    ) -> dict[str, float]:
         """The metrics of `evaluation.labels` on test data, by the label rule of the training.
 
-        With a temperature, also the log-likelihood of the `tempered` probabilities. Where labels are found through a tree,
-        those that are not found have no known probability, and there is no log-likelihood.
+        With a temperature, also the log-likelihood of the `tempered` probabilities. Where labels
+        are found through a tree, those that are not found have no known probability, and there is
+        no log-likelihood.
         """
         labels, kept = self.tested_labels(data.labels)
         if unlabelled := int((data.labels.n_of_row == 0).sum()):
-            progress.note(f"{unlabelled:,} of {len(data):,} test rows have no label and are not scored")
+            progress.note(
+                f"{unlabelled:,} of {len(data):,} test rows have no label and are not scored"
+            )
         features = data.features[kept] if len(kept) < len(data) else data.features
-        propensity = self.settings.get("propensity_a", PROPENSITY_A), self.settings.get("propensity_b", PROPENSITY_B)
-        metrics = LabelMetrics(self.n_labels, self.counts, self.facts.get("examples"), propensity=propensity)
+        propensity = (
+            self.settings.get("propensity_a", PROPENSITY_A),
+            self.settings.get("propensity_b", PROPENSITY_B),
+        )
+        metrics = LabelMetrics(
+            self.n_labels, self.counts, self.facts.get("examples"), propensity=propensity
+        )
         tempered = LabelMetrics(self.n_labels)
         start = 0
         if self.has_neighbours or self.is_searched:
@@ -358,15 +461,22 @@ class Classifier:
         return result
 
     def tempered(self, log_p: ndarray) -> ndarray:
-        """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if one was."""
+        """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if
+        one was.
+        """
         if "temperature" not in self.facts:
             return log_p
         return log_softmax(log_p / self.facts["temperature"])
 
     def tested_labels(self, labels: Labels) -> tuple[Labels, ndarray]:
-        """The labels that count of test rows, and which rows have any left, by the settings `labels` and `unseen`."""
+        """The labels that count of test rows, and which rows have any left, by the settings
+        `labels` and `unseen`.
+        """
         drop = self.settings.get("unseen", "keep") == "drop"
-        labels = chosen_labels(known_labels(labels, self.counts) if drop else labels, self.settings.get("labels", "all"))
+        labels = chosen_labels(
+            known_labels(labels, self.counts) if drop else labels,
+            self.settings.get("labels", "all"),
+        )
         kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
         return labels.rows(kept), kept
 
@@ -383,42 +493,66 @@ class Classifier:
         """Whether `top_k` gives probabilities that are more than a softmax of scores."""
         return self.objective.calibrated or "calibration" in self.arrays
 
-    def min_probability(self, threshold: float | None = None, coverage: float | None = None) -> float:
-        """The probability from which on a label is decided for: the threshold, or that of sets with the coverage.
+    def min_probability(
+        self, threshold: float | None = None, coverage: float | None = None
+    ) -> float:
+        """The probability from which on a label is decided for: the threshold, or that of sets with
+        the coverage.
 
-        None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where the model does not allow it.
+        None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where
+        the model does not allow it.
         """
         remedy = "train with rows held out, by --calibration or --validation"
         if coverage is not None:
             if "coverage" not in self.arrays:
                 raise EmbedxError(
-                    f"--coverage: the model was trained without at least {calibration.MIN_ROWS} held-out rows; {remedy}"
+                    f"--coverage: the model was trained without at least {calibration.MIN_ROWS}"
+                    f" held-out rows; {remedy}"
                 )
             return decisions.threshold_of(self.arrays["coverage"], coverage)
         if not self.has_probabilities:
             raise EmbedxError(
-                f"--threshold: {self.objective.name} has no probabilities of its own, and nothing calibrates them; {remedy}"
+                f"--threshold: {self.objective.name} has no probabilities of its own, and nothing"
+                f" calibrates them; {remedy}"
             )
-        return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD)) if threshold is None else threshold
+        return (
+            float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
+            if threshold is None
+            else threshold
+        )
 
     def max_labels(self, in_sets: bool) -> int:
-        """The number of labels per row among which those above a threshold, or in conformal sets, are sought."""
+        """The number of labels per row among which those above a threshold, or in conformal sets,
+        are sought.
+        """
         if not in_sets:
             return decisions.MAX_ABOVE
         return decisions.MAX_IN_SET_OF_TREE if self.is_searched else decisions.MAX_IN_SET
 
     def predict_set(
-        self, features: Any, *, threshold: float | None = None, coverage: float | None = None, k: int | None = None,
-        progress: Progress = SILENT, threads: int | None = None,
-    ) -> csr_matrix:  # fmt: skip
-        """The labels of each row that `min_probability` decides for: their probabilities, float32 (n, n_labels).
+        self,
+        features: Any,
+        *,
+        threshold: float | None = None,
+        coverage: float | None = None,
+        k: int | None = None,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+    ) -> csr_matrix:
+        """The labels of each row that `min_probability` decides for: their probabilities, float32
+        (n, n_labels).
 
         k  maximum number of labels per row; by default `max_labels`
 
-        Columns of a row are in the order of the probabilities; a row without any is "none of these".
+        Columns of a row are in the order of the probabilities; a row without any is "none of
+        these".
         """
         least = self.min_probability(threshold, coverage)
-        ids, p = all_rows(self.top_k(features, k or self.max_labels(in_sets=coverage is not None), progress, threads))
+        ids, p = all_rows(
+            self.top_k(
+                features, k or self.max_labels(in_sets=coverage is not None), progress, threads
+            )
+        )
         is_given = (p >= least) & (p > 0)
         places = (p[is_given], ids[is_given], offsets_of(is_given.sum(axis=1)))
         return csr_matrix(places, (len(p), self.n_labels), dtype=float32)
@@ -426,22 +560,33 @@ class Classifier:
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
     ) -> tuple[dict[str, float], LabelCounts]:
-        """F1 of decisions on the test rows that have labels, and how often each label is right, predicted and true.
+        """F1 of decisions on the test rows that have labels, and how often each label is right,
+        predicted and true.
 
-        Where training rows had several labels, those from the threshold of the best F1 on are predicted, and the threshold is
-        among the measures; else the best label of each row is. Raises `EmbedxError` where there are no probabilities.
+        Where training rows had several labels, those from the threshold of the best F1 on are
+        predicted, and the threshold is among the measures; else the best label of each row is.
+        Raises `EmbedxError` where there are no probabilities.
         """
         features, labels = self.tested(data)
         measures = {}
         if self.facts.get("several_labels"):
             measures["threshold"] = self.min_probability()
-            predicted = Labels.of_matrix(self.predict_set(features, progress=progress, threads=threads))
+            predicted = Labels.of_matrix(
+                self.predict_set(features, progress=progress, threads=threads)
+            )
         else:
             predicted = Labels.single(all_rows(self.top_k(features, 1, progress, threads))[0][:, 0])
-        return measures | f1_measures(predicted, labels), label_counts(predicted, labels, self.n_labels)[0]
+        return (
+            measures | f1_measures(predicted, labels),
+            label_counts(predicted, labels, self.n_labels)[0],
+        )
 
-    def precision_and_recall(self, data: Labeled, k: int, threshold: float = 0.0) -> tuple[int, float, float]:
-        """How many rows have labels of the training data, and precision and recall of the k best from a probability on."""
+    def precision_and_recall(
+        self, data: Labeled, k: int, threshold: float = 0.0
+    ) -> tuple[int, float, float]:
+        """How many rows have labels of the training data, and precision and recall of the k best
+        from a probability on.
+        """
         labels = known_labels(data.labels, self.counts)
         kept = np.flatnonzero(labels.n_of_row)
         ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
@@ -453,15 +598,34 @@ class Classifier:
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
-        names: dict[str, Any] = {"labels": ([self.name(k) for k in range(self.n_labels)], self.counts)}
-        own = {name: getattr(self.known, name) for name in RECORDED} | {"named": self.known.names is not None}
+        names: dict[str, Any] = {
+            "labels": ([self.name(k) for k in range(self.n_labels)], self.counts)
+        }
+        own = {name: getattr(self.known, name) for name in RECORDED} | {
+            "named": self.known.names is not None
+        }
         arrays, text = self.arrays, self.known.text
         if text is not None:
-            names["features"], arrays, own["text"] = (text.vocabulary, None), {**arrays, "ngrams": text.hashes}, text.settings
+            names["features"], arrays, own["text"] = (
+                (text.vocabulary, None),
+                {**arrays, "ngrams": text.hashes},
+                text.settings,
+            )
         own["columns"] = self.known.columns and dataclasses.asdict(self.known.columns)
-        facts = {**self.facts, "objective": self.objective.name, "n_features": self.known.n_features, "reader": own}
+        facts = {
+            **self.facts,
+            "objective": self.objective.name,
+            "n_features": self.known.n_features,
+            "reader": own,
+        }
         return folder.save(
-            Path(path), task=TASK, names=names, arrays=arrays, settings=self.settings, facts=facts, overwrite=overwrite
+            Path(path),
+            task=TASK,
+            names=names,
+            arrays=arrays,
+            settings=self.settings,
+            facts=facts,
+            overwrite=overwrite,
         )
 
 
@@ -488,7 +652,9 @@ def _in_blocks(
 
 
 def load(path: str | Path) -> Classifier:
-    """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or no classifier."""
+    """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or
+    no classifier.
+    """
     stored = folder.read(Path(path), SCHEMA)
     labels, counts = stored.names["labels"]
     assert counts is not None
@@ -496,13 +662,26 @@ def load(path: str | Path) -> Classifier:
     text, columns = None, Columns(**reader["columns"]) if reader.get("columns") else None
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
         if "features" in stored.names:
-            vocabulary, hashes = stored.names["features"][0], stored.arrays.pop("ngrams", np.empty(0, np.int64))
-            text = TextSchema(vocabulary, hashes, TextFeatureSettings.from_options(reader["text"]).record())
+            vocabulary, hashes = (
+                stored.names["features"][0],
+                stored.arrays.pop("ngrams", np.empty(0, np.int64)),
+            )
+            text = TextSchema(
+                vocabulary, hashes, TextFeatureSettings.from_options(reader["text"]).record()
+            )
             n_intervals = columns.n_intervals if columns else 0
-            if np.any(np.diff(hashes) <= 0) or len(vocabulary) + len(hashes) != n_features - n_intervals:
-                raise EmbedxError(f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,} features")
+            if (
+                np.any(np.diff(hashes) <= 0)
+                or len(vocabulary) + len(hashes) != n_features - n_intervals
+            ):
+                raise EmbedxError(
+                    f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,}"
+                    " features"
+                )
         others = {name: reader[name] for name in RECORDED} | {"columns": columns}
-        known = DataSchema(n_features, len(labels), labels if reader["named"] else None, text, **others)
+        known = DataSchema(
+            n_features, len(labels), labels if reader["named"] else None, text, **others
+        )
         found = objectives.find(stored.facts["objective"])
         objective = found(found.Settings.from_options(stored.settings))
         order = stored.arrays.get("label_order")
@@ -513,15 +692,20 @@ def load(path: str | Path) -> Classifier:
         objective.prepare(counts, order)
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
-            raise EmbedxError("names both an array `output` and `tree_levels`" if is_sparse else "names no array `output`")
+            raise EmbedxError(
+                "names both an array `output` and `tree_levels`"
+                if is_sparse
+                else "names no array `output`"
+            )
         n_rows = objective.n_rows(len(labels))
         if not is_sparse:
             output = stored.arrays["output"]
             shape = len(output), len(stored.arrays.get("hidden", output.T))
             if shape != (n_rows, n_features):
                 raise EmbedxError(
-                    f"output.npy has {shape[0]:,} rows for {shape[1]:,} features, where --objective {objective.name} with "
-                    f"{len(labels):,} labels has {n_rows:,} for {n_features:,}"
+                    f"output.npy has {shape[0]:,} rows for {shape[1]:,} features, where --objective"
+                    f" {objective.name} with {len(labels):,} labels has {n_rows:,} for"
+                    f" {n_features:,}"
                 )
         loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
         calibration.check(stored.arrays)
@@ -535,5 +719,7 @@ def load(path: str | Path) -> Classifier:
         if is_sparse:
             _ = loaded.trees
             if loaded.is_searched and objective.log_label_probability(np.zeros(1)) is None:
-                raise EmbedxError(f"names an array `tree_levels`, which --objective {objective.name} has not")
+                raise EmbedxError(
+                    f"names an array `tree_levels`, which --objective {objective.name} has not"
+                )
     return loaded

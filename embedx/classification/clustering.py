@@ -1,4 +1,5 @@
-"""Which labels are alike: those whose rows have the same features. Labels as vectors, and an order that clusters them.
+"""Which labels are alike: those whose rows have the same features. Labels as vectors, and an order
+that clusters them.
 
 The vectors are the "positive instance feature aggregation" of PECOS (Yu et al. 2022).
 """
@@ -18,13 +19,16 @@ BLOCK_LABELS = 1 << 10  # labels whose sums of sparse features are computed at a
 
 
 def vectors_of(features: Any, labels: Labels, wanted: ndarray, threads: int = 1) -> SparseVectors:
-    """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the largest numbers of it, at
-    length one. Of dense features the mean is taken away before, which all labels have in common.
+    """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the
+    largest numbers of it, at length one. Of dense features the mean is taken away before, which all
+    labels have in common.
     """
     place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, np.int64)
     place[wanted] = np.arange(len(wanted))
     ones = np.ones(len(labels.ids), float32)
-    has_label = csr_matrix((ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels)))
+    has_label = csr_matrix(
+        (ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels))
+    )
     mean = None if issparse(features) else features.mean(axis=0, dtype=float64)
     features = features.astype(float32)
 
@@ -39,19 +43,28 @@ def vectors_of(features: Any, labels: Labels, wanted: ndarray, threads: int = 1)
         kept = np.sort(order[np.arange(len(order)) - sums.indptr[label] < MAX_FEATURES])
         squares = np.bincount(label[kept], sums.data[kept].astype(float64) ** 2, sums.shape[0])
         values = sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]
-        return np.bincount(label[kept], minlength=sums.shape[0]), sums.indices[kept].astype(int32), values.astype(float32)
+        return (
+            np.bincount(label[kept], minlength=sums.shape[0]),
+            sums.indices[kept].astype(int32),
+            values.astype(float32),
+        )
 
     found = in_threads(of_block, threads, range(0, len(wanted), BLOCK_LABELS))
     sizes, columns, values = (np.concatenate(each) for each in zip(*found, strict=True))
     return SparseVectors(offsets_of(sizes), columns, values)
 
 
-def clustered_order(features: Any, labels: Labels, counts: ndarray, seed: int, threads: int) -> ndarray:
-    """All labels, int32 (n_labels,), in an order whose halves, quarters, ... are clusters; those that never occur come last.
+def clustered_order(
+    features: Any, labels: Labels, counts: ndarray, seed: int, threads: int
+) -> ndarray:
+    """All labels, int32 (n_labels,), in an order whose halves, quarters, ... are clusters; those
+    that never occur come last.
 
     counts  int64 (n_labels,)  how often each label occurs in the rows
     """
     seen = np.flatnonzero(counts)
     depth = max(len(seen), 1).bit_length() - 1
-    order, _ = balanced_tree(vectors_of(features, labels, seen, threads), features.shape[1], depth, seed, threads)
+    order, _ = balanced_tree(
+        vectors_of(features, labels, seen, threads), features.shape[1], depth, seed, threads
+    )
     return np.concatenate([seen[order], np.flatnonzero(np.asarray(counts) == 0)]).astype(int32)

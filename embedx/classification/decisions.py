@@ -1,19 +1,24 @@
-"""Decisions from probabilities: a threshold for F1, and conformal sets of labels, both chosen on rows held out of training.
+"""Decisions from probabilities: a threshold for F1, and conformal sets of labels, both chosen on
+rows held out of training.
 
-They take the best labels of a row and their probabilities, as `Classifier.top_k` gives them. A set for a coverage c has all
-labels whose probability is at least t, the highest number for which the n held-out rows have
+They take the best labels of a row and their probabilities, as `Classifier.top_k` gives them. A set
+for a coverage c has all labels whose probability is at least t, the highest number for which the n
+held-out rows have
 
     Σ_i |set_i ∩ y_i| / |y_i|  >=  c (n + 1)                              y_i: the labels of row i
 
-Then the expected share of the labels of a new row that are in its set is at least c: this is conformal risk control of the
-false negative rate (Angelopoulos, Bates, Fisch, Lei & Schuster 2024, with B = 1). With one label a row it is split
-conformal prediction (Vovk, Gammerman & Shafer 2005), and the label is in the set with probability c. One threshold on the
-probability of the label gives the smallest sets on average (Sadinle, Lei & Wasserman 2019), of which some are empty.
+Then the expected share of the labels of a new row that are in its set is at least c: this is
+conformal risk control of the false negative rate (Angelopoulos, Bates, Fisch, Lei & Schuster 2024,
+with B = 1). With one label a row it is split conformal prediction (Vovk, Gammerman & Shafer 2005),
+and the label is in the set with probability c. One threshold on the probability of the label gives
+the smallest sets on average (Sadinle, Lei & Wasserman 2019), of which some are empty.
 
-The rows are those that probabilities were calibrated on. On Bibtex, with 40 draws of 488 rows, coverage at .9 was .8994
-(standard error .0016), by one draw ± .010; with half of them to calibrate on and half for the sets, .9015 (.0021) and ± .014.
+The rows are those that probabilities were calibrated on. On Bibtex, with 40 draws of 488 rows,
+coverage at .9 was .8994 (standard error .0016), by one draw ± .010; with half of them to calibrate
+on and half for the sets, .9015 (.0021) and ± .014.
 
-coverage.npy  float64 (2, m)  thresholds that differ, descending, the last 0; the sums above at each of them, the last n
+coverage.npy  float64 (2, m)  thresholds that differ, descending, the last 0; the sums above at each
+                              of them, the last n
 """
 
 import math
@@ -27,7 +32,9 @@ from embedx.storage.schema import Array
 
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}
 MAX_ABOVE = 100  # labels of a row that a threshold gives
-MAX_IN_SET = 1000  # labels of a row among which sets are sought; on Omniglot these have 95 % of the right ones, 300 have 77 %
+# labels of a row among which sets are sought; on Omniglot these have 95 % of the right ones, 300
+# have 77 %
+MAX_IN_SET = 1000
 MAX_IN_SET_OF_TREE = 300  # as many as the default beam finds in every row
 DEFAULT_THRESHOLD = 0.5
 
@@ -35,16 +42,23 @@ DEFAULT_THRESHOLD = 0.5
 def check(arrays: Mapping[str, ndarray]) -> None:
     """Raise `EmbedxError` if there are sums of coverage that are none."""
     found = arrays.get("coverage", np.array([[0.0], [1.0]]))
-    if len(found) != 2 or not found.size or found[0, -1] != 0 or (np.diff(found) * [[-1], [1]] < 0).any():
+    if (
+        len(found) != 2
+        or not found.size
+        or found[0, -1] != 0
+        or (np.diff(found) * [[-1], [1]] < 0).any()
+    ):
         raise EmbedxError(
-            "coverage.npy has not two rows, thresholds that descend to 0 and sums that ascend; train the model again"
+            "coverage.npy has not two rows, thresholds that descend to 0 and sums that ascend;"
+            " train the model again"
         )
 
 
 def coverage_sums(p: ndarray, is_right: ndarray, n_true: ndarray) -> ndarray:
     """What `threshold_of` finds thresholds by, float64 (2, m).
 
-    p         float (n, k): probabilities of the best labels of each row; 0 for a label that was not found
+    p         float (n, k): probabilities of the best labels of each row; 0 for a label that was not
+              found
     is_right  bool (n, k)
     n_true    int (n,): labels of each row, at least 1
     """
@@ -55,24 +69,32 @@ def coverage_sums(p: ndarray, is_right: ndarray, n_true: ndarray) -> ndarray:
 
 
 def threshold_of(sums: ndarray, coverage: float) -> float:
-    """The probability from which on labels are in sets of this coverage. Raises `EmbedxError` where no set has it."""
+    """The probability from which on labels are in sets of this coverage. Raises `EmbedxError` where
+    no set has it.
+    """
     n = sums[1, -1]
     enough = np.flatnonzero(sums[1, :-1] >= coverage * (n + 1) - 1e-9)
     if len(enough):
         return float(sums[0, enough[0]])
     possible = math.floor(1000 * float(sums[1, :-1].max(initial=0)) / (n + 1)) / 1000
     raise EmbedxError(
-        f"--coverage {coverage:g}: at most {possible:g} is possible, by {n:,.0f} held-out rows and the labels found for them"
+        f"--coverage {coverage:g}: at most {possible:g} is possible, by {n:,.0f} held-out rows and"
+        " the labels found for them"
     )
 
 
 def best_threshold(p: ndarray, is_right: ndarray, n_true: int) -> float:
-    """The probability from which on labels are to be predicted, so that micro-averaged F1 is highest.
+    """The probability from which on labels are to be predicted, so that micro-averaged F1 is
+    highest.
 
     p, is_right  as for `coverage_sums`; n_true counts the labels of all rows
     """
     order = np.argsort(-p, axis=None, kind="stable")
     ordered = p.ravel()[order]
     is_last = np.append(np.diff(ordered) < 0, True)[: len(ordered)]  # of equal ones
-    f1 = np.where(is_last & (ordered > 0), 2 * np.cumsum(is_right.ravel()[order]) / (np.arange(1, len(order) + 1) + n_true), 0)
+    f1 = np.where(
+        is_last & (ordered > 0),
+        2 * np.cumsum(is_right.ravel()[order]) / (np.arange(1, len(order) + 1) + n_true),
+        0,
+    )
     return float(ordered[f1.argmax()]) if f1.any() else DEFAULT_THRESHOLD

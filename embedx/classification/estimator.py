@@ -1,7 +1,8 @@
-"""The task of classification by scikit-learn's conventions: `SoftmaxClassifier().fit(X, y).predict(X)`.
+"""The task of classification by scikit-learn's conventions: `SoftmaxClassifier().fit(X,
+y).predict(X)`.
 
-It trains what `embedx classify` trains, with the same settings, and fits into pipelines, searches and cross-validation. Needs
-scikit-learn: `pip install "embedx[sklearn]"`.
+It trains what `embedx classify` trains, with the same settings, and fits into pipelines, searches
+and cross-validation. Needs scikit-learn: `pip install "embedx[sklearn]"`.
 """
 
 import dataclasses
@@ -33,63 +34,82 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_is_fitted,
+        column_or_1d,
+        validate_data,
+    )
 except ImportError as error:
-    raise ImportError('embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install "embedx[sklearn]"') from error
+    raise ImportError(
+        'embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install "embedx[sklearn]"'
+    ) from error
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from embedx.classification.parameters import ClassifierParameters
 
-# lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some seconds for ten iterations.
+# lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some
+# seconds for ten iterations.
 MAX_WEIGHTS = 5_000_000  # features × rows
 MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 # How files are tested, and what stays as it is.
 NOT_TRAINING = {"unseen", "pretrained", "validation_labels", "weight_threshold", *OF_TREE}
 FIELDS = fields_of(ClassifySettings, is_of_words=False)
-PARAMETERS: dict[str, Any] = {name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}}
+PARAMETERS: dict[str, Any] = {
+    name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}
+}
 PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its many approximations.
+    """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its
+    many approximations.
 
-    Parameters have the names and meanings of `embedx classify --help`. None, as there, is the default that
-    `embedx.classification.settings.ClassifySettings` or the objective declares; `negatives` and others belong to it. What
-    differs:
+    Parameters have the names and meanings of `embedx classify --help`. None, as there, is the
+    default that `embedx.classification.settings.ClassifySettings` or the objective declares;
+    `negatives` and others belong to it. What differs:
 
-    optimizer     None: lbfgs, to the optimum, for an objective that scores all rows (softmax, ova), if the data are not
-                  too large and no setting is given that only concerns stochastic optimizers; else as `embedx classify`
-    l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of scikit-learn's
-                  LogisticRegression(C=1) and makes sure that there is an optimum; else as `embedx classify`
+    optimizer     None: lbfgs, to the optimum, for an objective that scores all rows (softmax, ova),
+                  if the data are not too large and no setting is given that only concerns
+                  stochastic optimizers; else as `embedx classify`
+    l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of
+                  scikit-learn's LogisticRegression(C=1) and makes sure that there is an optimum;
+                  else as `embedx classify`
     weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
     scaling       None: features are taken as they are
     validation    a fraction of the rows to monitor during training, such as 0.1
-    calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities are those of the objective;
-                  else as `embedx classify`
-    random_state  `--seed`: a number or a RandomState; None is the default seed, so that results repeat
-    n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one thread, or `deterministic`,
-                  the same random_state gives the same parameters
+    calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities
+                  are those of the objective; else as `embedx classify`
+    random_state  `--seed`: a number or a RandomState; None is the default seed, so that results
+                  repeat
+    n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one
+                  thread, or `deterministic`, the same random_state gives the same parameters
     verbose       whether to report progress on standard error
 
-    X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as in `embedx classify`. Numbers
-    are trained on as float32; with `hidden` dense features are made sparse. y holds one label for each row, of any type, or is
-    an indicator matrix (n, n_labels), dense or sparse, of several; rows without any label, or with an empty text for one, count
-    for nothing.
+    X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as
+    in `embedx classify`. Numbers are trained on as float32; with `hidden` dense features are made
+    sparse. y holds one label for each row, of any type, or is an indicator matrix (n, n_labels),
+    dense or sparse, of several; rows without any label, or with an empty text for one, count for
+    nothing.
 
-    Several labels: an objective that gives each label a probability by itself (ova) predicts those above 1/2, and its scores
-    are above zero there. Under all others labels share one probability, which does not say how many there are: `predict`
-    marks only the most probable label. `top_k` works for both.
+    Several labels: an objective that gives each label a probability by itself (ova) predicts those
+    above 1/2, and its scores are above zero there. Under all others labels share one probability,
+    which does not say how many there are: `predict` marks only the most probable label. `top_k`
+    works for both.
 
-    After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations of lbfgs or passes over the
-    data), coef_, intercept_, and classifier_, the `Classifier` that was trained. Parameters are float64, except that training
-    by steps on sparse data leaves float32. With sparse weights `coef_` is a sparse matrix; a tree has none, and finds the best
-    labels without scores of the others: `predict` and `top_k` alone.
+    After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations
+    of lbfgs or passes over the data), coef_, intercept_, and classifier_, the `Classifier` that was
+    trained. Parameters are float64, except that training by steps on sparse data leaves float32.
+    With sparse weights `coef_` is a sparse matrix; a tree has none, and finds the best labels
+    without scores of the others: `predict` and `top_k` alone.
     """
 
-    def __init__(self, objective: str = "softmax", **parameters: "Unpack[ClassifierParameters]") -> None:
+    def __init__(
+        self, objective: str = "softmax", **parameters: "Unpack[ClassifierParameters]"
+    ) -> None:
         check_names("SoftmaxClassifier", parameters, PARAMETERS)
         self.objective = objective
         for name, default in PARAMETERS.items():
@@ -103,7 +123,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = True
-        tags.non_deterministic = self.n_jobs not in (None, 1) and not self.deterministic  # threads share tables without locks
+        # threads share tables without locks
+        tags.non_deterministic = self.n_jobs not in (None, 1) and not self.deterministic
         return tags
 
     # ---- training
@@ -114,16 +135,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         X              (n, n_features), dense or sparse, or n texts
         y              (n,) labels, or an indicator matrix (n, n_labels)
-        sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers, by which rows are repeated.
-                       Steps take rows in an order that is drawn by their positions, so that rows with weights and the same rows
-                       repeated by hand give models that differ as by another random_state: of scikit-learn's checks
-                       check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where training goes by steps
+        sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers,
+                       by which rows are repeated. Steps take rows in an order that is drawn by
+                       their positions, so that rows with weights and the same rows repeated by hand
+                       give models that differ as by another random_state: of scikit-learn's checks
+                       check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where
+                       training goes by steps
 
-        Raises ValueError for invalid data, `EmbedxError` for invalid settings and `DivergedError` when training
-        diverges even at lower rates: the last good parameters, if any, are kept. Ctrl-C keeps the classifier so far and
-        is raised again.
+        Raises ValueError for invalid data, `EmbedxError` for invalid settings and `DivergedError`
+        when training diverges even at lower rates: the last good parameters, if any, are kept.
+        Ctrl-C keeps the classifier so far and is raised again.
         """
-        X, y = validate_data(self, self._read(X, True), y, accept_sparse="csr", dtype=float32, multi_output=True)
+        X, y = validate_data(
+            self, self._read(X, True), y, accept_sparse="csr", dtype=float32, multi_output=True
+        )
         y = self._settle_classes(y, None)
         objective, data = self._new_objective(), self._labeled(X, y, sample_weight)
         chosen: dict[str, Any] = {"seed": self._seed()}
@@ -138,42 +163,68 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @python_names(OTHER_NAMES)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Continue training with one pass over these rows, from the current parameters and optimiser state.
+        """Continue training with one pass over these rows, from the current parameters and
+        optimiser state.
 
-        `classes` are the labels of all calls; if y is not an indicator matrix, the first call needs them, unless it
-        follows a `fit`. The rate of the steps is constant unless a schedule is given, which begins again at each call. Noise is
-        drawn, and a tree was built, by the labels of the first call. State that an objective keeps per example
-        is reset, because the examples are new. After a `fit` by lbfgs the optimiser has no state, and its first steps
-        are as long as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to both.
+        `classes` are the labels of all calls; if y is not an indicator matrix, the first call needs
+        them, unless it follows a `fit`. The rate of the steps is constant unless a schedule is
+        given, which begins again at each call. Noise is drawn, and a tree was built, by the labels
+        of the first call. State that an objective keeps per example is reset, because the examples
+        are new. After a `fit` by lbfgs the optimiser has no state, and its first steps are as long
+        as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to
+        both.
         """
         is_first = not hasattr(self, "classes_")
         X = self._read(X, is_first)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first
+        )
         if is_first:
             y = self._settle_classes(y, classes)
             if classes is None and not self._is_multilabel:
-                raise ValueError("the first call of partial_fit needs `classes`, the labels of all calls")
+                raise ValueError(
+                    "the first call of partial_fit needs `classes`, the labels of all calls"
+                )
             self.n_iter_ = 0
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_!r}")
+            raise ValueError(
+                f"classes={classes!r} are not those of the first call, {self.classes_!r}"
+            )
         before = None if is_first else self._trained or self.classifier_
         if self.optimizer == "lbfgs":
-            raise ValueError("partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once; use 'adagrad'")
+            raise ValueError(
+                "partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once;"
+                " use 'adagrad'"
+            )
         objective = self._new_objective() if before is None else self.classifier_.objective
         if self.weights not in (None, "dense"):
-            raise ValueError(f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all rows at once")
-        chosen = {"epochs": 1, "weights": "dense", "time_budget": None, "validation": None, "calibration": 0.0}
+            raise ValueError(
+                f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all"
+                " rows at once"
+            )
+        chosen = {
+            "epochs": 1,
+            "weights": "dense",
+            "time_budget": None,
+            "validation": None,
+            "calibration": 0.0,
+        }
         chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
         return self._train(self._labeled(X, y, sample_weight), objective, chosen, before)
 
     def _train(
-        self, data: Labeled, objective: Objective, chosen: dict[str, Any],
+        self,
+        data: Labeled,
+        objective: Objective,
+        chosen: dict[str, Any],
         start: classify.TrainedClassifier | Classifier | None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
         scaling = {} if self._text else {"scaling": "none"}
         given = scaling | self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
-        settings = ClassifySettings.from_options({name: value for name, value in given.items() if value is not None})
+        settings = ClassifySettings.from_options(
+            {name: value for name, value in given.items() if value is not None}
+        )
         by_lbfgs = settings.optimizer == "lbfgs"
         if by_lbfgs:  # so that parameters are float64
             data = dataclasses.replace(data, features=data.features.astype(float64))
@@ -181,15 +232,24 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             data = _repeated(data, data.weights)
         with reporter(self.verbose) as progress:
             trained = classify.train(
-                data, objective, settings, sampler_options=samplers.own_options(given), start=start, progress=progress
+                data,
+                objective,
+                settings,
+                sampler_options=samplers.own_options(given),
+                start=start,
+                progress=progress,
             )
         self.classifier_: Classifier = trained.classifier
-        if not data.is_sparse:  # the table is no larger than the data's own; sums over features then hold in any order
+        # the table is no larger than the data's own; sums over features then hold in any order
+        if not data.is_sparse:
             self.classifier_.arrays = {
-                name: a.astype(float64) if a.dtype.kind == "f" else a for name, a in self.classifier_.arrays.items()
+                name: a.astype(float64) if a.dtype.kind == "f" else a
+                for name, a in self.classifier_.arrays.items()
             }
         self.classifier_.parameters_changed()
-        self._trained: classify.TrainedClassifier | None = dataclasses.replace(trained, outcome=trained.outcome.without_state())
+        self._trained: classify.TrainedClassifier | None = dataclasses.replace(
+            trained, outcome=trained.outcome.without_state()
+        )
         self.n_iter_ += round(trained.outcome.epochs)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
@@ -199,7 +259,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _given(self) -> dict[str, Any]:
-        """The settings among the parameters that are not None, strings read as on the command line."""
+        """The settings among the parameters that are not None, strings read as on the
+        command line.
+        """
         return settled(self.get_params(deep=False), FIELDS)
 
     def _new_objective(self) -> Objective:
@@ -230,9 +292,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- the folder
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
-        """Write the model folder, which `load`, `embedx predict` and `embedx eval` read. It holds no pickles."""
+        """Write the model folder, which `load`, `embedx predict` and `embedx eval` read. It holds
+        no pickles.
+        """
         check_is_fitted(self)
-        given = self._given() | {name: getattr(self, name) for name in ("objective", "n_jobs", "verbose")}
+        given = self._given() | {
+            name: getattr(self, name) for name in ("objective", "n_jobs", "verbose")
+        }
         if isinstance(self.random_state, numbers.Integral):
             given["random_state"] = int(self.random_state)
         kept = {"parameters": given, "classes": self.classes_.dtype.str, "n_iter": self.n_iter_}
@@ -264,7 +330,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- labels
 
     def _settle_classes(self, y: Any, classes: Any) -> Any:
-        """Set `classes_` and whether there are several labels in a row; `y`, one-dimensional unless there are."""
+        """Set `classes_` and whether there are several labels in a row; `y`, one-dimensional unless
+        there are.
+        """
         check_classification_targets(y)
         self._is_multilabel = type_of_target(y) == "multilabel-indicator"
         self._has_sparse_labels = self._is_multilabel and issparse(y)
@@ -273,17 +341,27 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return y
         y = column_or_1d(y, warn=True)
         if (n_empty := np.count_nonzero(~_has_label(y))) and classes is None:
-            warnings.warn(f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on", stacklevel=3)
+            warnings.warn(
+                f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on",
+                stacklevel=3,
+            )
         self.classes_ = np.unique(y[_has_label(y)] if classes is None else classes)
         return y
 
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
-        n_labels, names = len(self.classes_), None if self._is_multilabel else [str(name) for name in self.classes_]
+        n_labels, names = (
+            len(self.classes_),
+            None if self._is_multilabel else [str(name) for name in self.classes_],
+        )
         known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
-        return Labeled(self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X))
+        return Labeled(
+            self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X)
+        )
 
     def _labels_of(self, y: Any) -> Labels:
-        """The places of the labels among `classes_`. Raises ValueError for one that is not there."""
+        """The places of the labels among `classes_`. Raises ValueError for one that is
+        not there.
+        """
         if self._is_multilabel:
             if y.shape[1] != len(self.classes_):
                 raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
@@ -294,30 +372,42 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = y[has]
         places = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
         if (missing := self.classes_[places] != y).any():
-            raise ValueError(f"y has the label {y[missing][0]!r}, which is not among the classes {self.classes_!r}")
+            raise ValueError(
+                f"y has the label {y[missing][0]!r}, which is not among the classes"
+                f" {self.classes_!r}"
+            )
         return Labels(offsets_of(has), places.astype(np.int32))
 
     # ---- prediction
 
     @python_names(OTHER_NAMES)
     def predict(self, X: Any) -> ndarray | csr_matrix:
-        """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if that was."""
+        """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if
+        that was.
+        """
         check_is_fitted(self)
         found, alone = self.classifier_, self._judges_alone
         if not self._is_multilabel:
             return self.top_k(X, 1)[0][:, 0]
-        is_decided = found.is_searched or found.has_neighbours or (alone and "calibration" in found.arrays)
+        is_decided = (
+            found.is_searched or found.has_neighbours or (alone and "calibration" in found.arrays)
+        )
         if alone and not is_decided:  # probabilities are above 1/2 where scores are above 0
             marks = vstack([csr_matrix(z > 0) for z in self._blocks(X, lambda z, _: z)], "csr")
         else:
             ids, p = self._found(X, CANDIDATES if is_decided else 1)
             rows, columns = np.nonzero(p > 0.5 if is_decided else ids >= 0)
-            marks = csr_matrix((np.ones(len(rows), bool), (rows, ids[rows, columns])), (len(ids), len(self.classes_)))
+            marks = csr_matrix(
+                (np.ones(len(rows), bool), (rows, ids[rows, columns])),
+                (len(ids), len(self.classes_)),
+            )
         marks = marks.astype(int64)
         return marks if self._has_sparse_labels else marks.toarray()
 
     def predict_proba(self, X: Any) -> ndarray:
-        """The probability of each class, (n, n_classes): that of `top_k`, where y has one label a row scaled to sum to 1."""
+        """The probability of each class, (n, n_classes): that of `top_k`, where y has one label a
+        row scaled to sum to 1.
+        """
         return np.exp(self.predict_log_proba(X))
 
     @python_names(OTHER_NAMES)
@@ -335,46 +425,68 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @python_names(OTHER_NAMES)
     def decision_function(self, X: Any) -> ndarray:
-        """Scores that are largest where the probability is, (n, n_classes); for two classes (n,), above zero for the second.
+        """Scores that are largest where the probability is, (n, n_classes); for two classes (n,),
+        above zero for the second.
 
-        They are the scores of the output layer, X @ coef_.T + intercept_, where probabilities are a softmax of these, and for
-        several labels under an objective that judges each by itself; else log-probabilities.
+        They are the scores of the output layer, X @ coef_.T + intercept_, where probabilities are a
+        softmax of these, and for several labels under an objective that judges each by itself; else
+        log-probabilities.
         """
         return np.concatenate([*self._blocks(X, self._decisions)])
 
     @python_names(OTHER_NAMES)
     def top_k(self, X: Any, k: int = 5) -> tuple[ndarray, ndarray]:
-        """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k, n_classes))."""
+        """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k,
+        n_classes)).
+        """
         ids, p = self._found(X, k)
         return self.classes_[ids], p
 
     @python_names(OTHER_NAMES)
-    def predict_set(self, X: Any, *, threshold: float | None = None, coverage: float | None = None) -> csr_matrix:
-        """The probabilities of the classes that are decided for, sparse (n, n_classes); see `Classifier.predict_set`.
+    def predict_set(
+        self, X: Any, *, threshold: float | None = None, coverage: float | None = None
+    ) -> csr_matrix:
+        """The probabilities of the classes that are decided for, sparse (n, n_classes); see
+        `Classifier.predict_set`.
 
-        Needs rows held out of training: `calibration` or `validation`. Without threshold and coverage, those of the best F1.
+        Needs rows held out of training: `calibration` or `validation`. Without threshold and
+        coverage, those of the best F1.
         """
         X = self._checked(X)
-        return self.classifier_.predict_set(X, threshold=threshold, coverage=coverage, threads=effective_n_jobs(self.n_jobs))
+        return self.classifier_.predict_set(
+            X, threshold=threshold, coverage=coverage, threads=effective_n_jobs(self.n_jobs)
+        )
 
     def _checked(self, X: Any) -> Any:
         """Features to predict from."""
         check_is_fitted(self)
         X = self._read(X, False)
-        return self._features(validate_data(self, X, accept_sparse="csr", dtype=float32, reset=False))
+        return self._features(
+            validate_data(self, X, accept_sparse="csr", dtype=float32, reset=False)
+        )
 
     def _read(self, X: Any, is_first: bool) -> Any:
-        """Texts as counts of their words and pairs of words, those of the first that are seen; other X as it is."""
+        """Texts as counts of their words and pairs of words, those of the first that are seen;
+        other X as it is.
+        """
         if isinstance(X, str):
             raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
-        is_text = hasattr(X, "__len__") and getattr(X, "ndim", 1) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
+        is_text = (
+            hasattr(X, "__len__")
+            and getattr(X, "ndim", 1) == 1
+            and len(X) > 0
+            and isinstance(next(iter(X)), str)
+        )
         if is_first:
             self._text: TextSchema | None = None
         if not is_text or (self._text is None and not is_first):
             return X
-        if (wrong := next((k for k, text in enumerate(X) if not isinstance(text, str)), None)) is not None:
+        if (
+            wrong := next((k for k, text in enumerate(X) if not isinstance(text, str)), None)
+        ) is not None:
             raise ValueError(
-                f"row {wrong} of X is {list(X)[wrong]!r}, but other rows are texts; leave it out, or give an empty text"
+                f"row {wrong} of X is {list(X)[wrong]!r}, but other rows are texts; leave it out,"
+                " or give an empty text"
             )
         words = TextFeatures(TextFeatureSettings(), MemoryBudget("X"), self._text)
         words.add(X)
@@ -382,22 +494,36 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
-        """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after another."""
+        """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after
+        another.
+        """
         X = self._checked(X)
-        return (part for _, part in self.classifier_.blocks(X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores))
+        return (
+            part
+            for _, part in self.classifier_.blocks(
+                X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores
+            )
+        )
 
     def _found(self, X: Any, k: int) -> tuple[ndarray, ndarray]:
-        """The places of the k likeliest labels, of those that a tree finds if there is one, and their probabilities."""
+        """The places of the k likeliest labels, of those that a tree finds if there is one, and
+        their probabilities.
+        """
         X, k = self._checked(X), min(k, len(self.classes_))
         return all_rows(self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
 
     def _features(self, X: Any) -> Any:
-        """Checked features as the engine takes them: plain arrays, never read-only ones, sparse ones for a hidden layer."""
+        """Checked features as the engine takes them: plain arrays, never read-only ones, sparse
+        ones for a hidden layer.
+        """
         if not (self.hidden or issparse(X)):
             X = np.ascontiguousarray(X)
             return X if X.flags.writeable else X.copy()
         X = csr_matrix(X)
-        if not (X.has_canonical_format and all(part.flags.writeable for part in (X.data, X.indices, X.indptr))):
+        if not (
+            X.has_canonical_format
+            and all(part.flags.writeable for part in (X.data, X.indices, X.indptr))
+        ):
             X = X.copy()
             X.sum_duplicates()
         return X
@@ -409,7 +535,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _judges_alone(self) -> bool:
         """Whether there are several labels, and each has a probability by itself."""
-        return self._is_multilabel and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
+        return (
+            self._is_multilabel
+            and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
+        )
 
     def _log_probabilities(self, z: ndarray, log_noise: ndarray) -> ndarray:
         if not self._judges_alone:
@@ -431,10 +560,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> ndarray | csr_matrix:
-        """The weights of the output layer, (rows, n_features), for features on the scale that `scaling` gives them.
+        """The weights of the output layer, (rows, n_features), for features on the scale that
+        `scaling` gives them.
 
-        A row stands for a class; with hs for a node of its tree. For two classes whose probabilities are a softmax of the
-        scores the rows' difference is given, (1, n_features), as by other linear classifiers.
+        A row stands for a class; with hs for a node of its tree. For two classes whose
+        probabilities are a softmax of the scores the rows' difference is given, (1, n_features), as
+        by other linear classifiers.
         """
         check_is_fitted(self)
         if "hidden" in self.classifier_.arrays:
@@ -444,7 +575,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tree = self._tree()
         feature = np.repeat(tree.levels[0].features, np.diff(tree.levels[0].first_weight))
         places = tree.labels[tree.levels[0].child], feature
-        return csr_matrix((tree.levels[0].weight, places), (len(self.classes_), self.n_features_in_))
+        return csr_matrix(
+            (tree.levels[0].weight, places), (len(self.classes_), self.n_features_in_)
+        )
 
     @property
     def intercept_(self) -> ndarray:
@@ -454,12 +587,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classifier_.has_sparse_weights:
             self._tree()
             return self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=float32))[0]
-        return self._per_class(arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"])))
+        return self._per_class(
+            arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"]))
+        )
 
     def _tree(self) -> LabelTree:
         """The sparse weights of all labels."""
         if self.classifier_.is_searched:
-            raise AttributeError("coef_, intercept_: in a tree, scores of labels also depend on the nodes above them")
+            raise AttributeError(
+                "coef_, intercept_: in a tree, scores of labels also depend on the nodes above them"
+            )
         return self.classifier_.trees[0]
 
     def _per_class(self, rows: ndarray) -> ndarray:
@@ -475,7 +612,9 @@ def _weights(sample_weight: Any, X: Any) -> ndarray | None:
     """float64 (n,): checked weights; None if all rows weigh the same."""
     if sample_weight is None:
         return None
-    weights: ndarray = _check_sample_weight(sample_weight, X, dtype=float64, ensure_non_negative=True)
+    weights: ndarray = _check_sample_weight(
+        sample_weight, X, dtype=float64, ensure_non_negative=True
+    )
     if not weights.any():
         raise ValueError("sample_weight: all weights are zero")
     return weights
@@ -488,6 +627,9 @@ def _repeated(data: Labeled, weights: ndarray) -> Labeled:
         return data
     times = np.rint(weights)
     if not np.array_equal(times, weights):
-        what = "stochastic optimizers need whole numbers, by which rows are repeated; optimizer='lbfgs' takes any"
+        what = (
+            "stochastic optimizers need whole numbers, by which rows are repeated;"
+            " optimizer='lbfgs' takes any"
+        )
         raise ValueError(f"sample_weight: {what}")
     return data.rows(np.repeat(np.arange(len(data)), times.astype(int64)))

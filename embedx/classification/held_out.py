@@ -1,4 +1,6 @@
-"""What a classifier learns from rows that were held out of training: temperature, calibration, neighbours, decisions."""
+"""What a classifier learns from rows that were held out of training: temperature, calibration,
+neighbours, decisions.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +20,11 @@ from embedx.training.progress import Progress
 
 
 def fit(
-    classifier: Classifier, data: Labeled | None, index: dict[str, np.ndarray] | None, settings: Any, progress: Progress
+    classifier: Classifier,
+    data: Labeled | None,
+    index: dict[str, np.ndarray] | None,
+    settings: Any,
+    progress: Progress,
 ) -> None:
     """Fit all of it to the rows, if some have labels that were trained on.
 
@@ -40,7 +46,11 @@ def fit(
         _add_neighbours(classifier, index, features, labels, settings, progress)
     if data is not None and "calibration" in classifier.arrays:
         features, labels = classifier.tested(data)
-        ids, p = all_rows(classifier.top_k(features, classifier.max_labels(in_sets=True), threads=settings.threads))
+        ids, p = all_rows(
+            classifier.top_k(
+                features, classifier.max_labels(in_sets=True), threads=settings.threads
+            )
+        )
         is_right = hits(ids, labels)
         classifier.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
         classifier.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
@@ -58,9 +68,16 @@ def _fit_temperature(classifier: Classifier, features: Any, labels: Labels, thre
 
 
 def _add_neighbours(
-    classifier: Classifier, index: dict[str, np.ndarray], features: Any, labels: Labels, settings: Any, progress: Progress
+    classifier: Classifier,
+    index: dict[str, np.ndarray],
+    features: Any,
+    labels: Labels,
+    settings: Any,
+    progress: Progress,
 ) -> None:
-    """Blend with as many rows as wanted or, with `auto`, if the held-out rows gain by it; they choose the blend."""
+    """Blend with as many rows as wanted or, with `auto`, if the held-out rows gain by it; they
+    choose the blend.
+    """
     wanted, arrays, measured = settings.neighbours, classifier.arrays, ""
     is_known = len(labels) >= calibration.MIN_ROWS
     if wanted == AUTO and not is_known:
@@ -72,9 +89,18 @@ def _add_neighbours(
         parts = classifier.best(features, CANDIDATES, threads=settings.threads)
         ids, p = all_rows((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
         blend, own, gain, error, near = neighbours.chosen(
-            classifier.neighbours, ids, p, classifier.prepared(features), labels, wanted, settings.threads
+            classifier.neighbours,
+            ids,
+            p,
+            classifier.prepared(features),
+            labels,
+            wanted,
+            settings.threads,
         )
-        measured = f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ± {error:.4f} with them"
+        measured = (
+            f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ±"
+            f" {error:.4f} with them"
+        )
         if wanted == AUTO and gain <= neighbours.MIN_GAIN * error:
             for name in neighbours.ARRAYS:
                 arrays.pop(name, None)
@@ -82,10 +108,13 @@ def _add_neighbours(
             progress.note(f"no neighbours{measured}")
             return
         arrays["neighbour_blend"] = np.array(blend, np.float64)
-        best, scores = classifier.neighbours.blended(ids, p, near, blend, calibration.N_BEST, settings.threads)
+        best, scores = classifier.neighbours.blended(
+            ids, p, near, blend, calibration.N_BEST, settings.threads
+        )
         arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
     size = amount(sum(array.nbytes for array in index.values()))
     progress.note(
-        f"probabilities are blended with {blend.share:.0%} of the labels of the {blend.n:.0f} nearest of "
-        f"{len(index[neighbours.INDEX[0]]) - 1:,} training rows{measured}; their index takes {size}"
+        f"probabilities are blended with {blend.share:.0%} of the labels of the {blend.n:.0f}"
+        f" nearest of {len(index[neighbours.INDEX[0]]) - 1:,} training rows{measured}; their index"
+        f" takes {size}"
     )

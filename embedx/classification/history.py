@@ -1,4 +1,6 @@
-"""What is noted of a classifier's training after each epoch: loss, scores on validation data, the best parameters."""
+"""What is noted of a classifier's training after each epoch: loss, scores on validation data, the
+best parameters.
+"""
 
 import math
 from collections.abc import Callable
@@ -44,18 +46,29 @@ class History:
     def note(self, epoch: int, loss: float | None, seconds_passed: float) -> bool:
         """Note an epoch whose parameters the classifier holds; whether to stop."""
         seconds_passed += self.seconds_before
-        entry: dict[str, Any] = {"epoch": epoch + 1, "seconds": round(seconds_passed, 4), "loss": loss}
+        entry: dict[str, Any] = {
+            "epoch": epoch + 1,
+            "seconds": round(seconds_passed, 4),
+            "loss": loss,
+        }
         if self.watch is not None:
             entry |= self.watch(self.classifier, epoch, seconds_passed)
         if self.validation is not None:
             found = self.classifier.evaluate(self.validation, threads=self.settings.threads)
-            single = self.settings.labels in ("first", "lowest-id") or (self.validation.labels.n_of_row <= 1).all()
+            single = (
+                self.settings.labels in ("first", "lowest-id")
+                or (self.validation.labels.n_of_row <= 1).all()
+            )
             measure = "log_likelihood" if single else "ndcg@5"
             entry["validation"] = {
-                name: found[name] for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5") if name in found
+                name: found[name]
+                for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5")
+                if name in found
             }
             of_training = "" if loss is None else f"loss {loss:.4f}, "
-            self.progress.note(f"epoch {epoch + 1}: {of_training}validation {measure} {found[measure]:.4f}")
+            self.progress.note(
+                f"epoch {epoch + 1}: {of_training}validation {measure} {found[measure]:.4f}"
+            )
             if found[measure] > self.best_value:
                 self.best_value, self.waited = found[measure], 0
                 self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}

@@ -1,9 +1,11 @@
-"""A tree over labels, with sparse weights at its nodes: how `--weights sparse` and `--weights tree` store output rows.
+"""A tree over labels, with sparse weights at its nodes: how `--weights sparse` and `--weights tree`
+store output rows.
 
-The labels are the leaves. A node has a binary classifier of its own, "is one of the labels below me among the input's",
-trained on inputs that reach its parent, and the probability of a label is the product over the nodes on its path. A beam search
-finds the likeliest labels: at each level it continues from the likeliest nodes only. Without levels of clusters between, all
-labels are children of the root, and the search is exact.
+The labels are the leaves. A node has a binary classifier of its own, "is one of the labels below me
+among the input's", trained on inputs that reach its parent, and the probability of a label is the
+product over the nodes on its path. A beam search finds the likeliest labels: at each level it
+continues from the likeliest nodes only. Without levels of clusters between, all labels are children
+of the root, and the search is exact.
 """
 
 import math
@@ -19,10 +21,13 @@ from embedx.labeled.data import offsets_of
 from embedx.storage.schema import Array
 
 BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
-CANDIDATES = 100  # labels of each tree whose probabilities are averaged, made to sum to one, or blended with neighbours
+# labels of each tree whose probabilities are averaged, made to sum to one, or blended with
+# neighbours
+CANDIDATES = 100
 COUNTS = ("uint16", "int32")  # the smaller where it suffices
 ARRAYS = {
-    "tree_levels": Array(("levels", "facts of a level"), ("int64",)),  # its tree, groups, nodes, rows and weights
+    # its tree, groups, nodes, rows and weights
+    "tree_levels": Array(("levels", "facts of a level"), ("int64",)),
     "tree_first_node": Array(("groups and levels",), ("int64",)),
     "tree_n_rows": Array(("groups",), ("int32",)),  # features that a group has weights for
     "tree_features": Array(("feature rows",), ("int32",)),
@@ -48,9 +53,18 @@ class LabelTree(NamedTuple):
 def arrays_of(trees: Sequence[LabelTree]) -> dict[str, ndarray]:
     """The arrays of trees, one after another, as a model folder has them."""
     levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
-    facts = [(t, each.n_groups, len(each.bias), len(each.features), len(each.weight)) for t, each in levels]
+    facts = [
+        (t, each.n_groups, len(each.bias), len(each.features), len(each.weight))
+        for t, each in levels
+    ]
     own = [
-        (each.first_node, np.diff(each.first_row).astype(int32), each.features, np.diff(each.first_weight), *each[4:])
+        (
+            each.first_node,
+            np.diff(each.first_row).astype(int32),
+            each.features,
+            np.diff(each.first_weight),
+            *each[4:],
+        )
         for _, each in levels
     ]
     found = dict(zip(PARTS, map(np.concatenate, zip(*own, strict=True)), strict=True))
@@ -73,7 +87,9 @@ def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> l
     tree, n_groups, n_nodes, n_rows, n_weights = facts.T
     is_first = np.diff(tree, prepend=-1)
     of_level_above = np.where(is_first, 1, np.roll(n_nodes, 1))
-    _check(bool(np.isin(is_first, (0, 1)).all() and (n_groups == of_level_above).all()), "tree_levels")
+    _check(
+        bool(np.isin(is_first, (0, 1)).all() and (n_groups == of_level_above).all()), "tree_levels"
+    )
     parts = []
     sizes_of_parts = n_groups + 1, n_groups, n_rows, n_rows, n_weights, n_weights, n_nodes
     for name, sizes in zip(PARTS, sizes_of_parts, strict=True):
@@ -86,25 +102,44 @@ def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> l
     _check(len(arrays["tree_labels"]) == sum(n_leaves), "tree_labels")
     labels = np.split(arrays["tree_labels"], np.cumsum(n_leaves)[:-1])
     for each in labels:
-        _check(bool(np.isin(each, np.arange(n_labels)).all()) and len(np.unique(each)) == len(each), "tree_labels")
+        _check(
+            bool(np.isin(each, np.arange(n_labels)).all()) and len(np.unique(each)) == len(each),
+            "tree_labels",
+        )
     return [LabelTree(*each) for each in zip(trees, labels, strict=True)]
 
 
 def _check(is_right: bool, name: str) -> None:
     if not is_right:
-        raise EmbedxError(f"{name}.npy does not fit the other arrays of the tree; it is damaged: train the model again")
+        raise EmbedxError(
+            f"{name}.npy does not fit the other arrays of the tree; it is damaged: train the model"
+            " again"
+        )
 
 
 def _level(
-    first_node: ndarray, n_rows: ndarray, features: ndarray, n_weights: ndarray, child: ndarray,
-    weight: ndarray, bias: ndarray, *, n_features: int,
-) -> Level:  # fmt: skip
+    first_node: ndarray,
+    n_rows: ndarray,
+    features: ndarray,
+    n_weights: ndarray,
+    child: ndarray,
+    weight: ndarray,
+    bias: ndarray,
+    *,
+    n_features: int,
+) -> Level:
     """A level from its arrays. Raises `EmbedxError` where a number leads out of them."""
     first_row, first_weight = offsets_of(n_rows), offsets_of(n_weights)
     widths = np.diff(first_node)
-    _check(bool(first_node[0] == 0 and first_node[-1] == len(bias) and (widths >= 0).all()), "tree_first_node")
+    _check(
+        bool(first_node[0] == 0 and first_node[-1] == len(bias) and (widths >= 0).all()),
+        "tree_first_node",
+    )
     _check(bool((n_rows >= 0).all()) and first_row[-1] == len(features), "tree_n_rows")
-    _check(bool((n_weights.astype(int64) >= 0).all()) and first_weight[-1] == len(weight), "tree_n_weights")
+    _check(
+        bool((n_weights.astype(int64) >= 0).all()) and first_weight[-1] == len(weight),
+        "tree_n_weights",
+    )
     _check(features.min(initial=0) >= 0 and features.max(initial=-1) < n_features, "tree_features")
     of_group = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
     _check(bool((child >= 0).all() and (child < widths[of_group]).all()), "tree_child")
@@ -116,17 +151,28 @@ def _level(
 
 def rows_at_a_time(trees: Sequence[LabelTree], beam: int) -> int:
     """How many rows `search` takes, so that its scores stay in memory."""
-    widest = max(level.widest * (1 if depth == 0 else beam) for tree in trees for depth, level in enumerate(tree.levels))
+    widest = max(
+        level.widest * (1 if depth == 0 else beam)
+        for tree in trees
+        for depth, level in enumerate(tree.levels)
+    )
     return max(1, min(MAX_ROWS, BLOCK_FLOATS // max(widest, 1)))
 
 
 def search(
-    trees: Sequence[LabelTree], features: Any, k: int, beam: int, log_probability: Any, n_labels: int, threads: int
+    trees: Sequence[LabelTree],
+    features: Any,
+    k: int,
+    beam: int,
+    log_probability: Any,
+    n_labels: int,
+    threads: int,
 ) -> Found:
-    """The k labels with the highest probabilities that a beam of so many nodes a level finds, best first.
+    """The k labels with the highest probabilities that a beam of so many nodes a level finds, best
+    first.
 
-    The probability is the mean over trees; a label that a tree has not found counts 0 there. Labels that were not found come
-    last, the lower first, with probability 0.
+    The probability is the mean over trees; a label that a tree has not found counts 0 there. Labels
+    that were not found come last, the lower first, with probability 0.
 
     features          csr_matrix float32 (n, n_features)
     log_probability   of nodes by themselves, from their scores: `Objective.log_label_probability`
@@ -135,7 +181,9 @@ def search(
     for tree in trees:
         found = None
         for depth, level in enumerate(tree.levels, 1):
-            width = beam if depth < len(tree.levels) else k if len(trees) == 1 else max(k, CANDIDATES)
+            width = (
+                beam if depth < len(tree.levels) else k if len(trees) == 1 else max(k, CANDIDATES)
+            )
             found = best_nodes(features, level, found, width, log_probability, threads)
         assert found is not None
         of_trees.append((tree.labels[found.node], found.log_p))
@@ -149,6 +197,11 @@ def search(
         mean = np.full(len(own), -np.inf)
         np.logaddexp.at(mean, place, log_p[row, is_there].astype(np.float64) - math.log(len(trees)))
         order = np.argsort(-mean, kind="stable")[:k]
-        others = np.setdiff1d(np.arange(min(n_labels, k + len(order))), own[order])[: k - len(order)]
-        best.node[row], best.log_p[row, : len(order)] = np.concatenate([own[order], others]), mean[order]
+        others = np.setdiff1d(np.arange(min(n_labels, k + len(order))), own[order])[
+            : k - len(order)
+        ]
+        best.node[row], best.log_p[row, : len(order)] = (
+            np.concatenate([own[order], others]),
+            mean[order],
+        )
     return best

@@ -18,14 +18,15 @@ AUTO, NONE, MAX_NEIGHBOURS = "auto", "none", 1000  # of --neighbours
 WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
-# By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each (`tags` of the page on
-# defaults), by 63 epochs at a rate that does not know of several labels and by these, P@1: softmax .151 and .519, ova .299 and
-# .556, ns .272 and .545, hs .435 and .536; on Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000
-# rows of EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
+# By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each
+# (`tags` of the page on defaults), by 63 epochs at a rate that does not know of several labels and
+# by these, P@1: softmax .151 and .519, ova .299 and .556, ns .272 and .545, hs .435 and .536; on
+# Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000 rows of
+# EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
 ROOT_EPOCHS, MIN_EPOCHS, MAX_EPOCHS = 3000, 5, 100
 HIDDEN_RATE = 0.4  # of a rate, with a hidden layer, whose tables both move
-# Of a rate, with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and at 1, with a lower initial
-# gradient, .739.
+# Of a rate, with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and
+# at 1, with a lower initial gradient, .739.
 SPARSE_RATE = 3.0
 DUAL_EPOCHS = 10  # by dual coordinate descent, which ends by itself
 BIAS = "frequency"
@@ -33,9 +34,16 @@ INITIAL_GRADIENT = 4.0
 
 # Settings of training by steps.
 OF_STEPS = (
-    "epochs", "batch_size", "learning_rate", "initial_gradient", "schedule", "decay", "decay_every", "gradient_scale",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "initial_gradient",
+    "schedule",
+    "decay",
+    "decay_every",
+    "gradient_scale",
     "max_norm",
-)  # fmt: skip
+)
 
 
 def whole_or_all(text: str) -> int:
@@ -48,140 +56,234 @@ def whole_or_all(text: str) -> int:
 def number_or_auto(text: str) -> str:
     """A number of neighbours, `auto` or `none`. Raises `EmbedxError` for anything else."""
     if text not in (AUTO, NONE) and not (text.isdecimal() and 0 < int(text) <= MAX_NEIGHBOURS):
-        raise EmbedxError(f"--neighbours {text}: write a number from 1 to {MAX_NEIGHBOURS}, {AUTO} or {NONE}")
+        raise EmbedxError(
+            f"--neighbours {text}: write a number from 1 to {MAX_NEIGHBOURS}, {AUTO} or {NONE}"
+        )
     return text
 
 
 class ClassifySettings(TrainingSettings):
-    """How classifiers train, whatever the objective. What is None is decided by the objective and the data."""
+    """How classifiers train, whatever the objective. What is None is decided by the objective and
+    the data.
+    """
 
     labels: str = param(
         "all",
-        "which labels of a row are positives; `first` in the file, the `lowest-id`, or `one` drawn at random in each epoch",
-        choices=LABEL_RULES, panel="Data",
-    )  # fmt: skip
+        "which labels of a row are positives; `first` in the file, the `lowest-id`, or `one` drawn"
+        " at random in each epoch",
+        choices=LABEL_RULES,
+        panel="Data",
+    )
     unseen: str = param(
-        "keep", "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves them out",
-        choices=("keep", "drop"), fine=True,
-    )  # fmt: skip
+        "keep",
+        "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves"
+        " them out",
+        choices=("keep", "drop"),
+        fine=True,
+    )
     scaling: str | None = param(
         None,
-        "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their maximum, `tf-idf`: counts by "
-        "tf-idf, then `l2`; by default tf-idf for counts, l2 for other sparse rows of very different norms, else none",
-        choices=SCALINGS, panel="Data",
-    )  # fmt: skip
-    hidden: int | None = param(None, "size of a hidden layer; by default none", at_least=1, panel="Model")
+        "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their"
+        " maximum, `tf-idf`: counts by tf-idf, then `l2`; by default tf-idf for counts, l2 for"
+        " other sparse rows of very different norms, else none",
+        choices=SCALINGS,
+        panel="Data",
+    )
+    hidden: int | None = param(
+        None, "size of a hidden layer; by default none", at_least=1, panel="Model"
+    )
     pretrained: str | None = param(
-        None, "text: initialise the hidden layer from the word vectors of this model folder or .vec file; sets --hidden",
-        metavar="path", panel="Model",
-    )  # fmt: skip
+        None,
+        "text: initialise the hidden layer from the word vectors of this model folder or .vec file;"
+        " sets --hidden",
+        metavar="path",
+        panel="Model",
+    )
     weights: str | None = param(
         None,
-        "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's positives, `tree`: sparse, in "
-        "a tree over clusters of labels, for losses that are sums over labels; by default by size: tree where values × labels "
-        "× epochs exceed 2e12, or 1e11 from 10,000 labels on", choices=WEIGHTS, panel="Model",
-    )  # fmt: skip
+        "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's"
+        " positives, `tree`: sparse, in a tree over clusters of labels, for losses that are sums"
+        " over labels; by default by size: tree where values × labels × epochs exceed 2e12, or 1e11"
+        " from 10,000 labels on",
+        choices=WEIGHTS,
+        panel="Model",
+    )
     weight_threshold: float = param(
-        0.1, "with sparse weights: weights of at most this absolute value are dropped after training", at_least=0.0, fine=True
+        0.1,
+        "with sparse weights: weights of at most this absolute value are dropped after training",
+        at_least=0.0,
+        fine=True,
     )
-    leaf_size: int = param(64, "with --weights tree: maximum number of labels per leaf", at_least=1, fine=True)
+    leaf_size: int = param(
+        64, "with --weights tree: maximum number of labels per leaf", at_least=1, fine=True
+    )
     arity: int = param(
-        2048, "with --weights tree: maximum number of children of a node above the leaves", at_least=2, fine=True
+        2048,
+        "with --weights tree: maximum number of children of a node above the leaves",
+        at_least=2,
+        fine=True,
     )
-    beam: int = param(10, "with --weights tree: beam width, in nodes per level", at_least=1, panel="Model")
+    beam: int = param(
+        10, "with --weights tree: beam width, in nodes per level", at_least=1, panel="Model"
+    )
     trees: int = param(
-        1, "with --weights tree: number of trees whose probabilities are averaged", at_least=1, at_most=1000, panel="Model"
+        1,
+        "with --weights tree: number of trees whose probabilities are averaged",
+        at_least=1,
+        at_most=1000,
+        panel="Model",
     )
     propensity: float | None = param(
         None,
-        "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the propensity is the probability "
-        "that a label that applies is annotated (Jain et al. 2016); 0.75 for a high PSP@k, 1 to estimate all labels that "
-        "apply; by default 0.25 for several labels a row or from 1,000 labels on, if rows are held out for calibration, else 0",
-        at_least=0.0, at_most=1.0, panel="Model",
-    )  # fmt: skip
-    propensity_a: float = param(PROPENSITY_A, "A of the propensities of --propensity and psp@k", at_least=0.0, fine=True)
-    propensity_b: float = param(PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, fine=True)
+        "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the"
+        " propensity is the probability that a label that applies is annotated (Jain et al. 2016);"
+        " 0.75 for a high PSP@k, 1 to estimate all labels that apply; by default 0.25 for several"
+        " labels a row or from 1,000 labels on, if rows are held out for calibration, else 0",
+        at_least=0.0,
+        at_most=1.0,
+        panel="Model",
+    )
+    propensity_a: float = param(
+        PROPENSITY_A, "A of the propensities of --propensity and psp@k", at_least=0.0, fine=True
+    )
+    propensity_b: float = param(
+        PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, fine=True
+    )
     bias: str | None = param(
         None,
-        f"initial biases; `frequency`: log frequencies of the labels, `none`: no biases are trained; by default {BIAS}, for "
-        "lbfgs and dcd zero", choices=("zero", "frequency", "none"), panel="Model",
-    )  # fmt: skip
+        "initial biases; `frequency`: log frequencies of the labels, `none`: no biases are"
+        f" trained; by default {BIAS}, for lbfgs and dcd zero",
+        choices=("zero", "frequency", "none"),
+        panel="Model",
+    )
     epochs: int | None = param(  # type: ignore[assignment]  # None in settings as they are given alone
         None,
-        f"passes over the training data; by default {ROOT_EPOCHS} / √(labels of all rows), from {MIN_EPOCHS} to {MAX_EPOCHS}; "
-        f"for dcd at most {DUAL_EPOCHS}; for lbfgs see --set max-iterations",
+        f"passes over the training data; by default {ROOT_EPOCHS} / √(labels of all rows), from"
+        f" {MIN_EPOCHS} to {MAX_EPOCHS}; for dcd at most {DUAL_EPOCHS}; for lbfgs see --set"
+        " max-iterations",
         at_least=1,
     )
-    batch_size: int | None = param(None, "examples per step; by default 100", at_least=0, parse=whole_or_all, metavar="int|all")
+    batch_size: int | None = param(
+        None, "examples per step; by default 100", at_least=0, parse=whole_or_all, metavar="int|all"
+    )
     optimizer: str | None = param(
-        None, f"optimiser; {optimizers.meanings(LABELS)}; by default adagrad, dcd for sparse weights where it applies",
+        None,
+        f"optimiser; {optimizers.meanings(LABELS)}; by default adagrad, dcd for sparse weights"
+        " where it applies",
         choices=optimizers.taken_by(LABELS),
-    )  # fmt: skip
+    )
     learning_rate: float | None = param(
         None,
-        f"initial learning rate; by default {optimizers.usual_rates(LABELS)}; with --hidden times {HIDDEN_RATE}; divided by "
-        "the root mean squared norm of the inputs, for sgd by its square, and by the square root of the labels per row",
-        above=0.0, at_most=MAX_RATE,
-    )  # fmt: skip
+        f"initial learning rate; by default {optimizers.usual_rates(LABELS)}; with --hidden times"
+        f" {HIDDEN_RATE}; divided by the root mean squared norm of the inputs, for sgd by its"
+        " square, and by the square root of the labels per row",
+        above=0.0,
+        at_most=MAX_RATE,
+    )
     initial_gradient: float = param(
         INITIAL_GRADIENT,
-        "initial value of Adagrad's accumulators, in units of one positive's gradient; at 0 the first step has the same "
-        "length for tiny and for large gradients", at_least=0.0, at_most=1e6, fine=True,
-    )  # fmt: skip
+        "initial value of Adagrad's accumulators, in units of one positive's gradient; at 0 the"
+        " first step has the same length for tiny and for large gradients",
+        at_least=0.0,
+        at_most=1e6,
+        fine=True,
+    )
     schedule: str = param(
         "linear",
-        "learning rate schedule; `linear`: to zero, `inverse-sqrt`: divided by √updates, `inverse`: divided by 1 + epochs",
+        "learning rate schedule; `linear`: to zero, `inverse-sqrt`: divided by √updates, `inverse`:"
+        " divided by 1 + epochs",
         choices=SCHEDULES,
     )
     decay: float = param(
-        1.0, "factor on the learning rate after each epoch, on top of the schedule", above=0.0, at_most=1.0, fine=True
+        1.0,
+        "factor on the learning rate after each epoch, on top of the schedule",
+        above=0.0,
+        at_most=1.0,
+        fine=True,
     )
-    decay_every: int | None = param(None, "apply decay after every N updates instead", at_least=1, fine=True)
+    decay_every: int | None = param(
+        None, "apply decay after every N updates instead", at_least=1, fine=True
+    )
     gradient_scale: str = param(
-        "mean", "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the data set",
-        choices=("mean", "sum"), fine=True,
-    )  # fmt: skip
+        "mean",
+        "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the"
+        " data set",
+        choices=("mean", "sum"),
+        fine=True,
+    )
     l2: float | None = param(
         None,
-        "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised, except by dcd; by default 0, "
-        "for dcd mean |x|² / number of examples", at_least=0.0,
-    )  # fmt: skip
-    max_norm: float | None = param(None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True)
+        "L2 regularisation; l2/2 · |W|² is added to the mean loss; biases are not regularised,"
+        " except by dcd; by default 0, for dcd mean |x|² / number of examples",
+        at_least=0.0,
+    )
+    max_norm: float | None = param(
+        None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True
+    )
     replacement: bool = param(
-        False, "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers count each row once",
+        False,
+        "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers"
+        " count each row once",
         fine=True,
-    )  # fmt: skip
+    )
     validation: str | None = param(
         None,
-        "validation data, a file or a fraction of the training rows such as 0.1; the parameters of the best epoch are kept",
-        metavar="path|fraction", panel="Validation",
-    )  # fmt: skip
-    validation_labels: str | None = param(None, "labels of the validation file", metavar="path", panel="Validation")
-    patience: int = param(3, "stop after this many epochs without improvement on the validation data", at_least=1, fine=True)
+        "validation data, a file or a fraction of the training rows such as 0.1; the parameters of"
+        " the best epoch are kept",
+        metavar="path|fraction",
+        panel="Validation",
+    )
+    validation_labels: str | None = param(
+        None, "labels of the validation file", metavar="path", panel="Validation"
+    )
+    patience: int = param(
+        3,
+        "stop after this many epochs without improvement on the validation data",
+        at_least=1,
+        fine=True,
+    )
     calibration: float = param(
-        0.1, "fraction of the training rows held out to calibrate probabilities; at most "
-        f"{MAX_ROWS:,} rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds "
-        "out none; with up to 20,000 rows training is repeated on all of them, if this is not above the default", at_least=0.0,
-        at_most=0.5, panel="Validation",
-    )  # fmt: skip
+        0.1,
+        f"fraction of the training rows held out to calibrate probabilities; at most {MAX_ROWS:,}"
+        f" rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds"
+        " out none; with up to 20,000 rows training is repeated on all of them, if this is not"
+        " above the default",
+        at_least=0.0,
+        at_most=0.5,
+        panel="Validation",
+    )
     neighbours: str | None = param(
         None,
-        "sparse features: blend probabilities with the labels of the N nearest training rows; `auto`: if that improves them on "
-        "held-out rows; by default auto for several labels per row or many labels", parse=number_or_auto,
-        metavar="int|auto|none", panel="Model",
-    )  # fmt: skip
+        "sparse features: blend probabilities with the labels of the N nearest training rows;"
+        " `auto`: if that improves them on held-out rows; by default auto for several labels per"
+        " row or many labels",
+        parse=number_or_auto,
+        metavar="int|auto|none",
+        panel="Model",
+    )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)
-    tolerance: float = param(1e-6, "lbfgs stops when no element of the gradient is larger than this", above=0.0, fine=True)
+    tolerance: float = param(
+        1e-6,
+        "lbfgs stops when no element of the gradient is larger than this",
+        above=0.0,
+        fine=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         share = None if self.validation is None else share_of_rows(self.validation)
         if share is not None and not 0 < share < 1:
-            raise EmbedxError(f"--validation {self.validation}: a fraction of the rows must be between 0 and 1")
+            raise EmbedxError(
+                f"--validation {self.validation}: a fraction of the rows must be between 0 and 1"
+            )
 
 
-def check_given(options: Mapping[str, Any], settings: ClassifySettings, objective: Objective) -> None:
-    """Raise `EmbedxError` if one of the options that were given, by which the settings were made, has no effect."""
+def check_given(
+    options: Mapping[str, Any], settings: ClassifySettings, objective: Objective
+) -> None:
+    """Raise `EmbedxError` if one of the options that were given, by which the settings were made,
+    has no effect.
+    """
     by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
     validates, steps = settings.validation is not None, "a stochastic --optimizer"
     from_file = validates and share_of_rows(str(settings.validation)) is None
@@ -189,11 +291,15 @@ def check_given(options: Mapping[str, Any], settings: ClassifySettings, objectiv
     needs = [
         *((name, is_tree, "--weights tree") for name in OF_TREE),
         ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
-        ("validation_labels", from_file, "a file for --validation"), ("patience", validates, "--validation"),
+        ("validation_labels", from_file, "a file for --validation"),
+        ("patience", validates, "--validation"),
         ("decay_every", settings.decay < 1, "--set decay"),
         *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
-        *((name, by_steps, steps) for name in (*OF_STEPS, "time_budget", "replacement", "patience")),
-    ]  # fmt: skip
+        *(
+            (name, by_steps, steps)
+            for name in (*OF_STEPS, "time_budget", "replacement", "patience")
+        ),
+    ]
     check_used(options, needs)
 
 

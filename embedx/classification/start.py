@@ -1,4 +1,6 @@
-"""What training starts from: word vectors for a hidden layer, or a trained classifier that learns new rows and labels."""
+"""What training starts from: word vectors for a hidden layer, or a trained classifier that learns
+new rows and labels.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,14 +16,19 @@ from embedx.optimizers.lbfgs import Lbfgs
 from embedx.settings import option_name
 from embedx.training.progress import Progress
 
-KEPT = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")  # settings that go on as they were
+# settings that go on as they were
+KEPT = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")
 OF_BIAS = "bias"
 
 
-def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progress) -> tuple[np.ndarray, np.ndarray]:
-    """The words of the data that have vectors in a file, by feature id, and these, float32 (n, dim).
+def word_vectors(
+    path: str, hidden: int | None, data: Labeled, progress: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """The words of the data that have vectors in a file, by feature id, and these, float32 (n,
+    dim).
 
-    They are scaled by one factor, so that their elements are as large on average as those that a hidden layer starts from.
+    They are scaled by one factor, so that their elements are as large on average as those that a
+    hidden layer starts from.
     """
     from embedx.vectors.model import load
 
@@ -31,13 +38,15 @@ def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progres
     found = load(path, progress)
     if hidden not in (None, found.vector_size):
         raise EmbedxError(
-            f"--pretrained {path}: vectors of {found.vector_size} dimensions for --hidden {hidden}; leave --hidden out"
+            f"--pretrained {path}: vectors of {found.vector_size} dimensions for --hidden {hidden};"
+            " leave --hidden out"
         )
     places = [(k, found.index(word)) for k, word in enumerate(vocabulary) if word in found]
     progress.note(f"{path}: vectors of {len(places):,} of {len(vocabulary):,} words")
     if not places:
         raise EmbedxError(
-            f"--pretrained {path}: has none of the {len(vocabulary):,} words; check --set lowercase, or give another file"
+            f"--pretrained {path}: has none of the {len(vocabulary):,} words; check --set"
+            " lowercase, or give another file"
         )
     ids, rows = np.array(places).T
     vectors = np.asarray(found.vectors[rows], np.float32)
@@ -45,21 +54,26 @@ def word_vectors(path: str, hidden: int | None, data: Labeled, progress: Progres
     return ids, (vectors / (max(size, 1e-30) * np.sqrt(3 * vectors.shape[1]))).astype(np.float32)
 
 
-def settings_to_continue(before: Classifier, name: str | None, typed: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The options by which a classifier, read from `path`, learns new rows: its own where they are part of it, and those typed.
+def settings_to_continue(
+    before: Classifier, name: str | None, typed: Mapping[str, Any], path: str
+) -> dict[str, Any]:
+    """The options by which a classifier, read from `path`, learns new rows: its own where they are
+    part of it, and those typed.
 
-    Raises `EmbedxError` where weights cannot be trained further, or something typed contradicts the model.
+    Raises `EmbedxError` where weights cannot be trained further, or something typed contradicts the
+    model.
     """
     both = "train on the old and the new rows together"
     if before.has_sparse_weights:
         raise EmbedxError(
-            f"--start {path}: its sparse weights have only the features of its own rows; {both}, or train the first model "
-            "with --weights dense --optimizer adagrad"
+            f"--start {path}: its sparse weights have only the features of its own rows; {both}, or"
+            " train the first model with --weights dense --optimizer adagrad"
         )
     own = before.settings
     if name not in (None, before.objective.name):
         raise EmbedxError(
-            f"--start {path}: was trained with --objective {before.objective.name}; leave --objective out, or {both}"
+            f"--start {path}: was trained with --objective {before.objective.name}; leave"
+            f" --objective out, or {both}"
         )
     kept = (*KEPT, *samplers.own_options(own), *dataclasses.asdict(before.objective.settings))
     fixed = {each: own[each] for each in kept if own.get(each) is not None}
@@ -68,16 +82,28 @@ def settings_to_continue(before: Classifier, name: str | None, typed: Mapping[st
     has_bias = "bias" in before.arrays
     for each in typed:
         if each in fixed and typed[each] != fixed[each] and each not in ("optimizer", "labels"):
-            raise EmbedxError(f"--start {path}: {option_name(each)} is {fixed[each]} in that model; leave it out, or {both}")
+            raise EmbedxError(
+                f"--start {path}: {option_name(each)} is {fixed[each]} in that model; leave it out,"
+                f" or {both}"
+            )
     if typed.get(OF_BIAS, "none" if not has_bias else "zero") == "none" and has_bias:
         raise EmbedxError(f"--start {path}: has biases; leave --bias out, or {both}")
     return {**fixed, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
 
 
 def check_new_labels(before: Classifier, n_labels: int) -> None:
-    """Raise `EmbedxError` where a classifier cannot have more labels: each of its output rows is to be that of a label."""
+    """Raise `EmbedxError` where a classifier cannot have more labels: each of its output rows is to
+    be that of a label.
+    """
     if n_labels > before.n_labels and (
-        before.objective.n_rows(n_labels) != n_labels or any(name.startswith("noise_") for name in before.arrays)
+        before.objective.n_rows(n_labels) != n_labels
+        or any(name.startswith("noise_") for name in before.arrays)
     ):
-        what = f"{n_labels - before.n_labels:,} labels that --start does not have, but its tree over labels is fixed"
-        raise EmbedxError(f"{what}; train on the old and the new rows together, or start from --objective softmax or ova")
+        what = (
+            f"{n_labels - before.n_labels:,} labels that --start does not have, but its tree over"
+            " labels is fixed"
+        )
+        raise EmbedxError(
+            f"{what}; train on the old and the new rows together, or start from --objective softmax"
+            " or ova"
+        )

@@ -1,18 +1,19 @@
-"""How classification trains a chunk of labelled examples, one class for each way in which candidates are chosen.
+"""How classification trains a chunk of labelled examples: one class for each choice of candidates.
 
-Sampled        a few output rows for each example: drawn, on a tree's path, or all of a small output
-                                                                                engine/sampled.py
-SampledSparse  the same with sparse output rows                                  engine/sparse_rows.py
-Retrieved      those that an index finds to score highest                        engine/retrieved.py
-Full           every output row for each example                                 engine/full.py
-FullSparse     the same for sparse features                                      engine/full.py
-FullTiled      the same where the loss is a sum over labels                      engine/tiles.py
+Sampled        engine/sampled.py      a few output rows for each example: drawn, on a tree's path,
+                                      or all of a small output
+SampledSparse  engine/sparse_rows.py  the same with sparse output rows
+Retrieved      engine/retrieved.py    those that an index finds to score highest
+Full           engine/full.py         every output row for each example
+FullSparse     engine/full.py         the same for sparse features
+FullTiled      engine/tiles.py        the same where the loss is a sum over labels
 
 Sparse weights of losses that are sums over labels are trained by tree_training.py.
 
-With --deterministic sampled and retrieved candidates are trained by one thread, and all rows of a small output always: threads
-that overwrite each other's updates of so few rows cost likelihood. Elsewhere threads share a minibatch in a fixed number of
-parts, so that sums do not depend on the number of threads.
+With --deterministic sampled and retrieved candidates are trained by one thread, and all rows of a
+small output always: threads that overwrite each other's updates of so few rows cost likelihood.
+Elsewhere threads share a minibatch in a fixed number of parts, so that sums do not depend on the
+number of threads.
 """
 
 import abc
@@ -54,7 +55,8 @@ CHUNK = 4096  # examples between two looks at the clock, where steps are small
 N_SAMPLED = 1024  # examples by which the loss before training is estimated
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MAX_FOUND = 2**23  # rows that a minibatch may find
-SMALL_STEP = 2**20  # multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster
+# multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster
+SMALL_STEP = 2**20
 
 
 class Classification(Strategy):
@@ -71,11 +73,28 @@ class Classification(Strategy):
     chunk: int  # examples in a chunk
 
     def __init__(
-        self, objective: Objective, settings: Any, sampler: Sampler, examples: Examples, optimizer: UpdateRule,
-        counts: ndarray, n_features: int, warm_up: Sampler | None = None,
-    ) -> None:  # fmt: skip
-        self.objective, self.settings, self.sampler, self.examples = objective, settings, sampler, examples
-        self.optimizer, self.counts, self.n_features, self.warm_up = optimizer, counts, n_features, warm_up
+        self,
+        objective: Objective,
+        settings: Any,
+        sampler: Sampler,
+        examples: Examples,
+        optimizer: UpdateRule,
+        counts: ndarray,
+        n_features: int,
+        warm_up: Sampler | None = None,
+    ) -> None:
+        self.objective, self.settings, self.sampler, self.examples = (
+            objective,
+            settings,
+            sampler,
+            examples,
+        )
+        self.optimizer, self.counts, self.n_features, self.warm_up = (
+            optimizer,
+            counts,
+            n_features,
+            warm_up,
+        )
         self.n = len(examples.label_offsets) - 1
         self.n_rows = objective.n_rows(len(counts))
         self.has_bias = settings.bias != "none"
@@ -83,17 +102,24 @@ class Classification(Strategy):
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = int(settings.threads or 1)
-        self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads  # of a step that threads share
+        # of a step that threads share
+        self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
         self.local_state = np.zeros((self.n, objective.state_width), float32)
         self.n_updates = np.zeros(self.n if objective.state_width else 1, int64)
-        self.clock, self.clock_lock = np.zeros(1), threading.Lock()  # of weight decay; advanced by every thread
+        # of weight decay; advanced by every thread
+        self.clock, self.clock_lock = np.zeros(1), threading.Lock()
         self.order_of = orders(self.n, settings.seed)
         self.slots = Csr(np.zeros(1, int64), np.zeros(0, int32))
         self.draws = new_data()
-        has_terms = objective.positives == "single" and settings.labels != "one" and np.diff(examples.label_offsets).max() > 1
+        has_terms = (
+            objective.positives == "single"
+            and settings.labels != "one"
+            and np.diff(examples.label_offsets).max() > 1
+        )
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
-        self.frequency_bias: ndarray | None = None  # (n_rows,), by which the objective predicts how often each label occurs
+        # (n_rows,), by which the objective predicts how often each label occurs
+        self.frequency_bias: ndarray | None = None
         self.prepare()
         self.n_chunks = -(-self.n // self.chunk)
 
@@ -102,8 +128,12 @@ class Classification(Strategy):
         width = self.settings.hidden
         if width:
             rng = np.random.default_rng([self.settings.seed, INITIAL])
-            self.hidden.rows[:, :width] = rng.uniform(-1, 1, (self.n_features, width)) / np.sqrt(width)
-        self.outputs.state.fill(first_state(self.settings, self.optimizer, self.examples, self.batch))
+            self.hidden.rows[:, :width] = rng.uniform(-1, 1, (self.n_features, width)) / np.sqrt(
+                width
+            )
+        self.outputs.state.fill(
+            first_state(self.settings, self.optimizer, self.examples, self.batch)
+        )
 
     @abc.abstractmethod
     def prepare(self) -> None:
@@ -111,23 +141,47 @@ class Classification(Strategy):
 
     @abc.abstractmethod
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
-        """Train on a chunk; return the summed loss, the number of its terms, and by how much the decay clock advanced."""
+        """Train on a chunk; return the summed loss, the number of its terms, and by how much the
+        decay clock advanced.
+        """
 
     def share(self, **drawing: Any) -> Shared:
         """The plan, with the settings of `drawing` where candidates are drawn, and the tables."""
         settings, objective, is_dense = self.settings, self.objective, self.examples.dense.size > 0
         plan = Plan(
-            n_rows=self.n_rows, n_features=self.n_features, dim=self.dim, has_bias=self.has_bias, batch_size=self.batch,
-            has_hidden=bool(settings.hidden), has_h=is_dense or bool(settings.hidden), positives=POSITIVES[objective.positives],
-            keeps_accidental_hits=objective.keeps_accidental_hits, uses_log_expected_count=objective.uses_log_expected_count,
-            uses_score_gain=objective.uses_score_gain, uniforms_width=objective.uniforms_width, sum_over=self.sum_over,
-            one_label=settings.labels == "one", in_turn=objective.kind == "proximal", **drawing,
-        )  # fmt: skip
-        constants = objective.constants(max(drawing.get("n_draws", self.n_rows), 1), len(self.counts))
+            n_rows=self.n_rows,
+            n_features=self.n_features,
+            dim=self.dim,
+            has_bias=self.has_bias,
+            batch_size=self.batch,
+            has_hidden=bool(settings.hidden),
+            has_h=is_dense or bool(settings.hidden),
+            positives=POSITIVES[objective.positives],
+            keeps_accidental_hits=objective.keeps_accidental_hits,
+            uses_log_expected_count=objective.uses_log_expected_count,
+            uses_score_gain=objective.uses_score_gain,
+            uniforms_width=objective.uniforms_width,
+            sum_over=self.sum_over,
+            one_label=settings.labels == "one",
+            in_turn=objective.kind == "proximal",
+            **drawing,
+        )
+        constants = objective.constants(
+            max(drawing.get("n_draws", self.n_rows), 1), len(self.counts)
+        )
         return Shared(
-            self.hidden, self.outputs, sparse_rows.flat(self.outputs), self.local_state, self.n_updates, self.slots,
-            self.examples, self.draws, constants, self.optimizer, plan,
-        )  # fmt: skip
+            self.hidden,
+            self.outputs,
+            sparse_rows.flat(self.outputs),
+            self.local_state,
+            self.n_updates,
+            self.slots,
+            self.examples,
+            self.draws,
+            constants,
+            self.optimizer,
+            plan,
+        )
 
     @property
     def plan(self) -> Plan:
@@ -153,7 +207,9 @@ class Classification(Strategy):
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
         """Examples to be trained, as kernels take them."""
         key = stream_key(self.settings.seed, epoch)
-        return Chunk(self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key)
+        return Chunk(
+            self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key
+        )
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)
@@ -176,7 +232,9 @@ class Classification(Strategy):
         return self.untrained_loss()
 
     def phase(self, step: int) -> int:
-        """What an objective keeps of an example suits it best at the first visit: then losses are lower than at later ones."""
+        """What an objective keeps of an example suits it best at the first visit: then losses are
+        lower than at later ones.
+        """
         return int(self.objective.state_width > 0 and step >= self.n_chunks)
 
     def apply_decay(self) -> None:
@@ -186,16 +244,24 @@ class Classification(Strategy):
             self.decay_outputs(float(self.clock[0]))
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What a run needs, before it is initialised; it `keeps_best` weights beside the present ones."""
+        """What a run needs, before it is initialised; it `keeps_best` weights beside the present
+        ones.
+        """
         weights = self.outputs.rows, self.hidden.rows
         state = {
-            "weights": weights, "optimizer": (self.outputs[1:], self.hidden[1:]),
+            "weights": weights,
+            "optimizer": (self.outputs[1:], self.hidden[1:]),
             "objective": (self.local_state, self.n_updates),
-        }  # fmt: skip
-        return plan_memory({**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()}, state)
+        }
+        return plan_memory(
+            {**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()},
+            state,
+        )
 
     def arrays(self) -> dict[str, ndarray]:
-        """The parameters as a classifier has them: views of the tables, but copies where output rows are sparse."""
+        """The parameters as a classifier has them: views of the tables, but copies where output
+        rows are sparse.
+        """
         found = {"output": self.output_rows[:, : self.dim - self.has_bias]}
         if self.has_bias:
             found["bias"] = self.output_rows[:, self.dim - 1]
@@ -220,24 +286,41 @@ class Sampled(Classification):
 
     def prepare(self) -> None:
         self.drawing = self.warm_up or self.sampler
-        n_draws = self.n_rows if self.drawing.candidates == "all" else min(self.objective.negatives, len(self.counts))
+        n_draws = (
+            self.n_rows
+            if self.drawing.candidates == "all"
+            else min(self.objective.negatives, len(self.counts))
+        )
         self.draws = self.drawing.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
-            has_sparse_rows=self.settings.weights == "sparse", on_path=self.drawing.candidates == "path",
-            counts_repeats=self.drawing.replacement, n_draws=n_draws,
-        )  # fmt: skip
+            has_sparse_rows=self.settings.weights == "sparse",
+            on_path=self.drawing.candidates == "path",
+            counts_repeats=self.drawing.replacement,
+            n_draws=n_draws,
+        )
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workers = [
             sampled.new_workspace(self.plan, self.examples, longest)
-            for _ in range(1 if self.settings.deterministic or self.drawing.candidates == "all" else self.threads)
+            for _ in range(
+                1
+                if self.settings.deterministic or self.drawing.candidates == "all"
+                else self.threads
+            )
         ]
-        longest_chunk = min(CHUNK // 4, self.n // 10) if self.drawing.candidates == "all" else CHUNK // 4  # data may be few
+        # data may be few
+        longest_chunk = (
+            min(CHUNK // 4, self.n // 10) if self.drawing.candidates == "all" else CHUNK // 4
+        )
         self.chunk = self.batch * max(1, longest_chunk // self.batch)
 
-    def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
+    def compile(
+        self, progress: Progress, workspace: sampled.SampledWorkspace | None = None
+    ) -> None:
         arguments = (self.shared, workspace or self.workers[0], self.chunk_of(0, 0, 0, 0.0))
-        self.functions = load_kernel(sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress)
+        self.functions = load_kernel(
+            sampled.train_chunk, self.objective.coefficients, self.drawing, arguments, progress
+        )
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
         loss, terms, after = sampled.train_chunk(*self.functions, self.shared, worker, chunk)
@@ -245,7 +328,9 @@ class Sampled(Classification):
 
 
 class SampledSparse(Sampled):
-    """Sampled or path candidates, whose rows have weights for the features of their own examples alone."""
+    """Sampled or path candidates, whose rows have weights for the features of their own examples
+    alone.
+    """
 
     def make_outputs(self) -> None:
         own = examples_of_rows(self.examples, self.sampler, self.n_rows)
@@ -256,10 +341,13 @@ class SampledSparse(Sampled):
         self.outputs.rows[0, self.slots.indptr[1:] - 1] = bias
 
     def arrays(self) -> dict[str, ndarray]:
-        """The weights above the threshold, as the level of a tree in which all rows are children of the root."""
+        """The weights above the threshold, as the level of a tree in which all rows are children of
+        the root.
+        """
         feature, value = self.slots.indices, self.outputs.rows[0]
         row = np.repeat(np.arange(self.n_rows, dtype=int32), np.diff(self.slots.indptr))
-        is_weight = (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)  # or NaN
+        # or NaN
+        is_weight = (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)
         bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, float32)
         weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
         level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
@@ -277,7 +365,9 @@ def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Csr:
 
 
 class Retrieved(Sampled):
-    """The rows that an index finds, after a warm-up that draws them: untrained scores are all alike."""
+    """The rows that an index finds, after a warm-up that draws them: untrained scores are all
+    alike.
+    """
 
     def prepare(self) -> None:
         super().prepare()
@@ -285,29 +375,47 @@ class Retrieved(Sampled):
         assert search is not None
         self.search = search = search.for_columns(self.dim)
         max_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
-        most = min(search.blocks * search.n_scored, self.n_rows - 1, max(MAX_FOUND // self.batch - max_labels, 1))
+        most = min(
+            search.blocks * search.n_scored,
+            self.n_rows - 1,
+            max(MAX_FOUND // self.batch - max_labels, 1),
+        )
         plan = self.plan._replace(n_draws=most)
-        self.retrieving = self.shared._replace(constants=self.objective.constants(most, len(self.counts)), plan=plan)
+        self.retrieving = self.shared._replace(
+            constants=self.objective.constants(most, len(self.counts)), plan=plan
+        )
         for w, workspace in enumerate(self.workers):
             own = sampled.new_workspace(plan, self.examples, 1)
             retrieval = retrieved.Retrieval(
-                empty_index(search.blocks), search, new_query_workspace(self.n_rows, search),
-                new_message_workspace(self.n_rows, search, own.rows.shape[1]), new_stale_rows(self.n_rows),
-            )  # fmt: skip
+                empty_index(search.blocks),
+                search,
+                new_query_workspace(self.n_rows, search),
+                new_message_workspace(self.n_rows, search, own.rows.shape[1]),
+                new_stale_rows(self.n_rows),
+            )
             self.workers[w] = workspace, own, retrieval
         self.chunk = self.batch * max(1, SEARCHED // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
-    def compile(self, progress: Progress, workspace: sampled.SampledWorkspace | None = None) -> None:
+    def compile(
+        self, progress: Progress, workspace: sampled.SampledWorkspace | None = None
+    ) -> None:
         self.updater = IndexUpdater(
-            self.outputs.rows, self.n_rows, self.dim, self.search,
-            seed=self.settings.seed, threads=self.threads, progress=progress,
-        )  # fmt: skip
+            self.outputs.rows,
+            self.n_rows,
+            self.dim,
+            self.search,
+            seed=self.settings.seed,
+            threads=self.threads,
+            progress=progress,
+        )
         drawn, found, retrieval = self.workers[0]
         if self.drawn_first > 0:
             super().compile(progress, drawn)
         arguments = (self.retrieving, found, retrieval, self.chunk_of(0, 0, 0, 0.0))
-        self.retrieved_functions = load_kernel(retrieved.train_chunk, self.objective.coefficients, None, arguments, progress)
+        self.retrieved_functions = load_kernel(
+            retrieved.train_chunk, self.objective.coefficients, None, arguments, progress
+        )
 
     def phase(self, step: int) -> int:
         epoch, chunk = divmod(step, self.n_chunks)
@@ -318,7 +426,9 @@ class Retrieved(Sampled):
         if chunk.epoch * self.n + chunk.start < self.drawn_first:
             return super().train_examples(drawn, chunk)
         retrieval = retrieval._replace(row_index=self.updater.current())
-        loss, terms, after = retrieved.train_chunk(*self.retrieved_functions, self.retrieving, found, retrieval, chunk)
+        loss, terms, after = retrieved.train_chunk(
+            *self.retrieved_functions, self.retrieving, found, retrieval, chunk
+        )
         self.updater.update(retrieval.stale)
         return loss, terms, after - chunk.decay_clock
 
@@ -328,7 +438,10 @@ class Retrieved(Sampled):
         return state
 
     def facts(self) -> dict[str, Any]:
-        return {"index_builds": self.updater.n_builds, "index_seconds": round(self.updater.build_seconds, 3)}
+        return {
+            "index_builds": self.updater.n_builds,
+            "index_seconds": round(self.updater.build_seconds, 3),
+        }
 
 
 class Full(Classification):
@@ -346,9 +459,12 @@ class Full(Classification):
     def make_steps(self) -> None:
         """Set what trains."""
         self.steps = self.kind(
-            self.objective.coefficients, self.shared, threads=self.threads, parts=self.parts,
+            self.objective.coefficients,
+            self.shared,
+            threads=self.threads,
+            parts=self.parts,
             sparse_gradient=self.objective.sparse_gradient,
-        )  # fmt: skip
+        )
 
     def compile(self, progress: Progress) -> None:
         compile_function(self.objective.coefficients, COEFFICIENTS)
@@ -358,12 +474,16 @@ class Full(Classification):
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
         rng = np.random.default_rng([self.settings.seed, chunk.epoch, chunk.start])
-        loss, terms = self.steps.step(chunk.order[chunk.start : chunk.stop], float(chunk.lr), chunk.decay_clock, rng)
+        loss, terms = self.steps.step(
+            chunk.order[chunk.start : chunk.stop], float(chunk.lr), chunk.decay_clock, rng
+        )
         return loss, terms, float(clock_step(self.optimizer, chunk.lr))
 
 
 class FullSparse(Full):
-    """All rows for sparse features: the table is transposed, and its columns padded to whole tiles."""
+    """All rows for sparse features: the table is transposed, and its columns padded to
+    whole tiles.
+    """
 
     kind = full.SparseSteps
 
@@ -384,49 +504,89 @@ class FullTiled(FullSparse):
     def make_steps(self) -> None:
         self.chunk = self.batch * max(1, 2 * CHUNK // self.batch)
         self.tile_plan = tiles.TilePlan(
-            self.batch, self.sum_over, self.has_bias, self.plan.keeps_accidental_hits, self.plan.positives,
-            is_masked=False, optimizer=self.optimizer, constants=self.shared.constants, lr=float32(0),
-        )  # fmt: skip
+            self.batch,
+            self.sum_over,
+            self.has_bias,
+            self.plan.keeps_accidental_hits,
+            self.plan.positives,
+            is_masked=False,
+            optimizer=self.optimizer,
+            constants=self.shared.constants,
+            lr=float32(0),
+        )
         self.tile_workspaces = [
-            tiles.new_workspace(min(self.chunk, self.n), 0, self.dim - 1, self.batch, self.optimizer, is_masked=False)
+            tiles.new_workspace(
+                min(self.chunk, self.n),
+                0,
+                self.dim - 1,
+                self.batch,
+                self.optimizer,
+                is_masked=False,
+            )
             for _ in range(self.parts)
         ]
         self.pool = ThreadPoolExecutor(self.threads)
 
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(0, self.chunk_of(0, 0, 0, 0.0))
-        self.functions = load_kernel(tiles.train_columns, self.objective.coefficients, None, arguments, progress)
+        self.functions = load_kernel(
+            tiles.train_columns, self.objective.coefficients, None, arguments, progress
+        )
 
     def workspaces(self) -> Any:
         return [each.steps for each in self.tile_workspaces]
 
-    def _arguments(self, part: int, chunk: Chunk, in_order: Examples | None = None) -> tuple[Any, ...]:
+    def _arguments(
+        self, part: int, chunk: Chunk, in_order: Examples | None = None
+    ) -> tuple[Any, ...]:
         n_tiles = self.outputs.rows.shape[1] // tiles.WIDTH
         first, last = (n_tiles * edge // self.parts * tiles.WIDTH for edge in (part, part + 1))
         plan = self.tile_plan._replace(lr=chunk.lr)
-        return in_order or self.examples, self.shared, plan, self.tile_workspaces[part], first, last, chunk.decay_clock
+        return (
+            in_order or self.examples,
+            self.shared,
+            plan,
+            self.tile_workspaces[part],
+            first,
+            last,
+            chunk.decay_clock,
+        )
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
         in_order = examples_at(self.examples, chunk.order[chunk.start : chunk.stop])
 
         def work(part: int) -> float:
-            return float(tiles.train_columns(*self.functions, *self._arguments(part, chunk, in_order)))
+            return float(
+                tiles.train_columns(*self.functions, *self._arguments(part, chunk, in_order))
+            )
 
         loss = sum(self.pool.map(work, range(self.parts)))
-        n_terms, n_steps = np.count_nonzero(np.diff(in_order.label_offsets)), -(-(chunk.stop - chunk.start) // self.batch)
+        n_terms, n_steps = (
+            np.count_nonzero(np.diff(in_order.label_offsets)),
+            -(-(chunk.stop - chunk.start) // self.batch),
+        )
         return loss, int(n_terms), n_steps * float(clock_step(self.optimizer, chunk.lr))
 
     def decay_outputs(self, clock: float) -> None:
         pass  # applied to a tile before the next one begins, so that none is due between chunks
 
 
-def strategy_for(objective: Objective, settings: Any, sampler: Sampler, examples: Examples) -> type[Classification]:
+def strategy_for(
+    objective: Objective, settings: Any, sampler: Sampler, examples: Examples
+) -> type[Classification]:
     """The strategy for resolved settings."""
     if sampler.candidates == "retrieved":
         return Retrieved
     if sampler.candidates != "all":
         return SampledSparse if settings.weights == "sparse" else Sampled
     if width := settings.hidden or examples.dense.shape[1]:
-        n, n_rows = min(settings.batch_size, len(examples.label_offsets) - 1), objective.n_rows(len(sampler.counts))
+        n, n_rows = (
+            min(settings.batch_size, len(examples.label_offsets) - 1),
+            objective.n_rows(len(sampler.counts)),
+        )
         return Sampled if n_rows <= FILTER_SIZE and n * n_rows * width <= SMALL_STEP else Full
-    return FullTiled if objective.separable and settings.labels != "one" and not settings.max_norm else FullSparse
+    return (
+        FullTiled
+        if objective.separable and settings.labels != "one" and not settings.max_norm
+        else FullSparse
+    )

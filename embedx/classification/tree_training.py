@@ -1,13 +1,16 @@
-"""How sparse weights are trained label by label: a tree over labels (label_tree.py) of several levels, or of a single one.
+"""How sparse weights are trained label by label: a tree over labels (label_tree.py) of several
+levels, or of a single one.
 
 One level is trained after another, a tile of nodes at a time.
 
-The labels are clustered by the features of their examples (search/balanced_tree.py). A node is trained on the examples that
-reach its parent: those with a label below the parent, and those for which the levels above, already trained, put the parent
-among the likeliest nodes, as they will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
+The labels are clustered by the features of their examples (search/balanced_tree.py). A node is
+trained on the examples that reach its parent: those with a label below the parent, and those for
+which the levels above, already trained, put the parent among the likeliest nodes, as they will be
+in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
-A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which nothing but the level
-above has an influence on: the result does not depend on the number of threads.
+A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which
+nothing but the level above has an influence on: the result does not depend on the number of
+threads.
 """
 
 import itertools
@@ -77,7 +80,9 @@ class Trained(NamedTuple):
 
 
 def plan_of(labels: ndarray, depth: int, edges: ndarray, arity: int) -> TreePlan:
-    """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at most `arity` children."""
+    """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at
+    most `arity` children.
+    """
     at_a_time = max(1, int(math.log2(arity)))
     n_levels = -(-depth // at_a_time)
     depths = [0] + [depth * (level + 1) // n_levels for level in range(n_levels)]
@@ -96,23 +101,36 @@ def _level_plan(first_node: ndarray, node_of_place: ndarray, node_above: ndarray
         for group, (first, last) in enumerate(itertools.pairwise(first_node.tolist()))
         for at in range(first, last, WIDTH)
     ]
-    return LevelPlan(first_node.astype(int64), node_of_place.astype(int32), node_above.astype(int32), tiles)
+    return LevelPlan(
+        first_node.astype(int64), node_of_place.astype(int32), node_above.astype(int32), tiles
+    )
 
 
-def plans(features: csr_matrix, examples: Examples, counts: ndarray, settings: Any, progress: Progress) -> list[TreePlan]:
+def plans(
+    features: csr_matrix, examples: Examples, counts: ndarray, settings: Any, progress: Progress
+) -> list[TreePlan]:
     """The trees that the settings ask for, with clusters of the labels that occur."""
     labels = np.flatnonzero(counts).astype(int32)
     depth = 0
-    while settings.weights == "tree" and settings.leaf_size << depth < len(labels) and 2 << depth <= len(labels):
+    while (
+        settings.weights == "tree"
+        and settings.leaf_size << depth < len(labels)
+        and 2 << depth <= len(labels)
+    ):
         depth += 1
     if depth == 0:
-        by_frequency = labels[np.argsort(-counts[labels], kind="stable")]  # rows of a tile have masks of about one size
+        # rows of a tile have masks of about one size
+        by_frequency = labels[np.argsort(-counts[labels], kind="stable")]
         return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
     progress.start("clustering labels", settings.trees, " trees")
-    vectors = vectors_of(features, Labels(examples.label_offsets, examples.label_ids), labels, settings.threads)
+    vectors = vectors_of(
+        features, Labels(examples.label_offsets, examples.label_ids), labels, settings.threads
+    )
     trees = []
     for t in range(settings.trees):
-        order, edges = balanced_tree(vectors, features.shape[1], depth, settings.seed + t, settings.threads)
+        order, edges = balanced_tree(
+            vectors, features.shape[1], depth, settings.seed + t, settings.threads
+        )
         trees.append(plan_of(labels[order], depth, edges, settings.arity))
         progress.update(t + 1)
     progress.finish()
@@ -126,24 +144,35 @@ class TreeTraining(Strategy):
     features   csr_matrix float32, those of `examples`
     by_others  the tiles are trained elsewhere, and come by `add_tiles`
 
-    Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by the dual a run cannot diverge.
+    Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by
+    the dual a run cannot diverge.
     """
 
     is_guarded = False
 
     def __init__(
-        self, objective: Objective, settings: Any, features: csr_matrix, examples: Examples, optimizer: UpdateRule,
-        counts: ndarray, trees: Sequence[TreePlan], *, by_others: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        objective: Objective,
+        settings: Any,
+        features: csr_matrix,
+        examples: Examples,
+        optimizer: UpdateRule,
+        counts: ndarray,
+        trees: Sequence[TreePlan],
+        *,
+        by_others: bool = False,
+    ) -> None:
         self.by_others, self.loss_unit = by_others, objective.loss_unit("row")
         self.objective, self.settings, self.features = objective, settings, features
         self.optimizer, self.counts = optimizer, counts
-        # Inputs are trained on divided by it, and weights after, so that the penalty, the threshold and the rates by default
-        # mean the same whatever the scale of the features.
+        # Inputs are trained on divided by it, and weights after, so that the penalty, the threshold
+        # and the rates by default mean the same whatever the scale of the features.
         self.length = input_length(features)
         self.examples = examples
         if self.length != 1:
-            self.examples = examples._replace(values=(examples.values / float32(self.length)).astype(float32))
+            self.examples = examples._replace(
+                values=(examples.values / float32(self.length)).astype(float32)
+            )
         self.plans, self.n_features = trees, features.shape[1]
         self.levels = [(t, plan) for t, tree in enumerate(trees) for plan in tree.levels]
         self.n_chunks = max(len(plan.tiles) for _, plan in self.levels)
@@ -161,35 +190,56 @@ class TreeTraining(Strategy):
         self.workers = [self._new_worker() for _ in range(0 if by_others else settings.threads)]
         self.trained: list[list[Level]] = [[] for _ in trees]
         self.done: dict[int, Trained] = {}  # by tile of the level that is under way
-        self.loss = 0.0  # mean over examples and trees, of the last epoch, over the labels that an example reached
+        # mean over examples and trees, of the last epoch, over the labels that an example reached
+        self.loss = 0.0
 
     def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
         """How a tile of a group of so many examples is trained.
 
-        The penalty belongs to the mean loss over all examples, where those that do not reach the group have none; and to
-        weights of inputs as they were.
+        The penalty belongs to the mean loss over all examples, where those that do not reach the
+        group have none; and to weights of inputs as they were.
         """
         settings, l2 = self.settings, self.optimizer.l2 / self.length**2
         return tiles.TilePlan(
-            self.batch, float(len(self.examples.label_offsets) - 1) if settings.gradient_scale == "sum" else 1.0,
-            settings.bias != "none", self.objective.keeps_accidental_hits, POSITIVES[self.objective.positives],
-            is_masked=True, optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
-            constants=self.constants, epochs=int(settings.epochs), lr=float32(rate), falls=settings.schedule == "linear",
-            threshold=float32(settings.weight_threshold), key=key, first_state=self.first_state,
+            self.batch,
+            (
+                float(len(self.examples.label_offsets) - 1)
+                if settings.gradient_scale == "sum"
+                else 1.0
+            ),
+            settings.bias != "none",
+            self.objective.keeps_accidental_hits,
+            POSITIVES[self.objective.positives],
+            is_masked=True,
+            optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
+            constants=self.constants,
+            epochs=int(settings.epochs),
+            lr=float32(rate),
+            falls=settings.schedule == "linear",
+            threshold=float32(settings.weight_threshold),
+            key=key,
+            first_state=self.first_state,
             c=float32(1 / (l2 * self.n_labelled) if self.is_dual else 0),
-        )  # fmt: skip
+        )
 
     def _new_worker(self) -> tiles.TileWorkspace:
         n, n_values = len(self.examples.label_offsets) - 1, len(self.examples.values)
-        return tiles.new_workspace(n, n_values, self.n_features, self.batch, self.optimizer, is_dual=self.is_dual)
+        return tiles.new_workspace(
+            n, n_values, self.n_features, self.batch, self.optimizer, is_dual=self.is_dual
+        )
 
     def compile(self, progress: Progress) -> None:
         self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
         empty = Csr(np.zeros(2, int64), np.zeros(0, int32))
-        groups, plan = tiles.LabelGroups(empty, empty, np.zeros(1, float32)), self.tile_plan(1, 0.0, uint64(0))
+        groups, plan = (
+            tiles.LabelGroups(empty, empty, np.zeros(1, float32)),
+            self.tile_plan(1, 0.0, uint64(0)),
+        )
         worker = self.workers[0] if self.workers else self._new_worker()
-        self.functions = load_kernel(self.kernel, function, None, (self.examples, groups, 0, 0, 0, plan, worker), progress)
+        self.functions = load_kernel(
+            self.kernel, function, None, (self.examples, groups, 0, 0, 0, plan, worker), progress
+        )
 
     def prepare(self, level: int) -> None:
         """Begin a level; done while no thread trains."""
@@ -197,12 +247,17 @@ class TreeTraining(Strategy):
             return
         t, plan = self.levels[level]
         self._find_members(t, plan)
-        self.scores_of_row = float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
+        self.scores_of_row = (
+            float(np.diff(self.members.indptr) @ np.diff(plan.first_node)) / self.n_labelled
+        )
         n_nodes = int(plan.first_node[-1])
         self.bias = np.zeros(n_nodes, float32)
-        if self.settings.bias == "frequency":  # what predicts how often each node occurs among the examples that reach it
+        # what predicts how often each node occurs among the examples that reach it
+        if self.settings.bias == "frequency":
             n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
-            p = np.clip(np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)) / np.maximum(n_members, 1)
+            p = np.clip(
+                np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)
+            ) / np.maximum(n_members, 1)
             self.bias[:] = self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes))
 
     def _find_members(self, t: int, plan: LevelPlan) -> None:
@@ -210,17 +265,29 @@ class TreeTraining(Strategy):
         places = self.place[t, self.examples.label_ids]
         self.positives = csr_of(plan.node_of_place[places], self.example, int(plan.first_node[-1]))
         groups, examples = [plan.node_above[places]], [self.example]
-        for start in range(0, len(self.features.indptr) - 1 if self.trained[t] else 0, MATCHED_ROWS):
+        for start in range(
+            0, len(self.features.indptr) - 1 if self.trained[t] else 0, MATCHED_ROWS
+        ):
             found = None
             for level in self.trained[t]:
                 found = best_nodes(
-                    self.features[start : start + MATCHED_ROWS], level, found, self.settings.beam,
-                    self.objective.log_label_probability, self.settings.threads,
-                )  # fmt: skip
+                    self.features[start : start + MATCHED_ROWS],
+                    level,
+                    found,
+                    self.settings.beam,
+                    self.objective.log_label_probability,
+                    self.settings.threads,
+                )
             assert found is not None
             groups.append(found.node.ravel())
-            examples.append(np.repeat(np.arange(start, start + len(found.node), dtype=int32), found.node.shape[1]))
-        self.members = csr_of(np.concatenate(groups), np.concatenate(examples), len(plan.first_node) - 1)
+            examples.append(
+                np.repeat(
+                    np.arange(start, start + len(found.node), dtype=int32), found.node.shape[1]
+                )
+            )
+        self.members = csr_of(
+            np.concatenate(groups), np.concatenate(examples), len(plan.first_node) - 1
+        )
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         bounds = self.levels[epoch][1].tiles
@@ -230,10 +297,13 @@ class TreeTraining(Strategy):
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
         plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
         groups = tiles.LabelGroups(self.members, self.positives, self.bias)
-        loss, n_features = self.kernel(*self.functions, self.examples, groups, group, first, last, plan, worker)
+        loss, n_features = self.kernel(
+            *self.functions, self.examples, groups, group, first, last, plan, worker
+        )
         trained = tiles.kept_weights(groups, first, last, plan, worker, n_features)
         self.done[chunk] = Trained(*trained, self.bias[first:last].copy(), loss)
-        # The loss of a row is the sum over the labels that it reaches; that of the nodes above is none of labels.
+        # The loss of a row is the sum over the labels that it reaches; that of the nodes above is
+        # none of labels.
         is_of_labels = self.is_of_labels(epoch)
         n_rows = n_members * (last - first) / self.scores_of_row
         return Tally(loss * is_of_labels, n_rows * is_of_labels, last - first)
@@ -244,11 +314,19 @@ class TreeTraining(Strategy):
         return sum(map(len, self.trained))
 
     def finish_level(self, level: int) -> None:
-        """Keep a level, with those of its tiles that are trained; the probability of other nodes is next to nothing."""
+        """Keep a level, with those of its tiles that are trained; the probability of other nodes is
+        next to nothing.
+        """
         t, plan = self.levels[level]
-        never = self.objective.initial_bias(np.array([0.5 / max(len(self.example), 1)]), np.array([1.0]))[0]
+        never = self.objective.initial_bias(
+            np.array([0.5 / max(len(self.example), 1)]), np.array([1.0])
+        )[0]
         bias, weights = np.full(int(plan.first_node[-1]), never, float32), []
-        factor, offset = self._scaling(t) if self.is_of_labels(level) else (np.ones(len(bias)), np.zeros(len(bias)))
+        factor, offset = (
+            self._scaling(t)
+            if self.is_of_labels(level)
+            else (np.ones(len(bias)), np.zeros(len(bias)))
+        )
         for n, each in sorted(self.done.items()):  # in this order sums do not depend on threads
             self.loss += self.is_of_labels(level) * each.loss / self.n_labelled / len(self.plans)
             group, first, last = plan.tiles[n]
@@ -259,15 +337,22 @@ class TreeTraining(Strategy):
         self.done = {}
 
     def _scaling(self, t: int) -> tuple[ndarray, ndarray]:
-        """Factors and offsets of the scores of a tree's labels, by which `--propensity` lowers the probabilities of all but the
-        rarest. Raised ones could come to 1, above which a tree tells none apart.
+        """Factors and offsets of the scores of a tree's labels, by which `--propensity` lowers the
+        probabilities of all but the rarest. Raised ones could come to 1, above which a tree tells
+        none apart.
         """
         settings, n = self.settings, len(self.examples.label_offsets) - 1
-        weight = inverse_propensity(self.counts, n, settings.propensity_a, settings.propensity_b)[self.plans[t].labels]
-        return self.objective.scaled_scores((np.maximum(weight, 1) / max(weight.max(), 1)) ** (settings.propensity or 0.0))
+        weight = inverse_propensity(self.counts, n, settings.propensity_a, settings.propensity_b)[
+            self.plans[t].labels
+        ]
+        return self.objective.scaled_scores(
+            (np.maximum(weight, 1) / max(weight.max(), 1)) ** (settings.propensity or 0.0)
+        )
 
     def give_up(self) -> None:
-        """The run ends before its time: of a tree whose last level is under way the labels that are trained so far are kept."""
+        """The run ends before its time: of a tree whose last level is under way the labels that are
+        trained so far are kept.
+        """
         if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
             self.finish_level(self.level)
 
@@ -293,9 +378,17 @@ class TreeTraining(Strategy):
 
     def state(self) -> TrainState:
         state = TrainState()
-        state.add("tree.levels", lambda: [[tuple(level) for level in levels] for levels in self.trained], self._write_levels)
+        state.add(
+            "tree.levels",
+            lambda: [[tuple(level) for level in levels] for levels in self.trained],
+            self._write_levels,
+        )
         state.add_attribute("tree.loss", self, "loss")
-        state.add("tree.tiles", lambda: [(n, *each) for n, each in sorted(self.done.items())], self._write_tiles)
+        state.add(
+            "tree.tiles",
+            lambda: [(n, *each) for n, each in sorted(self.done.items())],
+            self._write_tiles,
+        )
         return state
 
     def _write_levels(self, value: Any) -> None:
@@ -308,9 +401,15 @@ class TreeTraining(Strategy):
 
 
 def run(
-    strategy: TreeTraining, training: Strategy, history: History, checkpoints: Checkpoints | None, plan: MemoryPlan
+    strategy: TreeTraining,
+    training: Strategy,
+    history: History,
+    checkpoints: Checkpoints | None,
+    plan: MemoryPlan,
 ) -> trainer.Outcome:
-    """Train sparse weights, a level of a tree after another, by the strategy itself or another that has it trained."""
+    """Train sparse weights, a level of a tree after another, by the strategy itself or another that
+    has it trained.
+    """
     n_levels = len(strategy.levels)
 
     def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
@@ -320,18 +419,30 @@ def run(
         return False
 
     schedule = Schedule(
-        float(strategy.settings.learning_rate or 0), training.n_chunks, strategy.n_nodes / n_levels, n_levels,
-        shape="constant", unit="nodes" if n_levels > len(strategy.plans) else "labels",
-    )  # fmt: skip
+        float(strategy.settings.learning_rate or 0),
+        training.n_chunks,
+        strategy.n_nodes / n_levels,
+        n_levels,
+        shape="constant",
+        unit="nodes" if n_levels > len(strategy.plans) else "labels",
+    )
     strategy.prepare(0)
-    outcome = trainer.run(training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan)
+    outcome = trainer.run(
+        training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan
+    )
     if outcome.interrupted_by is not None:
         to_the_end(strategy.give_up)
         if not strategy.trees():
             raise outcome.interrupted_by
-        history.progress.note("interrupted: the model and its loss are of the labels and trees trained so far")
+        history.progress.note(
+            "interrupted: the model and its loss are of the labels and trees trained so far"
+        )
     epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.loss
-    outcome.epochs, outcome.final_loss, outcome.tally = epochs, loss, Tally(loss * n, n, round(n * epochs))
+    outcome.epochs, outcome.final_loss, outcome.tally = (
+        epochs,
+        loss,
+        Tally(loss * n, n, round(n * epochs)),
+    )
     outcome.curve = []  # each twentieth of the run has other labels
 
     def hand_over() -> None:

@@ -1,9 +1,13 @@
-"""Options of word2vec.c, gensim and fastText: other names of ours, and what to write instead of others."""
+"""Options of word2vec.c, gensim and fastText: other names of ours, and what to write instead of
+others.
+"""
 
 import re
 from collections.abc import Container, Sequence
 
-NAMES = {  # theirs: ours; where there are two, the one that the command has. fastText's classifiers have a hidden layer of -dim
+# theirs: ours; where there are two, the one that the command has. fastText's classifiers have a
+# hidden layer of -dim
+NAMES = {
     "size": ("dim", "hidden"),  # word2vec.c, gensim before 4
     "vector-size": ("dim", "hidden"),  # gensim
     "dim": ("dim", "hidden"),  # fastText
@@ -20,7 +24,10 @@ NAMES = {  # theirs: ours; where there are two, the one that the command has. fa
     "t": ("sample",),  # fastText
 }
 ARCHITECTURE = "write --architecture skipgram or --architecture cbow"
-RATE = "a rate of plain SGD; leave it out for the default, or write --optimizer sgd --learning-rate X for `embedx train`"
+RATE = (
+    "a rate of plain SGD; leave it out for the default, or write --optimizer sgd --learning-rate X"
+    " for `embedx train`"
+)
 LENGTHS = "the lengths of character n-grams are one option of `embedx train`: --subwords 3-6"
 INSTEAD = {  # options that no command has, or only other commands: what to write
     "cbow": ARCHITECTURE,  # word2vec.c
@@ -31,14 +38,21 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
     "min-alpha": "the learning rate falls to zero; leave it out",  # gensim
     "cbow-mean": "CBOW takes the mean of the context words; leave it out",  # gensim
     "workers": "write --threads",  # gensim
-    "classes": "vectors are not clustered; leave it out, and cluster those of the output by scikit-learn's KMeans",
+    "classes": (
+        "vectors are not clustered; leave it out, and cluster those of the output by scikit-learn's"
+        " KMeans"
+    ),
     "minn": LENGTHS,  # fastText, as all that follow
     "maxn": LENGTHS,
-    "word-ngrams": "an option of `embedx classify`; `embedx train` joins collocations by --phrases 1",
+    "word-ngrams": (
+        "an option of `embedx classify`; `embedx train` joins collocations by --phrases 1"
+    ),
     "min-count": "write --set min-count=N",
     "min-count-label": "every label is learned; leave it out",
     "label": "write --set label-prefix=TEXT",
-    "autotune-validation": "write embedx compare TRAIN --objectives softmax,ova --test FILE --tune 30%",
+    "autotune-validation": (
+        "write embedx compare TRAIN --objectives softmax,ova --test FILE --tune 30%"
+    ),
     "autotune-duration": "write --time-budget for `embedx compare --tune`",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
 }
@@ -56,7 +70,9 @@ def own_name(name: str, known: Container[str]) -> str:
 
 
 def long_names(words: Sequence[str], known: Container[str]) -> list[str]:
-    """The words of a command line with two dashes before long names that have one, such as `-minCount`."""
+    """The words of a command line with two dashes before long names that have one, such as
+    `-minCount`.
+    """
     end = words.index("--") if "--" in words else len(words)
     found = list(words)
     for k, word in enumerate(words[:end]):
@@ -64,6 +80,7 @@ def long_names(words: Sequence[str], known: Container[str]) -> list[str]:
         if match is None or (len(match[1]) == 1 and match[1] in known):
             continue
         own = own_name(match[1], known)
-        if own in known or own in INSTEAD or match[1][0] not in known:  # else short options together
+        # else short options together
+        if own in known or own in INSTEAD or match[1][0] not in known:
             found[k] = f"-{word}"
     return found

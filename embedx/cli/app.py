@@ -1,7 +1,7 @@
 """The command line: each command makes settings, calls the library and prints the result.
 
-Standard output has results only, standard error everything else. Exit codes: 0; 1 our bug; 2 the user's mistake; 3 diverged;
-130 and 143 interrupted by Ctrl-C and SIGTERM.
+Standard output has results only, standard error everything else. Exit codes: 0; 1 our bug; 2 the
+user's mistake; 3 diverged; 130 and 143 interrupted by Ctrl-C and SIGTERM.
 """
 
 import contextlib
@@ -21,20 +21,39 @@ from embedx.training.progress import Reporter
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
     "Train": {
-        "train": training.train, "classify": training.classify, "compare": training.compare, "resume": training.resume,
-        "word2vec": peers.word2vec, "supervised": peers.supervised, "test": peers.score, "predict-prob": peers.predict_prob,
+        "train": training.train,
+        "classify": training.classify,
+        "compare": training.compare,
+        "resume": training.resume,
+        "word2vec": peers.word2vec,
+        "supervised": peers.supervised,
+        "test": peers.score,
+        "predict-prob": peers.predict_prob,
     },
     "Use a model": {
-        "info": models.info, "predict": models.predict, "nn": models.nearest, "analogy": models.analogy,
-        "vectors": models.vectors, "export": models.export,
+        "info": models.info,
+        "predict": models.predict,
+        "nn": models.nearest,
+        "analogy": models.analogy,
+        "vectors": models.vectors,
+        "export": models.export,
     },
-    "Evaluate": {"eval": models.evaluate, "report": models.report, "objectives": data.list_objectives},
+    "Evaluate": {
+        "eval": models.evaluate,
+        "report": models.report,
+        "objectives": data.list_objectives,
+    },
     "Data": {
-        "phrases": data.phrases, "corpus list": data.list_recipes, "corpus info": data.info, "corpus fetch": data.fetch,
-        "corpus check": data.check, "corpus sessions": data.sessions, "cache list": data.cache_list,
+        "phrases": data.phrases,
+        "corpus list": data.list_recipes,
+        "corpus info": data.info,
+        "corpus fetch": data.fetch,
+        "corpus check": data.check,
+        "corpus sessions": data.sessions,
+        "cache list": data.cache_list,
         "cache clear": data.cache_clear,
     },
-}  # fmt: skip
+}
 
 _received: list[int] = []  # the signal that ended the run
 
@@ -51,11 +70,17 @@ def main() -> None:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
         sys.stdout.flush()
     except EmbedxError as error:
-        _print_error(f"embedx: {error}")
+        from embedx.settings import on_command_line
+
+        _print_error(f"embedx: {error.spelled(on_command_line)}")
         code = error.exit_code
     except UsageError as error:  # a command that there is not; the help where it is missing
         message = error.format_message()
-        _print_error(message if "\n" in message else f"embedx: {message}{'' if message.endswith('?') else ';'} see --help")
+        _print_error(
+            message
+            if "\n" in message
+            else f"embedx: {message}{'' if message.endswith('?') else ';'} see --help"
+        )
         code = 2
     except OutputClosedError:
         code = 128 + 13  # as SIGPIPE
@@ -76,7 +101,9 @@ def _print_error(line: str) -> None:
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
-    """End the run, by SIGTERM as by Ctrl-C. Further signals are ignored, so that saving is not cut short."""
+    """End the run, by SIGTERM as by Ctrl-C. Further signals are ignored, so that saving is not cut
+    short.
+    """
     _received.append(signal_number)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
@@ -84,15 +111,27 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
-    """All commands. Only the one that `arguments` name gets the options of settings, because these need an import of numba."""
+    """All commands. Only the one that `arguments` name gets the options of settings, because these
+    need an import of numba.
+    """
     if "_EMBEDX_COMPLETE" in os.environ:  # a shell asks for completion
-        arguments = (os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")).split()[1:]
+        arguments = (
+            os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+        ).split()[1:]
 
     def group(text: str) -> typer.Typer:
-        how: dict[str, Any] = {"context_settings": {"help_option_names": ["--help", "-h"]}, "rich_markup_mode": None}
-        return typer.Typer(cls=Group, no_args_is_help=True, pretty_exceptions_enable=False, help=text, **how)
+        how: dict[str, Any] = {
+            "context_settings": {"help_option_names": ["--help", "-h"]},
+            "rich_markup_mode": None,
+        }
+        return typer.Typer(
+            cls=Group, no_args_is_help=True, pretty_exceptions_enable=False, help=text, **how
+        )
 
-    app = group("Word embeddings and classifiers with huge label sets, in one engine whose output layer is a flag.")
+    app = group(
+        "Word embeddings and classifiers with huge label sets, in one engine whose output layer is"
+        " a flag."
+    )
     groups = {
         "corpus": group("List, describe, fetch and check corpora; sessions from tables."),
         "cache": group("List or delete corpora encoded by earlier runs."),
@@ -103,7 +142,10 @@ def application(arguments: Sequence[str]) -> typer.Typer:
             *parents, name = path.split()
             is_named = list(arguments[: len(parents) + 1]) == path.split()
             settings = options.SETTINGS[path]() if is_named and path in options.SETTINGS else {}
-            run, kind = with_settings(path, command, settings), type("SettingsCommand", (Command,), {"settings": settings})
+            run, kind = (
+                with_settings(path, command, settings),
+                type("SettingsCommand", (Command,), {"settings": settings}),
+            )
             parent = groups[parents[0]] if parents else app
             parent.command(name, cls=kind, rich_help_panel=None if parents else section)(run)
     for name, each in groups.items():
@@ -119,7 +161,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-VERSION = typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)
+VERSION = typer.Option(
+    "--version", help="print the version", is_eager=True, callback=_print_version
+)
 
 
 def _version_option(version: Annotated[bool, VERSION] = False) -> None:

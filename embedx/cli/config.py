@@ -5,7 +5,8 @@
     time-budget = "10m"
     local-decay = 0.5
 
-Keys are the names of options, and of settings that are given by --set. The command line has priority.
+Keys are the names of options, and of settings that are given by --set. The command line has
+priority.
 """
 
 from pathlib import Path
@@ -16,19 +17,29 @@ from embedx.settings import as_typed
 
 
 def words_of(path: Path, command: Any) -> list[str]:
-    """The options in a file as words of a command line. Raises `EmbedxError` if the file cannot be read."""
+    """The options in a file as words of a command line. Raises `EmbedxError` if the file cannot be
+    read.
+    """
     import tomllib  # here, because `embedx --help` does not need it
 
     try:
         found = tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
         raise EmbedxError(f"--config {path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and numbers of thousands of digits
-        raise EmbedxError(f'{path}: not TOML: {error}; lines look like epochs = 5 or objective = "ar"') from error
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also text that is not UTF-8, and numbers of thousands of digits
+        raise EmbedxError(
+            f'{path}: not TOML: {error}; lines look like epochs = 5 or objective = "ar"'
+        ) from error
     if "config" in found:
         raise EmbedxError(f"{path}: config: a TOML file cannot include another; leave it out")
     switches = {
-        name for each in command.params if getattr(each, "is_flag", False) for name in (*each.opts, *each.secondary_opts)
+        name
+        for each in command.params
+        if getattr(each, "is_flag", False)
+        for name in (*each.opts, *each.secondary_opts)
     }
     words = []
     for key, values in found.items():
@@ -36,7 +47,9 @@ def words_of(path: Path, command: Any) -> list[str]:
         setting = command.settings.get(name.replace("-", "_"))
         for value in values if isinstance(values, list) else [values]:
             if setting is not None and setting.is_fine:
-                words.append(f"--set={name}={as_typed(value) if isinstance(value, bool) else value}")
+                words.append(
+                    f"--set={name}={as_typed(value) if isinstance(value, bool) else value}"
+                )
             elif isinstance(value, bool) and f"--{name}" in switches:
                 switch = f"--{name}" if value else f"--no-{name}"
                 words += [switch] if switch in switches else []

@@ -1,4 +1,6 @@
-"""The commands about text and objectives: corpora known by name, their check, collocations, the cache, `embedx objectives`."""
+"""The commands about text and objectives: corpora known by name, their check, collocations, the
+cache, `embedx objectives`.
+"""
 
 import json
 import sys
@@ -18,31 +20,47 @@ Objective = Annotated[str | None, typer.Argument()]
 def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
     """List the objectives, or one with its settings.
 
-    For each: loss, paper, when to choose it, candidates per example (m negatives, K classes), scores.
+    For each: loss, paper, when to choose it, candidates per example (m negatives, K classes),
+    scores.
 
     objective  only this one, with its settings
     """
     from embedx import objectives
 
-    rows: list[dict[str, Any]] = [dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()]
+    rows: list[dict[str, Any]] = [
+        dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()
+    ]
     if objective is not None:
-        rows = [row | {"options": settings_listed(objective)} for row in rows if row["objective"] == objective]
+        rows = [
+            row | {"options": settings_listed(objective)}
+            for row in rows
+            if row["objective"] == objective
+        ]
     if as_json:
         print(json.dumps(rows))
         return
     for row in rows:
         print(f"{row['objective']:16} {row['loss']}")
         named = (("rows", "samplers", "needs"), objectives.MEASURED)
-        lines = [row["paper"], row["when"], *("; ".join(f"{each}: {row[each]}" for each in names) for names in named)]
+        lines = [
+            row["paper"],
+            row["when"],
+            *("; ".join(f"{each}: {row[each]}" for each in names) for names in named),
+        ]
         lines += [f"{setting}: {meaning}" for setting, meaning in row.get("options", {}).items()]
         print("\n".join(f"{'':16} {line}" for line in lines))
     print(objectives.measured_how())
 
 
 def phrases(
-    corpora: list[str], top_k: Annotated[int | None, typer.Option(min=1)] = None, cache_dir: Path | None = None,
-    quiet: bool = False, verbose: bool = False, as_json: bool = False, typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+    corpora: list[str],
+    top_k: Annotated[int | None, typer.Option(min=1)] = None,
+    cache_dir: Path | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+    as_json: bool = False,
+    typed: dict[str, Any] | None = None,
+) -> None:
     """List the collocations of a text.
 
     The highest score first: words joined by _, count, score, number of the pass.
@@ -55,10 +73,18 @@ def phrases(
 
     found = words.phrases(given)[:top_k]
     values = [
-        {"phrase": each.joined, "words": each.words, "count": each.times, "score": each.score, "pass": number}
+        {
+            "phrase": each.joined,
+            "words": each.words,
+            "count": each.times,
+            "score": each.score,
+            "pass": number,
+        }
         for number, each in found
     ]
-    rows = [(each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found]
+    rows = [
+        (each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found
+    ]
     tables.show(("phrase", "count", "score", "pass"), rows, values if as_json else None)
 
 
@@ -90,7 +116,8 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
     Its checksum is checked, and `embedx train NAME` finds it.
 
     name  name of a corpus, with its values filled in, such as wikipedia-de-20240101
-    to    folder for the file; by default $XDG_DATA_HOME/embedx/corpora or ~/.local/share/embedx/corpora
+    to    folder for the file; by default $XDG_DATA_HOME/embedx/corpora or
+          ~/.local/share/embedx/corpora
     """
     from embedx.text.fetch import fetch as fetch_recipe
 
@@ -98,12 +125,19 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
 
 
 def check(
-    corpora: list[str], objective: str = "ns", output: Path | None = None, cache_dir: Path | None = None, as_json: bool = False,
-    quiet: bool = False, verbose: bool = False, typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+    corpora: list[str],
+    objective: str = "ns",
+    output: Path | None = None,
+    cache_dir: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    typed: dict[str, Any] | None = None,
+) -> None:
     """Check a corpus, before hours of training.
 
-    Reads it once, and reports damage, lines, scripts, vocabulary, and the time and memory that `embedx train` would take here.
+    Reads it once, and reports damage, lines, scripts, vocabulary, and the time and memory that
+    `embedx train` would take here.
 
     corpora  as for `embedx train`
     """
@@ -114,12 +148,17 @@ def check(
 
 
 def sessions(
-    table: str, columns: str = "user,item,time", gap: str | None = None, output: Path | None = None, quiet: bool = False,
+    table: str,
+    columns: str = "user,item,time",
+    gap: str | None = None,
+    output: Path | None = None,
+    quiet: bool = False,
     verbose: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write a table of events as sessions, one per line, for `embedx train`.
 
-    The items of a user are sorted by time, and sessions by their beginning, so that the last lines are the latest.
+    The items of a user are sorted by time, and sessions by their beginning, so that the last lines
+    are the latest.
 
     table    CSV, TSV, JSON Lines or Parquet file
     columns  names of the columns of user, item and time (seconds, or ISO 8601)
@@ -131,7 +170,9 @@ def sessions(
     from embedx.text.sessions import sessions as read_sessions
 
     pause = None if gap is None else seconds(gap, "--gap")
-    lines = read_sessions(table, columns, pause, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose))
+    lines = read_sessions(
+        table, columns, pause, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    )
     if output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     else:

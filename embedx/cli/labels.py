@@ -1,4 +1,6 @@
-"""The work of the commands about classifiers, and of `embedx compare`: the library called, the result printed."""
+"""The work of the commands about classifiers, and of `embedx compare`: the library called, the
+result printed.
+"""
 
 import contextlib
 import dataclasses
@@ -33,7 +35,8 @@ from embedx.storage import atomic
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.training.progress import Progress
 
-N_BEST = 5  # labels that `predict` prints for a row, unless a number, threshold or coverage is given
+# labels that `predict` prints for a row, unless a number, threshold or coverage is given
+N_BEST = 5
 
 
 def classify(given: SimpleNamespace) -> None:
@@ -43,12 +46,26 @@ def classify(given: SimpleNamespace) -> None:
     found = trained.classifier
     if given.as_json:
         tested = None if metrics is None else run.plain_numbers(metrics)
-        print(json.dumps({"model": str(folder), **found.facts, "settings": found.settings, "test": tested}))
+        print(
+            json.dumps(
+                {"model": str(folder), **found.facts, "settings": found.settings, "test": tested}
+            )
+        )
         return
     words = [f"{found.n_labels:,} labels", *(["interrupted"] if found.facts["interrupted"] else [])]
     words += [run.loss_line(found.facts, "no example had a label")]
     if metrics:
-        shown = ("accuracy", "log_likelihood", "log_likelihood_tempered", "p@1", "p@3", "p@5", "psp@1", "psp@3", "psp@5")
+        shown = (
+            "accuracy",
+            "log_likelihood",
+            "log_likelihood_tempered",
+            "p@1",
+            "p@3",
+            "p@5",
+            "psp@1",
+            "psp@3",
+            "psp@5",
+        )
         words += [f"{name} {metrics[name]:.4f}" for name in shown if name in metrics]
         words.append(f"{metrics['n']:,} labelled test rows")
     print(f"{folder}\t{', '.join(words)}")
@@ -59,11 +76,17 @@ def train_classifier(
 ) -> tuple[Path, classification.TrainedClassifier, dict[str, float] | None]:
     """Train a classifier and write it; the metrics are those on the test data, if there are any."""
     typed, name, before = given.typed or {}, given.objective, None
-    validation = ClassifySettings.from_options(typed).validation  # settings are checked before anything is read
+    # settings are checked before anything is read
+    validation = ClassifySettings.from_options(typed).validation
     if validation is not None and share_of_rows(validation) is None:
         check_there(validation)
-    folders = [given.output] if given.output else [run.default_output(each, given.train) for each in ("softmax", "ova")]
-    for folder in folders:  # where no objective is named, the same command writes to where it did before
+    folders = (
+        [given.output]
+        if given.output
+        else [run.default_output(each, given.train) for each in ("softmax", "ova")]
+    )
+    # where no objective is named, the same command writes to where it did before
+    for folder in folders:
         if folder == given.output or _is_by(run.command_line("classify", given), folder):
             check_output(folder, given.overwrite or given.resume)
     cluster = ClusterSettings.from_options(typed)
@@ -73,20 +96,34 @@ def train_classifier(
         if cluster.is_asked_for:  # a missing cluster is reported before anything is read
             from embedx.distributed import labels, ray_backend
 
-            size = opened.enter_context(ray_backend.connected(cluster, typed.get("threads"), progress))
+            size = opened.enter_context(
+                ray_backend.connected(cluster, typed.get("threads"), progress)
+            )
         if given.start is not None:
             before = classifier.load(given.start)
-            typed, name = start.settings_to_continue(before, name, typed, given.start), before.objective.name
+            typed, name = (
+                start.settings_to_continue(before, name, typed, given.start),
+                before.objective.name,
+            )
         data = functools.cache(lambda: labelled_data(given, progress, before))
         objective, settings, typed = configured(name, typed, lambda: data()[0])
-        own, folder = samplers.own_options(typed), given.output or run.default_output(objective.name, given.train)
+        own, folder = (
+            samplers.own_options(typed),
+            given.output or run.default_output(objective.name, given.train),
+        )
         if given.dry_run:
             check_output(folder, given.overwrite or given.resume)
             task = classification.Run(data()[0], objective, settings, own, progress)
-            task.on_plan = lambda plan: run.show_plan(given, folder, used_settings(task), _size_of(task.data), plan)
+            task.on_plan = lambda plan: run.show_plan(
+                given, folder, used_settings(task), _size_of(task.data), plan
+            )
             task.train(before)
         checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
-        progress.note(run.command_line("classify", given, objective=objective.name, output=folder, typed=typed))
+        progress.note(
+            run.command_line(
+                "classify", given, objective=objective.name, output=folder, typed=typed
+            )
+        )
         training, test = data()
         task = classification.Run(training, objective, settings, own, progress)
         if cluster.is_asked_for:
@@ -96,13 +133,22 @@ def train_classifier(
         with checkpoints.ended():
             trained = task.train(before, checkpoints=checkpoints)
         trained.classifier.facts["command"] = run.command_line("classify", given)
-        place = run.saved(lambda place: trained.classifier.save(place, overwrite), folder, checkpoints, trained.outcome)
+        place = run.saved(
+            lambda place: trained.classifier.save(place, overwrite),
+            folder,
+            checkpoints,
+            trained.outcome,
+        )
         # frees the memory that only training needed, before testing
-        trained = dataclasses.replace(trained, outcome=trained.outcome.without_state(), optimizer_state={})
+        trained = dataclasses.replace(
+            trained, outcome=trained.outcome.without_state(), optimizer_state={}
+        )
         _note_probabilities(trained.classifier, progress)
         metrics = None
         if test is not None:
-            metrics = trained.classifier.evaluate(test, progress=progress, threads=task.settings.threads)
+            metrics = trained.classifier.evaluate(
+                test, progress=progress, threads=task.settings.threads
+            )
         return place, trained, metrics
 
 
@@ -121,7 +167,12 @@ def used_settings(task: classification.Run) -> dict[str, Any]:
         except EmbedxError:
             idle.add(name)
     groups = (task.settings, task.drawing.settings, task.objective.settings)
-    found = {name: value for group in groups for name, value in group.record().items() if name not in idle}
+    found = {
+        name: value
+        for group in groups
+        for name, value in group.record().items()
+        if name not in idle
+    }
     return {"objective": task.objective.name, **found}
 
 
@@ -131,37 +182,64 @@ def _size_of(data: Labeled) -> dict[str, int]:
 
 def _note_data(progress: Progress, training: Labeled) -> None:
     if (text := training.schema.text) is not None:
-        used = {name: value for name, value in text.settings.items() if value != getattr(TextFeatureSettings, name)}
-        progress.note(f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams, {' '.join(as_arguments(used))}")
-    values = f"{training.features.nnz:,} non-zero" if training.is_sparse else f"{training.features.size:,}"
+        used = {
+            name: value
+            for name, value in text.settings.items()
+            if value != getattr(TextFeatureSettings, name)
+        }
+        progress.note(
+            f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams,"
+            f" {' '.join(as_arguments(used))}"
+        )
+    values = (
+        f"{training.features.nnz:,} non-zero"
+        if training.is_sparse
+        else f"{training.features.size:,}"
+    )
     progress.note(
-        f"{len(training):,} examples, {training.n_features:,} features, {values} values, {training.n_labels:,} labels"
+        f"{len(training):,} examples, {training.n_features:,} features, {values} values,"
+        f" {training.n_labels:,} labels"
     )
     if unlabelled := int((training.labels.n_of_row == 0).sum()):
-        progress.note(f"{unlabelled:,} of {len(training):,} training rows have no label and are not trained on")
+        progress.note(
+            f"{unlabelled:,} of {len(training):,} training rows have no label and are not"
+            " trained on"
+        )
 
 
 def labelled_data(
     given: SimpleNamespace, progress: Progress, before: classifier.Classifier | None
 ) -> tuple[Labeled, Labeled | None]:
-    """Training data, like those of the classifier before, and test data; `digits` are generated with test data of their own."""
+    """Training data, like those of the classifier before, and test data; `digits` are generated
+    with test data of their own.
+    """
     test = given.test
     names = None if given.label_names is None else read_label_names(given.label_names)
     if given.train == GENERATED:
         if given.train_labels or test:
-            raise EmbedxError(f"{given.train}: generated with labels and test data; leave out --train-labels and --test")
+            raise EmbedxError(
+                f"{given.train}: generated with labels and test data; leave out --train-labels and"
+                " --test"
+            )
         test = GENERATED
     elif test is not None:
         check_there(test)
     typed = given.typed or {}
     text, table = TextFeatureSettings.from_options(typed), TableSettings.from_options(typed)
     like = None if before is None else before.known
-    training = read_training(given.train, given.train_labels, progress=progress, text=text, table=table, like=like)
-    is_text, what = training.schema.text is not None and like is None, "without --start" if like else "features that are words"
+    training = read_training(
+        given.train, given.train_labels, progress=progress, text=text, table=table, like=like
+    )
+    is_text, what = (
+        training.schema.text is not None and like is None,
+        "without --start" if like else "features that are words",
+    )
     check_used(typed, ((name, is_text, what) for name in settings_of(TextFeatureSettings)))
     if names is not None:
         training = with_names(training, names, str(given.label_names))
-    return training, read(test, given.test_labels, progress=progress, like=training.schema) if test else None
+    return training, (
+        read(test, given.test_labels, progress=progress, like=training.schema) if test else None
+    )
 
 
 def predict(given: SimpleNamespace) -> None:
@@ -169,12 +247,16 @@ def predict(given: SimpleNamespace) -> None:
     cluster = ClusterSettings(given.cluster, given.workers)
     progress = reporter(given, is_alone=given.output is not None or not is_read_at_once())
     if given.coverage is not None and (given.search or given.threshold is not None):
-        raise EmbedxError("--coverage does not apply with --threshold or --search; leave out one of them")
+        raise EmbedxError(
+            "--coverage does not apply with --threshold or --search; leave out one of them"
+        )
     found = classifier.load(given.model)
     _note_probabilities(found, progress)
     decides = given.threshold is not None or given.coverage is not None
     least = found.min_probability(given.threshold, given.coverage) if decides else 0.0
-    given.top_k = given.top_k or (found.max_labels(given.coverage is not None) if decides else N_BEST)
+    given.top_k = given.top_k or (
+        found.max_labels(given.coverage is not None) if decides else N_BEST
+    )
     table = TableSettings(given.text_column, None, given.id_column)
     data = read(given.data, progress=progress, like=found.known, keeps_empty=True, table=table)
     features, called = data.features, iter(data.ids if data.ids is not None else ())
@@ -187,38 +269,67 @@ def predict(given: SimpleNamespace) -> None:
 
         best = by_workers(cluster, found, features, given.top_k, given.threads, progress)
     elif given.search:
-        best = found.searched_top_k(features, given.top_k, given.scored_fraction, progress, given.threads)
+        best = found.searched_top_k(
+            features, given.top_k, given.scored_fraction, progress, given.threads
+        )
     else:
         best = found.top_k(features, given.top_k, progress, given.threads)
     names = [found.name(k) for k in range(found.n_labels)]
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            labels = [{"label": names[k], "probability": p} for k, p in zip(row, values, strict=True) if p >= least]
+            labels = [
+                {"label": names[k], "probability": p}
+                for k, p in zip(row, values, strict=True)
+                if p >= least
+            ]
             n_rows, n_decided, n_empty = n_rows + 1, n_decided + len(labels), n_empty + (not labels)
             if given.as_json:
-                print(json.dumps(labels if data.ids is None else {"id": next(called), "labels": labels}, default=str))
+                print(
+                    json.dumps(
+                        labels if data.ids is None else {"id": next(called), "labels": labels},
+                        default=str,
+                    )
+                )
             else:
                 first = [] if data.ids is None else [" ".join(str(next(called)).split())]
-                print("\t".join([*first, *(f"{each['label']}\t{each['probability']:.4g}" for each in labels)]))
+                print(
+                    "\t".join(
+                        [
+                            *first,
+                            *(f"{each['label']}\t{each['probability']:.4g}" for each in labels),
+                        ]
+                    )
+                )
     if decides and n_rows:
         progress.note(
-            f"labels of probability {least:.4g} and more: {n_decided / n_rows:.2f} for each of {n_rows:,} rows on average, "
-            f"none for {n_empty:,}"
+            f"labels of probability {least:.4g} and more: {n_decided / n_rows:.2f} for each of"
+            f" {n_rows:,} rows on average, none for {n_empty:,}"
         )
 
 
 def _note_probabilities(found: classifier.Classifier, progress: Progress) -> None:
     """Log it if the scores of the objective are not log-probabilities."""
     if not found.objective.calibrated and "calibration" not in found.arrays:
-        progress.note(f"{found.objective.name} has no probabilities of its own; those shown are a softmax of its scores")
+        progress.note(
+            f"{found.objective.name} has no probabilities of its own; those shown are a softmax of"
+            " its scores"
+        )
 
 
 def test_metrics(
-    model: str, test: str | None, test_labels: str | None, progress: Progress, per_label: Path | None
+    model: str,
+    test: str | None,
+    test_labels: str | None,
+    progress: Progress,
+    per_label: Path | None,
 ) -> dict[str, float]:
-    """The metrics of a saved classifier on test data, and of its decisions; those of each label go to the file `per_label`."""
+    """The metrics of a saved classifier on test data, and of its decisions; those of each label go
+    to the file `per_label`.
+    """
     if per_label is not None and not per_label.resolve().parent.is_dir():
-        raise EmbedxError(f"--per-label {per_label}: no such folder; create it, or name another file")
+        raise EmbedxError(
+            f"--per-label {per_label}: no such folder; create it, or name another file"
+        )
     found = classifier.load(model)
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")
@@ -230,7 +341,9 @@ def test_metrics(
     measures, counts = found.evaluate_decisions(data, progress=progress)
     if per_label is not None:
         names = [found.name(k) for k in range(found.n_labels)]
-        atomic.write_text(per_label, per_label_csv(names, found.counts, measures.get("threshold"), counts))
+        atomic.write_text(
+            per_label, per_label_csv(names, found.counts, measures.get("threshold"), counts)
+        )
     return metrics | measures
 
 
@@ -243,9 +356,16 @@ def compare(given: SimpleNamespace) -> None:
     folder = given.output or Path(f"{run.stem_of(*given.data)}.compare")
     with reporter(given) as progress:
         found = comparison.compared(
-            given.data, files, given.typed, listed(given.objectives), folder, resume=given.resume, overwrite=given.overwrite,
-            progress=progress, command=["embedx", *sys.argv[1:]],
-        )  # fmt: skip
+            given.data,
+            files,
+            given.typed,
+            listed(given.objectives),
+            folder,
+            resume=given.resume,
+            overwrite=given.overwrite,
+            progress=progress,
+            command=["embedx", *sys.argv[1:]],
+        )
     if given.as_json:
         print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))
     else:

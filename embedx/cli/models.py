@@ -28,26 +28,41 @@ def info(model: str, as_json: bool = False) -> None:
 
 
 def predict(
-    model: str, data: str, top_k: Annotated[int | None, typer.Option(min=1)] = None,
+    model: str,
+    data: str,
+    top_k: Annotated[int | None, typer.Option(min=1)] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None, text_column: str | None = None,
-    id_column: str | None = None, threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
-    search: bool = False, scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05, cluster: str | None = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None, output: Path | None = None,
-    overwrite: bool = False, quiet: bool = False, verbose: bool = False, as_json: bool = False,
-) -> None:  # fmt: skip
+    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    text_column: str | None = None,
+    id_column: str | None = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
+    search: bool = False,
+    scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
+    cluster: str | None = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None,
+    output: Path | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    as_json: bool = False,
+) -> None:
     """List the best labels of each row, with their probabilities.
 
-    --threshold and --coverage leave out labels that are not probable enough. A row without any is an empty line, or [].
+    --threshold and --coverage leave out labels that are not probable enough. A row without any is
+    an empty line, or [].
 
     model            folder written by `embedx classify`
-    data             in any format that `embedx classify` reads, or plain lines for a model of text; labels are not used
-    top_k            maximum number of labels per row; by default 5, with --threshold 100, with --coverage 1000
+    data             in any format that `embedx classify` reads, or plain lines for a model of text;
+                     labels are not used
+    top_k            maximum number of labels per row; by default 5, with --threshold 100, with
+                     --coverage 1000
     threshold        only labels of at least this probability
-    coverage         sets of labels that contain this share of a row's labels on average, such as 0.9: conformal sets, from
-                     the rows that training held out
-    text_column      the column of a table with the text, if its name is not that of the training data
-    id_column        the column of a table that is printed first; by default that of the training data, or id
+    coverage         sets of labels that contain this share of a row's labels on average, such as
+                     0.9: conformal sets, from the rows that training held out
+    text_column      the column of a table with the text, if its name is not that of the training
+                     data
+    id_column        the column of a table that is printed first; by default that of the training
+                     data, or id
     threads          worker threads; by default one per usable core
     search           score only a part of the labels, found by an index
     scored_fraction  with --search: fraction of the labels that is scored
@@ -64,28 +79,46 @@ def predict(
 
 
 def evaluate(
-    models: list[str], against: list[str] | None = None, pairs: list[Path] | None = None, analogies: Path | None = None,
-    protocol: str = "embedx", method: str = "3cosadd",
-    candidates: Annotated[int | None, typer.Option(min=1)] = None, vectors: str = "input", text: str | None = None,
-    oov: bool = False, seed: Annotated[int, typer.Option(min=0)] = 0, test: str | None = None, test_labels: str | None = None,
-    per_label: Path | None = None, links: str | None = None, non_links: str | None = None, node_labels: str | None = None,
-    next_item: str | None = None, trust_pickle: bool = False, quiet: bool = False, verbose: bool = False, as_json: bool = False,
-) -> None:  # fmt: skip
+    models: list[str],
+    against: list[str] | None = None,
+    pairs: list[Path] | None = None,
+    analogies: Path | None = None,
+    protocol: str = "embedx",
+    method: str = "3cosadd",
+    candidates: Annotated[int | None, typer.Option(min=1)] = None,
+    vectors: str = "input",
+    text: str | None = None,
+    oov: bool = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    test: str | None = None,
+    test_labels: str | None = None,
+    per_label: Path | None = None,
+    links: str | None = None,
+    non_links: str | None = None,
+    node_labels: str | None = None,
+    next_item: str | None = None,
+    trust_pickle: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    as_json: bool = False,
+) -> None:
     """Score word vectors or a classifier.
 
-    Word vectors are scored on similarity and analogies, or by the likelihood of a --text; classifiers on --test data.
+    Word vectors are scored on similarity and analogies, or by the likelihood of a --text;
+    classifiers on --test data.
 
-    models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are compared,
-                more are listed
+    models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are
+                compared, more are listed
     against     models of another configuration, or a pattern; MODELS then differ in their seed only
     protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
     method      analogies: 3cosadd or 3cosmul
     candidates  analogies: number of words that may be the answer; by default that of the protocol
-    text        log-likelihood of a text that was not trained on, named like a corpus of `embedx train`; similarity is then
-                scored only with --pairs or --analogies
+    text        log-likelihood of a text that was not trained on, named like a corpus of `embedx
+                train`; similarity is then scored only with --pairs or --analogies
     oov         score words outside the vocabulary too, by their n-grams
     seed        random seed of resampling and of held-out pairs
-    per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of each label
+    per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of
+                each label
     links       graphs: edges that were not trained on; AUC and average precision
     non_links   graphs: pairs of nodes to tell --links from; by default as many random pairs
     node_labels  graphs: a node and its labels per line; F1 of logistic regression on the vectors
@@ -100,7 +133,9 @@ def evaluate(
         from embedx.cli.words import score_text
 
         if test is not None:
-            raise EmbedxError("--text is for word vectors, --test for classifiers; give one of them")
+            raise EmbedxError(
+                "--text is for word vectors, --test for classifiers; give one of them"
+            )
         if against:
             raise EmbedxError("--text does not apply with --against; give all models as arguments")
         found["heldout"], lines = score_text(models, text, seed, progress)
@@ -115,7 +150,11 @@ def evaluate(
         from embedx.cli.run import metric_lines, plain_numbers
 
         metrics = test_metrics(model, test, test_labels, progress, per_label)
-        print(json.dumps({"test": plain_numbers(metrics)}) if as_json else "\n".join(metric_lines(metrics)))
+        print(
+            json.dumps({"test": plain_numbers(metrics)})
+            if as_json
+            else "\n".join(metric_lines(metrics))
+        )
         return
     if per_label is not None:
         raise EmbedxError(f"{model}: word vectors; --per-label is for classifiers")
@@ -131,7 +170,12 @@ def evaluate(
     from embedx.evaluation.word_sets import WordTests
 
     tests = WordTests(pairs or (), analogies, protocol, method, candidates, seed)
-    how: dict[str, Any] = {"which": vectors, "oov": oov, "trust_pickle": trust_pickle, "progress": progress}
+    how: dict[str, Any] = {
+        "which": vectors,
+        "oov": oov,
+        "trust_pickle": trust_pickle,
+        "progress": progress,
+    }
     report = words.evaluate([model, *runs], against or (), tests, **how)
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -145,38 +189,61 @@ def evaluate(
 
 
 def report(
-    models: list[str], output: Path | None = None, overwrite: bool = False, test: str | None = None,
-    test_labels: str | None = None, pairs: list[Path] | None = None, analogies: Path | None = None, quiet: bool = False,
-    verbose: bool = False, typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+    models: list[str],
+    output: Path | None = None,
+    overwrite: bool = False,
+    test: str | None = None,
+    test_labels: str | None = None,
+    pairs: list[Path] | None = None,
+    analogies: Path | None = None,
+    quiet: bool = False,
+    verbose: bool = False,
+    typed: dict[str, Any] | None = None,
+) -> None:
     """Write an HTML page about a model, or about two.
 
-    It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its errors; of two models of
-    one task what differs.
+    It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its
+    errors; of two models of one task what differs.
 
     models  folders written by `embedx train` or `embedx classify`, one or two
     output  file to write; by default MODEL.report.html here
     """
     if len(models) > 2:
-        raise EmbedxError(f"{models[2]}: a page is about one model, or two; embedx eval scores more")
+        raise EmbedxError(
+            f"{models[2]}: a page is about one model, or two; embedx eval scores more"
+        )
     from embedx.report.report import report as write
 
     with reporter(SimpleNamespace(quiet=quiet, verbose=verbose)) as progress:
         page = write(
-            models[0], output, other=models[1] if models[1:] else None, test=test, test_labels=test_labels, pairs=pairs,
-            analogies=analogies, overwrite=overwrite, progress=progress, **typed or {},
-        )  # fmt: skip
+            models[0],
+            output,
+            other=models[1] if models[1:] else None,
+            test=test,
+            test_labels=test_labels,
+            pairs=pairs,
+            analogies=analogies,
+            overwrite=overwrite,
+            progress=progress,
+            **typed or {},
+        )
     print(page)
 
 
 def nearest(
-    model: str, words: Annotated[list[str] | None, typer.Argument()] = None, top_k: TopK = 10, vectors: str = "input",
-    restrict: Annotated[int | None, typer.Option(min=1)] = None, exclude: str = "", as_json: bool = False,
-) -> None:  # fmt: skip
+    model: str,
+    words: Annotated[list[str] | None, typer.Argument()] = None,
+    top_k: TopK = 10,
+    vectors: str = "input",
+    restrict: Annotated[int | None, typer.Option(min=1)] = None,
+    exclude: str = "",
+    as_json: bool = False,
+) -> None:
     """List the words nearest to each word: word, neighbour, cosine.
 
     model     model folder, or a vector file of another program, such as word2vec's
-    words     each is looked up by itself; - reads them from standard input; without any, a terminal asks for them
+    words     each is looked up by itself; - reads them from standard input; without any, a terminal
+              asks for them
     restrict  look only at the N most frequent words
     exclude   leave out these words
     """
@@ -184,7 +251,11 @@ def nearest(
     from embedx.cli.queries import asked, neighbours
     from embedx.vectors.model import UnknownWordError
 
-    chosen, left_out, are_named = load(model).of(vectors), exclude.split(","), bool(words) and words != ["-"]
+    chosen, left_out, are_named = (
+        load(model).of(vectors),
+        exclude.split(","),
+        bool(words) and words != ["-"],
+    )
     found, unknown = {}, None
     for word in asked(words or []):
         try:
@@ -203,22 +274,34 @@ def nearest(
 
 
 def _show_neighbours(found: dict[str, list[tuple[str, float]]], as_json: bool) -> None:
-    values = {word: [{"word": w, "cosine": cosine} for w, cosine in near] for word, near in found.items()}
-    rows = [(word, neighbour, f"{cosine:.4f}") for word, near in found.items() for neighbour, cosine in near]
+    values = {
+        word: [{"word": w, "cosine": cosine} for w, cosine in near] for word, near in found.items()
+    }
+    rows = [
+        (word, neighbour, f"{cosine:.4f}")
+        for word, near in found.items()
+        for neighbour, cosine in near
+    ]
     if found:
         tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
 
 
 def vectors(
-    model: str, output: Path | None = None, overwrite: bool = False, vectors: str = "input", quiet: bool = False,
+    model: str,
+    output: Path | None = None,
+    overwrite: bool = False,
+    vectors: str = "input",
+    quiet: bool = False,
     verbose: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write the vector of each line of standard input: the words, then numbers.
 
-    The vector of a line of several words is the mean of theirs. Lines without a known word are left out, and counted.
+    The vector of a line of several words is the mean of theirs. Lines without a known word are left
+    out, and counted.
 
     model   model folder, or a vector file of another program, such as word2vec's
-    output  file to write: .npy has a row for each line, of zeros where no word is known; other names get text
+    output  file to write: .npy has a row for each line, of zeros where no word is known; other
+            names get text
     """
     from embedx import load
     from embedx.cli.queries import write_vectors
@@ -237,13 +320,22 @@ def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool 
 
     rows = load(model).analogy(a, b, c, top_k)
     values = [{"word": word, "cosine": cosine} for word, cosine in rows]
-    tables.show(("word", "cosine"), [(word, f"{cosine:.4f}") for word, cosine in rows], values if as_json else None)
+    tables.show(
+        ("word", "cosine"),
+        [(word, f"{cosine:.4f}") for word, cosine in rows],
+        values if as_json else None,
+    )
 
 
 def export(
-    model: str, out: Path, overwrite: bool = False, trust_pickle: bool = False, quiet: bool = False, verbose: bool = False,
+    model: str,
+    out: Path,
+    overwrite: bool = False,
+    trust_pickle: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write word vectors in the format of another program, or convert a vector file.
 
     model  model folder, or a vector file of another program, such as word2vec's
@@ -254,4 +346,12 @@ def export(
 
     progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
     options = {"format": None} | (typed or {})
-    print(write(load(model, progress, trust_pickle), out=out, overwrite=overwrite, progress=progress, **options))
+    print(
+        write(
+            load(model, progress, trust_pickle),
+            out=out,
+            overwrite=overwrite,
+            progress=progress,
+            **options,
+        )
+    )

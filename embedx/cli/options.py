@@ -1,4 +1,6 @@
-"""Options of the command line: those made from the fields of settings, and those that several commands share."""
+"""Options of the command line: those made from the fields of settings, and those that several
+commands share.
+"""
 
 import copy
 import dataclasses
@@ -17,18 +19,55 @@ from embedx.text.settings import PhraseSettings, TextSettings, VocabularySetting
 
 SHORT_HELP = {  # the options that --help shows; --help-all shows all
     "train": (
-        "objective", "output", "architecture", "dim", "window", "negatives", "epochs", "time_budget", "threads", "min_count",
-        "subwords", "heldout", "config",
+        "objective",
+        "output",
+        "architecture",
+        "dim",
+        "window",
+        "negatives",
+        "epochs",
+        "time_budget",
+        "threads",
+        "min_count",
+        "subwords",
+        "heldout",
+        "config",
     ),
     "classify": (
-        "test", "text_column", "label_column", "objective", "output", "hidden", "weights", "negatives", "epochs", "time_budget",
-        "threads", "learning_rate", "l2", "validation", "config",
+        "test",
+        "text_column",
+        "label_column",
+        "objective",
+        "output",
+        "hidden",
+        "weights",
+        "negatives",
+        "epochs",
+        "time_budget",
+        "threads",
+        "learning_rate",
+        "l2",
+        "validation",
+        "config",
     ),
     "compare": (
-        "objectives", "train_labels", "test", "pairs", "next_item", "output", "resume", "time_budget", "epochs", "seeds",
-        "tune", "heldout", "dim", "hidden", "config",
+        "objectives",
+        "train_labels",
+        "test",
+        "pairs",
+        "next_item",
+        "output",
+        "resume",
+        "time_budget",
+        "epochs",
+        "seeds",
+        "tune",
+        "heldout",
+        "dim",
+        "hidden",
+        "config",
     ),
-}  # fmt: skip
+}
 
 
 # ---- options from the signature and the docstring of a command
@@ -39,38 +78,60 @@ SHARED = {  # options that several commands have: the section of the help, and t
     "test_labels": ("Data", "file with the labels of --test, if they are not in it"),
     "objective": (
         "Objective",
-        "output layer; by default ns for word vectors, and chosen from the data for classifiers; `embedx objectives` lists all",
+        (
+            "output layer; by default ns for word vectors, and chosen from the data for"
+            " classifiers; `embedx objectives` lists all"
+        ),
     ),
     "output": ("Output", "folder to write; by default named after the input"),
     "start": ("Continuing from a model", None),
     "overwrite": ("Output", "overwrite the output, after the new one is complete"),
-    "cache_dir": ("Output", "folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx"),
+    "cache_dir": (
+        "Output",
+        "folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx",
+    ),
     "dry_run": ("Output", "print the settings and end, without training"),
     "log_json": ("Output", "append progress to this file, a JSON object per line"),
     "as_json": ("Output", "print one JSON object"),
     "quiet": ("Output", "show only warnings and errors on standard error"),
     "verbose": ("Output", "show all settings, memory and disk, not only changed settings"),
     "pairs": ("Held-out data", "word pairs with scores, instead of the packaged sets"),
-    "analogies": ("Held-out data", "analogy questions in Google's format, instead of the packaged sets"),
-    "checkpoint_every": ("Long runs", "time between checkpoints, such as 10m; 0: only when interrupted"),
+    "analogies": (
+        "Held-out data",
+        "analogy questions in Google's format, instead of the packaged sets",
+    ),
+    "checkpoint_every": (
+        "Long runs",
+        "time between checkpoints, such as 10m; 0: only when interrupted",
+    ),
     "resume": ("Long runs", "resume from the last checkpoint, if there is one"),
     "top_k": (None, "number of results to list"),
     "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
     "trust_pickle": (None, "open gensim's own format, a pickle, which can run arbitrary code"),
 }
 METAVARS = {
-    **dict.fromkeys(("train_labels", "test", "test_labels", "label_names", "start", "pairs"), "path"),
+    **dict.fromkeys(
+        ("train_labels", "test", "test_labels", "label_names", "start", "pairs"), "path"
+    ),
     **dict.fromkeys(("links", "non_links", "node_labels", "next_item"), "path"),
-    "objective": "name", "objectives": "name,...", "exclude": "word,...", "checkpoint_every": "duration",
-    "text_column": "name", "id_column": "name", "against": "path", "text": "corpus",
-}  # fmt: skip
+    "objective": "name",
+    "objectives": "name,...",
+    "exclude": "word,...",
+    "checkpoint_every": "duration",
+    "text_column": "name",
+    "id_column": "name",
+    "against": "path",
+    "text": "corpus",
+}
 MAX_CHOICES = 40  # letters of the choices of a setting that stand in place of its type
 FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",), "top_k": ("-k",)}
 NAMES = {"as_json": "--json"}
 
 
 def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
-    """The docstring of a command without its list of parameters, and the text of each parameter in that list."""
+    """The docstring of a command without its list of parameters, and the text of each parameter in
+    that list.
+    """
     names, rest, texts, last = inspect.signature(command).parameters, [], {}, None
     for line in (inspect.getdoc(command) or "").splitlines():
         match = re.fullmatch(r"(\w+)  +(.+)", line)
@@ -86,7 +147,9 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
 
 
 def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
-    """A parameter of a command as typer wants it: an argument if it has no default, else an option."""
+    """A parameter of a command as typer wants it: an argument if it has no default,
+    else an option.
+    """
     name, kind = parameter.name, parameter.annotation
     about = typer.Argument() if parameter.default is parameter.empty else typer.Option()
     if hasattr(kind, "__metadata__"):
@@ -111,8 +174,10 @@ class Option:
 
     field: dataclasses.Field[Any]
     panel: str = Settings.panel
-    defaults: dict[str, Any] = dataclasses.field(default_factory=dict)  # of objectives and modes, where they differ
-    meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # meaning: objectives that declare it
+    # of objectives and modes, where they differ
+    defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # meaning: objectives that declare it
+    meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     by_set: bool = False  # given by --set to this command, though it has an option elsewhere
 
     @property
@@ -137,7 +202,10 @@ class Option:
         """As typer wants it. None stands for an option that was not typed."""
         kind: Any = kind_of(self.field)
         flag = option_name(self.field.name)
-        how: dict[str, Any] = {"show_default": False, "rich_help_panel": self.field.metadata["panel"] or self.panel}
+        how: dict[str, Any] = {
+            "show_default": False,
+            "rich_help_panel": self.field.metadata["panel"] or self.panel,
+        }
         if kind is bool:
             flag = f"{flag}/--no-{flag[2:]}"
         else:
@@ -146,7 +214,10 @@ class Option:
                 return read_value(self.field, text)
 
             name = self.field.metadata["metavar"] or {int: "int", float: "number"}.get(kind, "text")
-            how |= {"parser": read, "metavar": f"[{self.choices}]" if self.shows_choices else f"<{name}>"}
+            how |= {
+                "parser": read,
+                "metavar": f"[{self.choices}]" if self.shows_choices else f"<{name}>",
+            }
         annotation = Annotated[kind | None, typer.Option(flag, help=self.help(), **how)]
         return keyword(self.field.name, annotation)
 
@@ -154,7 +225,9 @@ class Option:
         """The meaning, the choices and the defaults."""
         meaning = str(self.field.metadata["meaning"])
         if len(self.meanings) > 1:
-            meaning = "; ".join(f"{', '.join(names)}: {each}" for each, names in self.meanings.items())
+            meaning = "; ".join(
+                f"{', '.join(names)}: {each}" for each, names in self.meanings.items()
+            )
         if self.choices and not self.shows_choices:
             meaning += f" ({self.choices})"
         named: dict[str, list[str]] = {}  # objectives and modes by their default
@@ -163,7 +236,10 @@ class Option:
         default = as_typed(self.field.default)
         if self.is_own:
             default = max(named, key=lambda text: len(named[text]))
-        shown = [default, *(f"{text} for {', '.join(names)}" for text, names in named.items() if text != default)]
+        shown = [
+            default,
+            *(f"{text} for {', '.join(names)}" for text, names in named.items() if text != default),
+        ]
         shown = [each for each in shown if each]
         return meaning + (f"  [default: {'; '.join(shown)}]" if shown else "")
 
@@ -173,7 +249,11 @@ Options = dict[str, Option]
 
 def options_of(*groups: type[Settings]) -> Options:
     """The settings of these groups, by name."""
-    return {field.name: Option(field, group.panel) for group in groups for field in dataclasses.fields(group)}
+    return {
+        field.name: Option(field, group.panel)
+        for group in groups
+        for field in dataclasses.fields(group)
+    }
 
 
 def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
@@ -193,8 +273,11 @@ def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
         for field in dataclasses.fields(objective.Settings):
             if field.name not in getattr(objective, elsewhere):
                 each = options.setdefault(field.name, Option(field, "Objective"))
-                if each.field.metadata["choices"] != field.metadata["choices"]:  # each objective checks its own
-                    each = options[field.name] = dataclasses.replace(each, field=_with_choices_of(each.field, field))
+                # each objective checks its own
+                if each.field.metadata["choices"] != field.metadata["choices"]:
+                    each = options[field.name] = dataclasses.replace(
+                        each, field=_with_choices_of(each.field, field)
+                    )
                 each.defaults[name] = field.default
                 each.meanings.setdefault(field.metadata["meaning"], []).append(name)
         for setting, value in getattr(objective, defaults).items():
@@ -203,7 +286,9 @@ def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
     return options
 
 
-def _with_choices_of(field: dataclasses.Field[Any], other: dataclasses.Field[Any]) -> dataclasses.Field[Any]:
+def _with_choices_of(
+    field: dataclasses.Field[Any], other: dataclasses.Field[Any]
+) -> dataclasses.Field[Any]:
     """The field with the choices of both."""
     found = copy.copy(field)
     choices = dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"]))
@@ -218,7 +303,15 @@ def train_options() -> Options:
     from embedx.skipgram.configuration import DEFAULTS
     from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings
 
-    groups = (SkipGramSettings, VocabularySettings, TextSettings, PhraseSettings, StartSettings, GraphSettings, ClusterSettings)
+    groups = (
+        SkipGramSettings,
+        VocabularySettings,
+        TextSettings,
+        PhraseSettings,
+        StartSettings,
+        GraphSettings,
+        ClusterSettings,
+    )
     options = _of_task("word_defaults", "label_settings", *groups, CollapsedSettings)
     for name, value in DEFAULTS.items():
         options[name].defaults["--collapsed"] = value
@@ -239,7 +332,9 @@ def classify_options() -> Options:
 
 
 def compare_options() -> Options:
-    """The settings of `embedx compare`, and those that it passes to each run, by --set but for a few."""
+    """The settings of `embedx compare`, and those that it passes to each run, by --set but for a
+    few.
+    """
     from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
     from embedx.graphs.settings import GraphSettings
@@ -248,9 +343,13 @@ def compare_options() -> Options:
 
     of_text = options_of(SkipGramSettings, VocabularySettings, TextSettings, GraphSettings)
     of_labels = options_of(ClassifySettings, TableSettings)
-    passed = {name: of_text[name] for name in OF_TEXT} | {name: of_labels[name] for name in OF_LABELS}
+    passed = {name: of_text[name] for name in OF_TEXT} | {
+        name: of_labels[name] for name in OF_LABELS
+    }
     options = options_of(CompareSettings) | passed
-    return {name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()}
+    return {
+        name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()
+    }
 
 
 def phrase_options() -> Options:
@@ -275,19 +374,28 @@ def export_options() -> Options:
 
 
 SETTINGS = {  # of commands
-    "train": train_options, "classify": classify_options, "compare": compare_options, "corpus check": train_options,
-    "phrases": phrase_options, "report": report_options, "export": export_options,
-}  # fmt: skip
+    "train": train_options,
+    "classify": classify_options,
+    "compare": compare_options,
+    "corpus check": train_options,
+    "phrases": phrase_options,
+    "report": report_options,
+    "export": export_options,
+}
 
 
 def settings_listed(objective: str) -> dict[str, str]:
-    """What `embedx objectives NAME` lists: settings of an objective, its own defaults, and the fine settings of both tasks."""
+    """What `embedx objectives NAME` lists: settings of an objective, its own defaults, and the fine
+    settings of both tasks.
+    """
     from embedx.objectives import find
 
     of_objective = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
     about: dict[str, list[str]] = {}
     for task, options in (("train", train_options()), ("classify", classify_options())):
-        for name, each in sorted(options.items(), key=lambda item: objective not in item[1].defaults):
+        for name, each in sorted(
+            options.items(), key=lambda item: objective not in item[1].defaults
+        ):
             if objective in each.defaults or (each.is_fine and not each.is_own):
                 field = of_objective.get(name, each.field)
                 flag = option_name(name) + ("=VALUE" if each.is_fine else "")
@@ -299,11 +407,15 @@ def settings_listed(objective: str) -> dict[str, str]:
 
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     """A parameter of a command that is an option."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
-    """The option --set NAME=VALUE of a command, for its fine settings; the names and values that were typed."""
+    """The option --set NAME=VALUE of a command, for its fine settings; the names and values that
+    were typed.
+    """
 
     def read(word: str) -> tuple[str, Any]:
         name, _, text = word.partition("=")
@@ -316,5 +428,7 @@ def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
     names = [name for name, each in fine.items() if not each.is_own]
     more = ", and those that `embedx objectives NAME` lists" if len(names) < len(fine) else ""
     text = f"a less common setting; repeatable. Settings: {', '.join(names)}{more}"
-    about = typer.Option("--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration")
+    about = typer.Option(
+        "--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration"
+    )
     return keyword("set_", Annotated[list[str] | None, about])

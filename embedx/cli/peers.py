@@ -1,12 +1,13 @@
-"""The command lines of word2vec.c and of fastText's classifiers, translated for `embedx train` and `embedx classify`.
+"""The command lines of word2vec.c and of fastText's classifiers, translated for `embedx train` and
+`embedx classify`.
 
-    embedx word2vec -train text8 -output vectors.bin -size 200 -window 8 -negative 25 -cbow 0 -binary 1
-    embedx supervised -input train.txt -output model -lr 1.0 -epoch 25 -wordNgrams 2 -bucket 200000 -dim 50 -loss ova
-    embedx test model.bin test.txt 5
-    embedx predict-prob model.bin test.txt 5
+    embedx word2vec -train text8 -output vectors.bin -size 200 -window 8 -negative 25 -cbow 0
+    -binary 1 embedx supervised -input train.txt -output model -lr 1.0 -epoch 25 -wordNgrams 2
+    -bucket 200000 -dim 50 -loss ova embedx test model.bin test.txt 5 embedx predict-prob model.bin
+    test.txt 5
 
-Defaults are theirs, but for the threads, one for each usable core, and the optimiser with its rate, which are ours. Options
-that have no effect on the model there have none here.
+Defaults are theirs, but for the threads, one for each usable core, and the optimiser with its rate,
+which are ours. Options that have no effect on the model there have none here.
 """
 
 import sys
@@ -21,8 +22,12 @@ from embedx.training.progress import Reporter
 
 Flag = Annotated[int, typer.Option(min=0, max=1)]
 LOSSES = {"softmax": "softmax", "ns": "ns", "hs": "hs", "ova": "ova", "one-vs-all": "ova"}
-# What fastText's losses are, beside their names: the noise by the square root of the counts, the tree by Huffman.
-OF_LOSS: dict[str, dict[str, Any]] = {"ns": {"sampler": "unigram", "sampler_exponent": 0.5}, "hs": {"hierarchy": "huffman"}}
+# What fastText's losses are, beside their names: the noise by the square root of the counts, the
+# tree by Huffman.
+OF_LOSS: dict[str, dict[str, Any]] = {
+    "ns": {"sampler": "unigram", "sampler_exponent": 0.5},
+    "hs": {"hierarchy": "huffman"},
+}
 
 
 def _given(**settings: Any) -> dict[str, Any]:
@@ -30,31 +35,57 @@ def _given(**settings: Any) -> dict[str, Any]:
 
 
 def word2vec(
-    train: Annotated[str, typer.Option()], output: Annotated[Path, typer.Option()], size: int = 100, window: int = 5,
-    sample: float = 1e-3, hs: Flag = 0, negative: int = 5, threads: int | None = None, iter: int = 5,
-    min_count: int | None = None, alpha: float | None = None, binary: Flag = 0, cbow: Flag = 1, save_vocab: Path | None = None,
-    read_vocab: str | None = None, debug: int = 2, overwrite: bool = False,
-) -> None:  # fmt: skip
+    train: Annotated[str, typer.Option()],
+    output: Annotated[Path, typer.Option()],
+    size: int = 100,
+    window: int = 5,
+    sample: float = 1e-3,
+    hs: Flag = 0,
+    negative: int = 5,
+    threads: int | None = None,
+    iter: int = 5,
+    min_count: int | None = None,
+    alpha: float | None = None,
+    binary: Flag = 0,
+    cbow: Flag = 1,
+    save_vocab: Path | None = None,
+    read_vocab: str | None = None,
+    debug: int = 2,
+    overwrite: bool = False,
+) -> None:
     """Train word vectors with the command line of word2vec.c.
 
-    Options have one dash or two. The vectors are written as by word2vec.c, and the model to OUTPUT.embedx. Defaults are those
-    of word2vec.c, except the threads, one for each usable core, and the optimiser, which is that of `embedx train`; with
-    -alpha it is SGD.
+    Options have one dash or two. The vectors are written as by word2vec.c, and the model to
+    OUTPUT.embedx. Defaults are those of word2vec.c, except the threads, one for each usable core,
+    and the optimiser, which is that of `embedx train`; with -alpha it is SGD.
 
     train   text
     output  file of the vectors
     """
     if bool(hs) == bool(negative):
-        raise EmbedxError(f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other")
+        raise EmbedxError(
+            f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other"
+        )
     if read_vocab and min_count is not None:
-        raise EmbedxError("-min-count with -read-vocab: the words of the file are taken as they are; leave -min-count out")
+        raise EmbedxError(
+            "-min-count with -read-vocab: the words of the file are taken as they are; leave"
+            " -min-count out"
+        )
     if read_vocab is None and min_count is None:
         min_count = 5
     typed = _given(
-        dim=size, window=window, sample=sample, epochs=iter, architecture="cbow" if cbow else "skipgram", vocab=read_vocab,
-        min_count=min_count, negatives=None if hs else negative, threads=threads, optimizer=None if alpha is None else "sgd",
+        dim=size,
+        window=window,
+        sample=sample,
+        epochs=iter,
+        architecture="cbow" if cbow else "skipgram",
+        vocab=read_vocab,
+        min_count=min_count,
+        negatives=None if hs else negative,
+        threads=threads,
+        optimizer=None if alpha is None else "sgd",
         learning_rate=alpha,
-    )  # fmt: skip
+    )
     from embedx.vectors import export
     from embedx.vectors.model import load_folder
 
@@ -63,24 +94,44 @@ def word2vec(
     folder = output.with_name(output.name + ".embedx")
     training.train([train], "hs" if hs else "ns", output=folder, overwrite=overwrite, typed=typed)
     progress, model = Reporter(sys.stderr), load_folder(folder)
-    print(export.export(model, "word2vec-binary" if binary else "word2vec", output, overwrite, progress))
+    print(
+        export.export(
+            model, "word2vec-binary" if binary else "word2vec", output, overwrite, progress
+        )
+    )
     if save_vocab is not None:
         print(export.export_vocabulary(model, save_vocab, overwrite))
 
 
 def supervised(
-    input: Annotated[str, typer.Option()], output: Annotated[Path, typer.Option()], dim: int | None = None, epoch: int = 5,
-    loss: str = "softmax", neg: int = 5, word_ngrams: int = 1, minn: int = 0, maxn: int = 0, bucket: int | None = None,
-    min_count: int = 1, pretrained_vectors: str | None = None, label: str = "__label__", lr: float | None = None,
-    thread: int | None = None, seed: int | None = None, ws: int | None = None, lr_update_rate: int | None = None,
-    verbose: int | None = None, overwrite: bool = False,
-) -> None:  # fmt: skip
+    input: Annotated[str, typer.Option()],
+    output: Annotated[Path, typer.Option()],
+    dim: int | None = None,
+    epoch: int = 5,
+    loss: str = "softmax",
+    neg: int = 5,
+    word_ngrams: int = 1,
+    minn: int = 0,
+    maxn: int = 0,
+    bucket: int | None = None,
+    min_count: int = 1,
+    pretrained_vectors: str | None = None,
+    label: str = "__label__",
+    lr: float | None = None,
+    thread: int | None = None,
+    seed: int | None = None,
+    ws: int | None = None,
+    lr_update_rate: int | None = None,
+    verbose: int | None = None,
+    overwrite: bool = False,
+) -> None:
     """Train a classifier with the command line of `fasttext supervised`.
 
-    Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`. Defaults are those of fastText,
-    except the threads, one for each usable core, and the optimiser and its learning rate, which are those of `embedx
-    classify`. Words are divided by spaces and keep their case, and all their n-grams are features. These are scaled to unit
-    length, as fastText takes the mean of the words. No rows are held out to calibrate probabilities on.
+    Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`.
+    Defaults are those of fastText, except the threads, one for each usable core, and the optimiser
+    and its learning rate, which are those of `embedx classify`. Words are divided by spaces and
+    keep their case, and all their n-grams are features. These are scaled to unit length, as
+    fastText takes the mean of the words. No rows are held out to calibrate probabilities on.
 
     input    labelled text
     output   folder of the model
@@ -93,16 +144,34 @@ def supervised(
     negatives = neg if objective == "ns" else None
     n_grams = {} if word_ngrams < 2 and maxn < 1 else {"min_ngram_count": 1, "buckets": bucket or 0}
     typed = n_grams | _given(
-        hidden=dim if dim or pretrained_vectors else 100, epochs=epoch, threads=thread, seed=seed, scaling="l2",
-        negatives=negatives, word_ngrams=word_ngrams, char_ngrams=f"{max(minn, 1)}-{maxn}" if maxn > 0 else None,
-        min_count=min_count, calibration=0.0, pretrained=pretrained_vectors, label_prefix=label, tokenizer="whitespace",
+        hidden=dim if dim or pretrained_vectors else 100,
+        epochs=epoch,
+        threads=thread,
+        seed=seed,
+        scaling="l2",
+        negatives=negatives,
+        word_ngrams=word_ngrams,
+        char_ngrams=f"{max(minn, 1)}-{maxn}" if maxn > 0 else None,
+        min_count=min_count,
+        calibration=0.0,
+        pretrained=pretrained_vectors,
+        label_prefix=label,
+        tokenizer="whitespace",
         lowercase=False,
-    )  # fmt: skip
-    training.classify(input, objective=objective, output=output, overwrite=overwrite, typed=typed | OF_LOSS.get(objective, {}))
+    )
+    training.classify(
+        input,
+        objective=objective,
+        output=output,
+        overwrite=overwrite,
+        typed=typed | OF_LOSS.get(objective, {}),
+    )
 
 
 def _folder(model: str) -> str:
-    """The folder of a model; it may be called as fastText's file would be, `model.bin` for `model`."""
+    """The folder of a model; it may be called as fastText's file would be, `model.bin`
+    for `model`.
+    """
     stem = model.removesuffix(".bin")
     return stem if stem != model and not Path(model).exists() and Path(stem).is_dir() else model
 
@@ -145,4 +214,10 @@ def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     prefix = found.known.text.settings["label_prefix"] if found.known.text else "__label__"
     for ids, probabilities in found.top_k(data_read.features, k):
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            print(*(f"{prefix}{found.name(each)} {p:.6g}" for each, p in zip(row, values, strict=True) if p >= threshold))
+            print(
+                *(
+                    f"{prefix}{found.name(each)} {p:.6g}"
+                    for each, p in zip(row, values, strict=True)
+                    if p >= threshold
+                )
+            )

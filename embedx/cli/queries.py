@@ -1,4 +1,6 @@
-"""Words that are asked for on the command line, from standard input or at a prompt, and their neighbours and vectors."""
+"""Words that are asked for on the command line, from standard input or at a prompt, and their
+neighbours and vectors.
+"""
 
 import contextlib
 import sys
@@ -31,20 +33,31 @@ def asked(words: Sequence[str]) -> Iterator[str]:
 
 
 def neighbours(
-    vectors: WordVectors, word: str, top_k: int, restrict: int | None = None, exclude: Collection[str] = ()
+    vectors: WordVectors,
+    word: str,
+    top_k: int,
+    restrict: int | None = None,
+    exclude: Collection[str] = (),
 ) -> list[tuple[str, float]]:
     """The nearest words of a word, but for some, among all or the `restrict` most frequent ones."""
     query, left_out = vectors[word], {word, *exclude}
     if restrict is not None:
-        vectors = replace(vectors, words=vectors.words[:restrict], arrays={"input": vectors.vectors[:restrict]}, counts=None)
+        vectors = replace(
+            vectors,
+            words=vectors.words[:restrict],
+            arrays={"input": vectors.vectors[:restrict]},
+            counts=None,
+        )
     found = vectors.most_similar(query, top_k=top_k + len(left_out))
     return [each for each in found if each[0] not in left_out][:top_k]
 
 
 def write_vectors(vectors: WordVectors, file: Path | None, overwrite: bool) -> int:
-    """Write the mean vector of the words of each line of standard input; how many lines have no known word.
+    """Write the mean vector of the words of each line of standard input; how many lines have no
+    known word.
 
-    file  NAME.npy has a row for each line, zeros where no word is known; in text such lines are left out
+    file  NAME.npy has a row for each line, zeros where no word is known; in text such lines are
+          left out
     """
     n_unknown, rows = 0, []
     is_array = file is not None and file.suffix == ".npy"

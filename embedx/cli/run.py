@@ -1,4 +1,6 @@
-"""What `embedx train` and `embedx classify` share: output folder, checkpoints, settings shown, the model saved."""
+"""What `embedx train` and `embedx classify` share: output folder, checkpoints, settings shown, the
+model saved.
+"""
 
 import math
 import os
@@ -24,14 +26,33 @@ from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
 
 # Beside settings.
-OF_MODEL = ("collapsed", "train_labels", "test", "test_labels", "label_names", "objective", "start", "output")
+OF_MODEL = (
+    "collapsed",
+    "train_labels",
+    "test",
+    "test_labels",
+    "label_names",
+    "objective",
+    "start",
+    "output",
+)
 
 
-def checkpoints_of(command: str, given: SimpleNamespace, folder: Path, progress: Progress) -> tuple[Checkpoints, bool]:
-    """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that folder."""
+def checkpoints_of(
+    command: str, given: SimpleNamespace, folder: Path, progress: Progress
+) -> tuple[Checkpoints, bool]:
+    """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that
+    folder.
+    """
     every = seconds(given.checkpoint_every, "--checkpoint-every") or math.inf
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(given).items() if name != "resume"}
-    checkpoints = Checkpoints(folder, Request(command, plain, every, given.resume), given.overwrite, progress)
+    plain = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in vars(given).items()
+        if name != "resume"
+    }
+    checkpoints = Checkpoints(
+        folder, Request(command, plain, every, given.resume), given.overwrite, progress
+    )
     overwrite = given.overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     return checkpoints, overwrite
@@ -45,20 +66,24 @@ def command_line(command: str, given: SimpleNamespace, **decided: Any) -> str:
     return shlex.join(["embedx", command, *data, *as_arguments(named | (given.typed or {}))])
 
 
-def saved(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome) -> Path:
+def saved(
+    save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome
+) -> Path:
     """Save a model and remove its checkpoints. Raises `DivergedError` if the run ended for that."""
-    place = to_the_end(lambda: save_somewhere(save, folder, checkpoints))  # however often Ctrl-C is pressed
+    # however often Ctrl-C is pressed
+    place = to_the_end(lambda: save_somewhere(save, folder, checkpoints))
     checkpoints.close(place, is_over=outcome.interrupted_by is None)
     if outcome.diverged is not None:
         raise DivergedError(
-            f"{outcome.diverged}; the model of {outcome.epochs:.3g} epoch{'' if outcome.epochs == 1 else 's'} is in {place}"
+            f"{outcome.diverged}; the model of {outcome.epochs:.3g}"
+            f" epoch{'' if outcome.epochs == 1 else 's'} is in {place}"
         )
     return place
 
 
 def save_somewhere(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) -> Path:
-    """Save a model. Raises `EmbedxError` if it cannot be written; it is then saved to a temporary folder, if possible, which
-    the error names.
+    """Save a model. Raises `EmbedxError` if it cannot be written; it is then saved to a temporary
+    folder, if possible, which the error names.
     """
     try:
         return save(folder)
@@ -90,34 +115,61 @@ def stem_of(source: str, *others: str) -> str:
 
 
 def show_plan(
-    given: SimpleNamespace, folder: Path, settings: Mapping[str, Any], size: Mapping[str, int], plan: MemoryPlan,
+    given: SimpleNamespace,
+    folder: Path,
+    settings: Mapping[str, Any],
+    size: Mapping[str, int],
+    plan: MemoryPlan,
     on_disk: tuple[float, float] | None = None,
-) -> None:  # fmt: skip
-    """Print where a run would write its model, its settings, the size of the data, memory and disk, and end the command.
+) -> None:
+    """Print where a run would write its model, its settings, the size of the data, memory and disk,
+    and end the command.
 
-    on_disk  bytes of the model and of a checkpoint; by default those of the weights, where these are in the plan
+    on_disk  bytes of the model and of a checkpoint; by default those of the weights, where these
+             are in the plan
     """
     weights = plan.needs.get("weights", 0.0)
-    state = ["weights", "optimizer", "objective"] if "objective" in plan.needs else []  # L-BFGS has no checkpoints
+    # L-BFGS has no checkpoints
+    state = ["weights", "optimizer", "objective"] if "objective" in plan.needs else []
     model, checkpoint = on_disk or (weights, sum(plan.needs[name] for name in state))
     disk = {"model": model, "checkpoints": (KEPT + 1) * checkpoint} if model else {}
     found: dict[str, Any] = {"model": str(folder)}
     if given.as_json:
-        needs = {"memory": plan.parts, "available": plan.available, "disk": disk, "disk_free": free_disk(folder)}
+        needs = {
+            "memory": plan.parts,
+            "available": plan.available,
+            "disk": disk,
+            "disk_free": free_disk(folder),
+        }
         found |= {"settings": settings, "data": size, **needs}
     else:
         found |= {name.replace("_", "-"): value for name, value in settings.items()}
-        found |= {"data": size, "memory": summary(plan.parts, plan.available) + ": TOO LITTLE" * (not plan.fits)}
-        found["disk"] = summary(disk, free_disk(folder)) if disk else "known after training, as weights are sparse"
+        found |= {
+            "data": size,
+            "memory": summary(plan.parts, plan.available) + ": TOO LITTLE" * (not plan.fits),
+        }
+        found["disk"] = (
+            summary(disk, free_disk(folder))
+            if disk
+            else "known after training, as weights are sparse"
+        )
     show_facts(found, given.as_json)
     raise typer.Exit
 
 
-def note_settings(progress: Progress, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def note_settings(
+    progress: Progress, given: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
     """Log the settings that were given, or all with --verbose."""
-    used = {name: value for name, value in settings.items() if name != "epochs" or not settings.get("time_budget")}
+    used = {
+        name: value
+        for name, value in settings.items()
+        if name != "epochs" or not settings.get("time_budget")
+    }
     shown = {name: value for name, value in used.items() if progress.is_verbose or name in given}
-    if line := " ".join(f"{name.replace('_', '-')}={as_typed(v)}" for name, v in shown.items() if v is not None):
+    if line := " ".join(
+        f"{name.replace('_', '-')}={as_typed(v)}" for name, v in shown.items() if v is not None
+    ):
         progress.note(line)
 
 
@@ -126,13 +178,17 @@ def loss_line(facts: Mapping[str, Any], otherwise: str) -> str:
     if facts["final_loss"] is None:
         return otherwise
     others = {"before training": "initial_loss", "by frequencies alone": "baseline_loss"}
-    known = [f"{name} {facts[fact]:.4f}" for name, fact in others.items() if facts.get(fact) is not None]
-    return f"loss {facts['final_loss']:.4f} {facts['loss_unit']}" + (f" ({', '.join(known)})" if known else "")
+    known = [
+        f"{name} {facts[fact]:.4f}" for name, fact in others.items() if facts.get(fact) is not None
+    ]
+    return f"loss {facts['final_loss']:.4f} {facts['loss_unit']}" + (
+        f" ({', '.join(known)})" if known else ""
+    )
 
 
 def plain_numbers(metrics: Mapping[str, float]) -> dict[str, float | None]:
     """Metrics for JSON: null where a number is not finite."""
-    return {name: (value if math.isfinite(value) else None) for name, value in metrics.items()}
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
 
 def metric_lines(*models: Mapping[str, float]) -> list[str]:

@@ -21,7 +21,9 @@ class OutputClosedError(Exception):
 
 
 class _Results(io.FileIO):
-    """Standard output, whose first error is raised; later writes are ignored, so that the interpreter can end."""
+    """Standard output, whose first error is raised; later writes are ignored, so that the
+    interpreter can end.
+    """
 
     has_failed = False
 
@@ -35,14 +37,16 @@ class _Results(io.FileIO):
             if isinstance(error, BrokenPipeError):
                 raise OutputClosedError from error
             why = "it is closed" if error.errno == errno.EBADF else error.strerror or error
-            raise EmbedxError(f"standard output: {why}, so results are incomplete; write them elsewhere") from error
+            raise EmbedxError(
+                f"standard output: {why}, so results are incomplete; write them elsewhere"
+            ) from error
 
 
 def open_streams() -> None:
     """Have three standard streams, of which those for output take any text.
 
-    One that is closed becomes the null device, lest the next file that is opened have its number and be written to instead;
-    for standard output opened to be read, so that writing results fails.
+    One that is closed becomes the null device, lest the next file that is opened have its number
+    and be written to instead; for standard output opened to be read, so that writing results fails.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -54,7 +58,10 @@ def open_streams() -> None:
     sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
     encoding, by_line = "utf-8", False
     if isinstance(sys.stdout, io.TextIOWrapper):
-        encoding, by_line = sys.stdout.encoding, sys.stdout.line_buffering or sys.stdout.write_through
+        encoding, by_line = (
+            sys.stdout.encoding,
+            sys.stdout.line_buffering or sys.stdout.write_through,
+        )
         if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
             sys.stdout.reconfigure(errors="backslashreplace")
             return
@@ -63,7 +70,9 @@ def open_streams() -> None:
 
 
 def is_read_at_once() -> bool:
-    """Whether standard output may be read, as on a terminal, while more is written: not if it is a file."""
+    """Whether standard output may be read, as on a terminal, while more is written: not if it is a
+    file.
+    """
     mode = os.fstat(1).st_mode
     return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
@@ -71,12 +80,15 @@ def is_read_at_once() -> bool:
 def reporter(given: SimpleNamespace, is_alone: bool = True) -> Reporter:
     """Progress on standard error, as the options of the command say."""
     log = vars(given).get("log_json")
-    return Reporter(sys.stderr, log, is_quiet=given.quiet, is_verbose=given.verbose, is_alone=is_alone)
+    return Reporter(
+        sys.stderr, log, is_quiet=given.quiet, is_verbose=given.verbose, is_alone=is_alone
+    )
 
 
 @contextlib.contextmanager
 def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iterator[Any]:
-    """Have what is printed on standard output written to a file instead, if one is named; it appears when it is complete.
+    """Have what is printed on standard output written to a file instead, if one is named; it
+    appears when it is complete.
 
     Without `is_text` nothing printed is: the value is the stream of bytes to write to.
     """
@@ -84,7 +96,9 @@ def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iter
         yield None
         return
     if file.exists() and not overwrite:
-        raise EmbedxError(f"{file}: exists; add --overwrite to replace it, or choose another --output")
+        raise EmbedxError(
+            f"{file}: exists; add --overwrite to replace it, or choose another --output"
+        )
     try:
         with atomic.replacing(file.resolve()) as raw:
             out = io.TextIOWrapper(raw, "utf-8", newline="\n")
@@ -92,11 +106,15 @@ def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iter
                 yield raw
             out.detach()  # writes what is left
     except OSError as error:
-        raise EmbedxError(f"{file}: cannot be written: {error.strerror or error}; choose another --output") from error
+        raise EmbedxError(
+            f"{file}: cannot be written: {error.strerror or error}; choose another --output"
+        ) from error
 
 
 def close_error_stream() -> None:
-    """Discard what could not be written to standard error; otherwise Python tries again at exit and changes the exit code."""
+    """Discard what could not be written to standard error; otherwise Python tries again at exit and
+    changes the exit code.
+    """
     try:
         sys.stderr.flush()
     except OSError:

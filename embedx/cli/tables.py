@@ -1,4 +1,6 @@
-"""Results in rows: a table on a terminal, elsewhere tab-separated values without a heading, or JSON."""
+"""Results in rows: a table on a terminal, elsewhere tab-separated values without a heading, or
+JSON.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""The commands that train: their options and help. What they do is in `words` and `labels`, which need numba."""
+"""The commands that train: their options and help. What they do is in `words` and `labels`, which
+need numba.
+"""
 
 import os
 from pathlib import Path
@@ -9,11 +11,21 @@ import typer
 
 
 def train(
-    corpora: list[str], objective: str | None = None, collapsed: bool = False, output: Path | None = None,
-    overwrite: bool = False, cache_dir: Path | None = None, checkpoint_every: str = "10m", resume: bool = False,
-    log_json: Path | None = None, dry_run: bool = False, as_json: bool = False, quiet: bool = False, verbose: bool = False,
+    corpora: list[str],
+    objective: str | None = None,
+    collapsed: bool = False,
+    output: Path | None = None,
+    overwrite: bool = False,
+    cache_dir: Path | None = None,
+    checkpoint_every: str = "10m",
+    resume: bool = False,
+    log_json: Path | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Train word vectors on text.
 
     \b
@@ -31,12 +43,24 @@ def train(
 
 
 def classify(
-    train: str, train_labels: str | None = None, test: str | None = None, test_labels: str | None = None,
-    label_names: str | None = None, objective: str | None = None, start: str | None = None, output: Path | None = None,
-    overwrite: bool = False, checkpoint_every: str = "10m", resume: bool = False, log_json: Path | None = None,
-    dry_run: bool = False, as_json: bool = False, quiet: bool = False, verbose: bool = False,
+    train: str,
+    train_labels: str | None = None,
+    test: str | None = None,
+    test_labels: str | None = None,
+    label_names: str | None = None,
+    objective: str | None = None,
+    start: str | None = None,
+    output: Path | None = None,
+    overwrite: bool = False,
+    checkpoint_every: str = "10m",
+    resume: bool = False,
+    log_json: Path | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Train a classifier on labelled data.
 
     \b
@@ -44,7 +68,8 @@ def classify(
     embedx classify rows.npz --train-labels labels.npz --weights tree
     embedx classify tickets.csv --text-column title,body --label-column topic
 
-    train        XC, LIBSVM, fastText, CSV, TSV, JSON Lines, Parquet, .npy, .npz or IDX file, DATA@SPLIT[:COLUMN], or digits
+    train        XC, LIBSVM, fastText, CSV, TSV, JSON Lines, Parquet, .npy, .npz or IDX file,
+                 DATA@SPLIT[:COLUMN], or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     start        continue training this model folder on new rows, which may have new labels
     """
@@ -55,19 +80,32 @@ def classify(
 
 
 def compare(
-    data: list[str], objectives: Annotated[str, typer.Option()], train_labels: str | None = None, test: str | None = None,
-    test_labels: str | None = None, pairs: list[Path] | None = None, analogies: Path | None = None,
-    next_item: str | None = None, output: Path | None = None, overwrite: bool = False, cache_dir: Path | None = None,
-    resume: bool = False, as_json: bool = False, quiet: bool = False, verbose: bool = False,
+    data: list[str],
+    objectives: Annotated[str, typer.Option()],
+    train_labels: str | None = None,
+    test: str | None = None,
+    test_labels: str | None = None,
+    pairs: list[Path] | None = None,
+    analogies: Path | None = None,
+    next_item: str | None = None,
+    output: Path | None = None,
+    overwrite: bool = False,
+    cache_dir: Path | None = None,
+    resume: bool = False,
+    as_json: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
     typed: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Train several objectives on the same data, and rank them.
 
-    Each is trained for the same time, but to convergence where its settings say so, such as weights=tree. The folder gets
-    a page with the ranking and learning curves.
+    Each is trained for the same time, but to convergence where its settings say so, such as
+    weights=tree. The folder gets a page with the ranking and learning curves.
 
-    data        text, named as for `embedx train`, but not -; with --test, labelled data, as for `embedx classify`
-    objectives  the output layers, separated by commas, perhaps with settings: ns,hs or softmax,ova:loss=squared-hinge
+    data        text, named as for `embedx train`, but not -; with --test, labelled data, as for
+                `embedx classify`
+    objectives  the output layers, separated by commas, perhaps with settings: ns,hs or
+                softmax,ova:loss=squared-hinge
     next_item   sessions, one per line, by whose last items models are ranked and tuned
     resume      add the missing runs to the comparison in the folder
     """
@@ -86,6 +124,10 @@ def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
 
     command, arguments, directory = checkpoint.requested(checkpoint.output_of(output))
     os.chdir(directory)
-    paths = {name: Path(arguments[name]) for name in ("output", "cache_dir", "log_json") if arguments.get(name)}
+    paths = {
+        name: Path(arguments[name])
+        for name in ("output", "cache_dir", "log_json")
+        if arguments.get(name)
+    }
     run = train if command == "train" else classify
     run(**arguments | paths | {"quiet": quiet, "verbose": verbose}, resume=True)

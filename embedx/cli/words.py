@@ -1,4 +1,6 @@
-"""The work of the commands about text and word vectors: settings chosen, the library called, the result printed."""
+"""The work of the commands about text and word vectors: settings chosen, the library called, the
+result printed.
+"""
 
 import json
 from functools import partial
@@ -37,7 +39,9 @@ def train(given: SimpleNamespace) -> None:
     if given.as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
         return
-    loss = run.loss_line(facts, "ended before the first iteration" if given.collapsed else "no pair was seen")
+    loss = run.loss_line(
+        facts, "ended before the first iteration" if given.collapsed else "no pair was seen"
+    )
     if "heldout" in facts:
         loss += f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}"
     of_collapsed = f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
@@ -48,7 +52,8 @@ def train(given: SimpleNamespace) -> None:
 def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipgram.TrainedVectors]:
     """Train on `given.corpora` and write the model.
 
-    Settings that were typed have priority over those of a recipe, then come the objective's own, then the defaults.
+    Settings that were typed have priority over those of a recipe, then come the objective's own,
+    then the defaults.
     """
     typed, corpora = given.typed or {}, given.corpora
     config, cluster, folder = _decided(given)
@@ -59,12 +64,18 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
 
         trainer = partial(words.train, cluster=cluster)
     progress.note(run.command_line("train", given, objective=config.objective.name, output=folder))
-    settings = {name: value for name, value in config.record().items() if name not in config.settings.open}
+    settings = {
+        name: value for name, value in config.record().items() if name not in config.settings.open
+    }
     run.note_settings(progress, recipe_defaults(corpora) | typed, settings | cluster.record())
     with checkpoints.ended():
-        trained = trainer(corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints)
+        trained = trainer(
+            corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints
+        )
     trained.vectors.facts["command"] = run.command_line("train", given)
-    place = run.saved(lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome)
+    place = run.saved(
+        lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome
+    )
     return place, trained
 
 
@@ -85,10 +96,15 @@ def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Pa
     typed, corpora = given.typed or {}, given.corpora
     check_stopping(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
-    config = configure(given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora))
+    config = configure(
+        given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora)
+    )
     name, cluster = config.objective.name, ClusterSettings.from_options(typed)
     objectives.check_applies(typed, name)
-    for mode, is_asked_for in (("--collapsed", given.collapsed), ("--walks", config.graph is not None)):
+    for mode, is_asked_for in (
+        ("--collapsed", given.collapsed),
+        ("--walks", config.graph is not None),
+    ):
         if is_asked_for and cluster.is_asked_for:
             raise EmbedxError(f"--cluster does not apply with {mode}; leave out one of them")
     folder = given.output or run.default_output(name, *corpora)
@@ -105,13 +121,15 @@ def _check_folder(folder: Path, start: Path | None) -> None:
     if named is not None and not formats.FORMATS[named].is_folder:
         model = folder.with_suffix(".embedx")
         raise EmbedxError(
-            f"--output {folder}: the name of a file, but a model is a folder; train with --output {model}, then write the file "
-            f"with: embedx export {model} {folder}"
+            f"--output {folder}: the name of a file, but a model is a folder; train with --output"
+            f" {model}, then write the file with: embedx export {model} {folder}"
         )
 
 
 def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
-    """The collocations of corpora, each after the number of the pass that found it, the highest score first."""
+    """The collocations of corpora, each after the number of the pass that found it, the highest
+    score first.
+    """
     text = TextSettings.from_options(recipe_defaults(given.corpora) | given.typed)
     settings = PhraseSettings.from_options({"phrases": 1, **given.typed})
     with encode(given.corpora, text, reporter(given), given.cache_dir, settings) as corpus:
@@ -125,11 +143,15 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
 def check_corpus(given: SimpleNamespace) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
     config, _, output = _decided(given)
-    found = check(given.corpora, config, output=output, cache_dir=given.cache_dir, progress=reporter(given))
+    found = check(
+        given.corpora, config, output=output, cache_dir=given.cache_dir, progress=reporter(given)
+    )
     print(json.dumps(found) if given.as_json else table(found))
 
 
-def score_text(models: list[str], corpus: str, seed: int, progress: Progress) -> tuple[dict[str, Any], list[str]]:
+def score_text(
+    models: list[str], corpus: str, seed: int, progress: Progress
+) -> tuple[dict[str, Any], list[str]]:
     """The likelihood of a text under models, of two with the difference, for JSON and as lines.
 
     The text is read, and pairs are drawn, by the settings of the first model.
@@ -146,7 +168,10 @@ def score_text(models: list[str], corpus: str, seed: int, progress: Progress) ->
     names, metrics = list(models), [each.metrics() for each in found]
     if len(found) == 2:
         gain = heldout.compare(*found)
-        names, difference = ["model", "other", "difference"], {"log_likelihood": gain.value, "standard_error": gain.error}
+        names, difference = (
+            ["model", "other", "difference"],
+            {"log_likelihood": gain.value, "standard_error": gain.error},
+        )
         metrics.append(difference)
     numbers, lines = [*map(run.plain_numbers, metrics)], run.metric_lines(*metrics)
     if len(found) == 1:

@@ -1,1 +1,3 @@
-"""Objectives compared on the user's own data: trained in turn, scored on the same items, ranked within their errors."""
+"""Objectives compared on the user's own data: trained in turn, scored on the same items, ranked
+within their errors.
+"""

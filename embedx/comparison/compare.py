@@ -1,6 +1,7 @@
 """`embedx compare`: runs, records, ranking, page.
 
-The folder has runs.jsonl (see `embedx.comparison.records`) and, replaced after each run, compare.html and compare.csv.
+The folder has runs.jsonl (see `embedx.comparison.records`) and, replaced after each run,
+compare.html and compare.csv.
 """
 
 import shlex
@@ -28,26 +29,40 @@ from embedx.storage.atomic import write_text
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
-FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")  # named beside the data
+# named beside the data
+FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")
 PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
 
 
-def data_of(names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> Data:
-    """The data: labelled if test data or a file of labels are named too, or for `digits`, which are generated; else text.
+def data_of(
+    names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any
+) -> Data:
+    """The data: labelled if test data or a file of labels are named too, or for `digits`, which are
+    generated; else text.
 
     options  passed to each run
     files    see `Data`
 
     Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
     """
-    if files.get("test") is not None or files.get("train_labels") is not None or list(names) == [GENERATED]:
+    if (
+        files.get("test") is not None
+        or files.get("train_labels") is not None
+        or list(names) == [GENERATED]
+    ):
         if files.get("pairs") or files.get("analogies") or files.get("next_item"):
-            raise EmbedxError("--pairs, --analogies and --next-item are for word vectors; with --test, DATA are labelled")
+            raise EmbedxError(
+                "--pairs, --analogies and --next-item are for word vectors; with --test, DATA are"
+                " labelled"
+            )
         return LabelledData(names, options, settings, **files)
     if files.get("test_labels") is not None:
         raise EmbedxError("--test-labels needs --test")
     for name in filter(looks_labelled, names):
-        raise EmbedxError(f"{name}: looks like labelled data, not text; name the labelled data to score on with --test")
+        raise EmbedxError(
+            f"{name}: looks like labelled data, not text; name the labelled data to score on with"
+            " --test"
+        )
     return Text(names, options, settings, **files)
 
 
@@ -69,7 +84,11 @@ class Comparison:
         data, settings, records, progress = self.data, self.settings, self.records, self.progress
         try:
             by_time = [name for name in self.names if name not in data.converging]
-            options = tuned(data, by_time, settings, self.folder / WORK, records, progress) if settings.tune else {}
+            options = (
+                tuned(data, by_time, settings, self.folder / WORK, records, progress)
+                if settings.tune
+                else {}
+            )
             jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
             left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
             if len(left) < len(jobs):
@@ -81,13 +100,21 @@ class Comparison:
                     if name in refused:
                         continue
                     began = time.monotonic()
-                    outcome = runs.measured(data, name, seed, settings, self.folder / WORK, options.get(name, {}))
+                    outcome = runs.measured(
+                        data, name, seed, settings, self.folder / WORK, options.get(name, {})
+                    )
                     refused |= {name} if outcome.get("refused") else set()
                     record = records.add(outcome, objective=name, seed=seed)
                     self.write()
                     only = ranked([record], [name], data.measures, data.unit)
-                    scores = [f"{m} {each.score.value:.4f}" for line in only.lines for m, each in line.standings.items()]
-                    shown = "; ".join([f"{name}, seed {seed}: {', '.join(scores)}"] if scores else only.troubles)
+                    scores = [
+                        f"{m} {each.score.value:.4f}"
+                        for line in only.lines
+                        for m, each in line.standings.items()
+                    ]
+                    shown = "; ".join(
+                        [f"{name}, seed {seed}: {', '.join(scores)}"] if scores else only.troubles
+                    )
                     progress.note(f"[{k}/{len(left)}] {shown} ({time.monotonic() - began:.0f} s)")
                     progress.update(k)
             finally:
@@ -106,24 +133,42 @@ class Comparison:
         """Write the page and the numbers of all recorded runs."""
         ranking, ended = self.ranking, sorted(run["ended"] for run in self.records.runs)
         when = {"when": f"{ended[0]} to {ended[-1]}"} if ended else {}
-        write_text(self.folder / PAGE, page(self.data.name, ranking, self.data.curve_of, self.circumstances | when))
+        write_text(
+            self.folder / PAGE,
+            page(self.data.name, ranking, self.data.curve_of, self.circumstances | when),
+        )
         write_text(self.folder / NUMBERS, csv_text(ranking))
 
 
 def compared(
-    names: Sequence[str], files: Mapping[str, Any], given: Mapping[str, Any], objectives: Sequence[str], folder: Path,
+    names: Sequence[str],
+    files: Mapping[str, Any],
+    given: Mapping[str, Any],
+    objectives: Sequence[str],
+    folder: Path,
     **how: Any,
-) -> Comparison:  # fmt: skip
-    """As `compare`, on the data of `data_of`, with the settings of the comparison and of its runs together in `given`."""
+) -> Comparison:
+    """As `compare`, on the data of `data_of`, with the settings of the comparison and of its runs
+    together in `given`.
+    """
     own = CompareSettings.from_options(dict(given))
-    passed = {name: value for name, value in given.items() if name not in settings_of(CompareSettings)}
+    passed = {
+        name: value for name, value in given.items() if name not in settings_of(CompareSettings)
+    }
     return compare(data_of(names, passed, own, **files), objectives, own, folder, **how)
 
 
 def compare(
-    data: Data, objectives: Sequence[str], settings: CompareSettings, folder: Path, *, resume: bool = False,
-    overwrite: bool = False, progress: Progress | None = None, command: Sequence[str] = (),
-) -> Comparison:  # fmt: skip
+    data: Data,
+    objectives: Sequence[str],
+    settings: CompareSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    command: Sequence[str] = (),
+) -> Comparison:
     """Train each objective with each seed, in turn, score and rank them, and write the folder.
 
     resume   continue what is in the folder, possibly with other objectives or more seeds
@@ -134,24 +179,39 @@ def compare(
     progress = progress or Silent()
     names = list(dict.fromkeys(objectives))
     if not names:
-        raise EmbedxError("--objectives: name those to compare, separated by commas; embedx objectives lists them")
+        raise EmbedxError(
+            "--objectives: name those to compare, separated by commas; embedx objectives lists them"
+        )
     data.check(names)
     check_folder(folder, resume, overwrite)
     until = " ".join(settings.stopping)
     identity = {
-        "task": data.command, "until": until, "tune": settings.tune, "threads": settings.used_threads,
-        **data.identity(), "machine": runs.machine(), "embedx": installed_version(),
-    }  # fmt: skip
-    found = Comparison(data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress)
+        "task": data.command,
+        "until": until,
+        "tune": settings.tune,
+        "threads": settings.used_threads,
+        **data.identity(),
+        "machine": runs.machine(),
+        "embedx": installed_version(),
+    }
+    found = Comparison(
+        data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress
+    )
     progress.note(settings.plan(len(names)))
     facts = data.prepare(progress)
     if data.converging:
-        progress.note(f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time")
+        progress.note(
+            f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time"
+        )
     found.circumstances = {
         "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
-        "runs": f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives taking turns",
-        "machine": identity["machine"], "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
-    }  # fmt: skip
+        "runs": (
+            f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives"
+            " taking turns"
+        ),
+        "machine": identity["machine"],
+        "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
+    }
     if command:
         found.circumstances["command"] = shlex.join(command)
     if settings.tune:
@@ -176,17 +236,26 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         raise EmbedxError(f"{folder}: a file; choose another --output")
     if (folder / FILE).exists():
         if not resume and not overwrite:
-            raise EmbedxError(f"{folder}: has a comparison already; add --resume to continue it, or --overwrite to start again")
+            raise EmbedxError(
+                f"{folder}: has a comparison already; add --resume to continue it, or --overwrite"
+                " to start again"
+            )
     elif any(each.name not in (PAGE, NUMBERS, WORK) for each in folder.iterdir()):
         raise EmbedxError(f"{folder}: not empty, and no comparison; choose another --output")
 
 
 def opened(folder: Path) -> int | None:
-    """The folder, made if it is not there, and locked. Raises `EmbedxError` if that cannot be, or another is at work."""
+    """The folder, made if it is not there, and locked. Raises `EmbedxError` if that cannot be, or
+    another is at work.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise EmbedxError(f"{folder}: {error.strerror}, so it cannot be written to; choose another --output") from error
+        raise EmbedxError(
+            f"{folder}: {error.strerror}, so it cannot be written to; choose another --output"
+        ) from error
     if locks.is_locked(folder):
-        raise EmbedxError(f"{folder}: in use by another comparison; wait for it, or choose another --output")
+        raise EmbedxError(
+            f"{folder}: in use by another comparison; wait for it, or choose another --output"
+        )
     return locks.lock(folder, wait=False)

@@ -16,7 +16,9 @@ from embedx.training.progress import Progress
 
 
 def listed(text: str) -> list[str]:
-    """What `--objectives ns,ova:loss=squared-hinge,weights=tree` names; settings follow their objective."""
+    """What `--objectives ns,ova:loss=squared-hinge,weights=tree` names; settings follow their
+    objective.
+    """
     found: list[str] = []
     for each in filter(None, map(str.strip, text.split(","))):
         if found and "=" in each and ":" not in each:
@@ -30,39 +32,58 @@ class Data(ABC):
     """Files, the options of all runs on them, and how a model is scored.
 
     names  what the command `command` of each run takes
-    files  what is named beside them: train_labels, test, test_labels, pairs, analogies, next_item, cache_dir
+    files  what is named beside them: train_labels, test, test_labels, pairs, analogies, next_item,
+           cache_dir
     """
 
     command: ClassVar[str]
     unit: ClassVar[str]  # "words" or "examples"
     taken: ClassVar[tuple[str, ...]]  # names of options
-    of_variants: ClassVar[type[Settings]]  # settings that an objective may be tried with, beside its own
+    # settings that an objective may be tried with, beside its own
+    of_variants: ClassVar[type[Settings]]
     otherwise: ClassVar[str]  # what is said of other options
     measures: Sequence[str]  # in the order of tables; the first is ranked by if all runs have it
     curve_of: str
 
-    def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        options: Mapping[str, Any],
+        settings: CompareSettings,
+        **files: Any,
+    ) -> None:
         if others := sorted(options.keys() - set(self.taken)):
             raise EmbedxError(f"{option_name(others[0])} {self.otherwise}")
-        self.names, self.options, self.settings, self.files = list(names), dict(options), settings, files
+        self.names, self.options, self.settings, self.files = (
+            list(names),
+            dict(options),
+            settings,
+            files,
+        )
         self.of_runs: dict[str, Any] = {}  # further options
-        self.converging: set[str] = set()  # of the objectives compared, those that train by their own epochs, to the end
+        # of the objectives compared, those that train by their own epochs, to the end
+        self.converging: set[str] = set()
 
     @property
     def name(self) -> str:
         return " ".join(os.path.basename(name.rstrip("/")) or name for name in self.names)
 
     def variant(self, name: str) -> tuple[str, dict[str, Any]]:
-        """The objective and the settings of `ova:loss=squared-hinge,weights=tree`. Raises `EmbedxError` for what is none."""
+        """The objective and the settings of `ova:loss=squared-hinge,weights=tree`. Raises
+        `EmbedxError` for what is none.
+        """
         objective, _, rest = name.partition(":")
         of_objective = objectives.find(objective).Settings
-        known = [each for group in (self.of_variants, of_objective) for each in dataclasses.fields(group)]
+        known = [
+            each for group in (self.of_variants, of_objective) for each in dataclasses.fields(group)
+        ]
         fields, options = {each.name: each for each in known if each.name not in OF_ALL_RUNS}, {}
         for each in filter(None, rest.split(",")):
             setting, _, text = each.partition("=")
             if (field := fields.get(setting.replace("-", "_"))) is None:
                 raise EmbedxError(
-                    f"--objectives {name}: {setting} cannot be set here; {near(setting, fields, 'see --help-all')}"
+                    f"--objectives {name}: {setting} cannot be set here;"
+                    f" {near(setting, fields, 'see --help-all')}"
                 )
             options[field.name] = read_value(field, text)
         return objective, options
@@ -71,13 +92,20 @@ class Data(ABC):
         """What a run is started with, beside seed, time and places."""
         objective, own = self.variant(variant)
         left_out = OF_VALIDATION if variant in self.converging else ()
-        given = {name: value for name, value in (self.options | self.of_runs | own).items() if value is not None}
+        given = {
+            name: value
+            for name, value in (self.options | self.of_runs | own).items()
+            if value is not None
+        }
         given = {name: value for name, value in given.items() if name not in left_out}
         return [*self.names, *as_arguments(given), "--objective", objective]
 
     def identity(self) -> dict[str, Any]:
         """What decides the results, beside time, threads and machine."""
-        return {"data": self.fingerprints(), "options": {name: as_typed(value) for name, value in self.options.items()}}
+        return {
+            "data": self.fingerprints(),
+            "options": {name: as_typed(value) for name, value in self.options.items()},
+        }
 
     @abstractmethod
     def fingerprints(self) -> list[Any]:
@@ -89,7 +117,9 @@ class Data(ABC):
 
     @abstractmethod
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        """Read the data; what is to be known of them. Raises `EmbedxError` for what is wrong with them."""
+        """Read the data; what is to be known of them. Raises `EmbedxError` for what is wrong with
+        them.
+        """
 
     @abstractmethod
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:

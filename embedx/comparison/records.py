@@ -1,10 +1,13 @@
-"""The records of a comparison: JSON Lines, the first about the comparison, then one per trial and run.
+"""The records of a comparison: JSON Lines, the first about the comparison, then one per trial and
+run.
 
     {"comparison": what decides the results: data, time, threads, options, machine, version}
-    {"objective": ..., "trial": options, "ended": when, "score": ..., ...}  a trial of --tune; the score may be null
+    {"objective": ..., "trial": options, "ended": when, "score": ..., ...}  a trial of --tune; the
+        score may be null
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
-    {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended otherwise; it is run again
+    {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended
+        otherwise; it is run again
 
 A result has scores by parts (`embedx.evaluation.statistics`). The file is replaced atomically.
 """
@@ -26,11 +29,13 @@ Run = dict[str, Any]
 class Records:
     """The trials and runs of a comparison, in the order in which they ended.
 
-    Those in the folder are among them, unless `overwrite`. Raises `EmbedxError` if they are of another comparison, naming
-    what differs, or the file is damaged.
+    Those in the folder are among them, unless `overwrite`. Raises `EmbedxError` if they are of
+    another comparison, naming what differs, or the file is damaged.
     """
 
-    def __init__(self, folder: Path, identity: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(
+        self, folder: Path, identity: Mapping[str, Any], *, overwrite: bool = False
+    ) -> None:
         self.file, self.identity = folder / FILE, json.loads(json.dumps(identity))
         self.records: list[Run] = []  # of trials and runs
         if self.file.exists() and not overwrite:
@@ -50,22 +55,35 @@ class Records:
                 if place == 1:
                     before = dict(record["comparison"])
                 else:
-                    _ = record["objective"], record["seed"] if "seed" in record else (record["trial"], record["score"])
+                    _ = (
+                        record["objective"],
+                        record["seed"] if "seed" in record else (record["trial"], record["score"]),
+                    )
                     self.records.append(record)
             except (ValueError, KeyError, TypeError):
                 raise EmbedxError(
-                    f"{self.file}:{place}: not a line that `embedx compare` wrote; delete it, or start over with --overwrite"
+                    f"{self.file}:{place}: not a line that `embedx compare` wrote; delete it, or"
+                    " start over with --overwrite"
                 ) from None
-        differing = sorted(name for name in before.keys() | self.identity if before.get(name) != self.identity.get(name))
+        differing = sorted(
+            name
+            for name in before.keys() | self.identity
+            if before.get(name) != self.identity.get(name)
+        )
         if differing:
             raise EmbedxError(
-                f"{self.file}: of a comparison with other {', '.join(differing)}; choose another --output, or start over with "
-                "--overwrite instead of --resume"
+                f"{self.file}: of a comparison with other {', '.join(differing)}; choose another"
+                " --output, or start over with --overwrite instead of --resume"
             )
 
     def find(self, **key: Any) -> Run | None:
-        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`) that need not be made again."""
-        return next((each for each in self.records if key.items() <= each.items() and "failed" not in each), None)
+        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`) that need not
+        be made again.
+        """
+        return next(
+            (each for each in self.records if key.items() <= each.items() and "failed" not in each),
+            None,
+        )
 
     def add(self, outcome: Mapping[str, Any], **key: Any) -> Run:
         """Keep the outcome of a run or a trial, in place of what failed before."""

@@ -1,5 +1,6 @@
-"""One run: an objective is trained by the command line in a process of its own, and its model scored. So peak memory is that of
-the run alone, and a run that crashes or diverges does not end the others.
+"""One run: an objective is trained by the command line in a process of its own, and its model
+scored. So peak memory is that of the run alone, and a run that crashes or diverges does not end the
+others.
 """
 
 import contextlib
@@ -21,7 +22,8 @@ from embedx.errors import DivergedError, EmbedxError, one_line
 from embedx.settings import as_arguments
 from embedx.training.trainer import usable_cores
 
-OF_RATE = ("optimizer", "block_size")  # by default chosen from the data unless there is a learning rate, which depends on them
+# by default chosen from the data unless there is a learning rate, which depends on them
+OF_RATE = ("optimizer", "block_size")
 INTERVAL = 0.05  # seconds between two measurements of a process's memory
 MAX_CHARACTERS = 300  # of a message
 MAX_POINTS = 60  # of a curve, on record
@@ -39,20 +41,48 @@ class Ended:
 
 
 def command_of(
-    data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path, options: Mapping[str, Any],
+    data: Data,
+    objective: str,
+    seed: int,
+    settings: CompareSettings,
+    folder: Path,
+    options: Mapping[str, Any],
     stopping: Sequence[str],
-) -> list[str]:  # fmt: skip
-    """The command of a run that writes its model and its log to `folder`; `options` are for this objective."""
-    places = ["--output", str(folder / "model"), "--log-json", str(folder / "log"), "--checkpoint-every", "0", "--json"]
+) -> list[str]:
+    """The command of a run that writes its model and its log to `folder`; `options` are for this
+    objective.
+    """
+    places = [
+        "--output",
+        str(folder / "model"),
+        "--log-json",
+        str(folder / "log"),
+        "--checkpoint-every",
+        "0",
+        "--json",
+    ]
     until = () if objective in data.converging and settings.epochs is None else stopping
-    how = ["--seed", str(seed), "--threads", str(settings.used_threads), *until, *as_arguments(options)]
+    how = [
+        "--seed",
+        str(seed),
+        "--threads",
+        str(settings.used_threads),
+        *until,
+        *as_arguments(options),
+    ]
     return [sys.executable, "-m", "embedx", data.command, *data.arguments(objective), *how, *places]
 
 
 def measured(
-    data: Data, objective: str, seed: int, settings: CompareSettings, folder: Path, options: Mapping[str, Any]
+    data: Data,
+    objective: str,
+    seed: int,
+    settings: CompareSettings,
+    folder: Path,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see `embedx.comparison.records`.
+    """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see
+    `embedx.comparison.records`.
 
     folder   the working folder of the run
     options  of this objective, chosen by --tune
@@ -64,10 +94,17 @@ def measured(
         if not records:
             return {"failed": "its model has no finite score"}
         found = {
-            "epochs": facts["epochs"], "seconds": facts["seconds"], "pace": facts[f"{data.unit}_per_second"],
-            "loss": facts["final_loss"], "peak": ended.peak, "compiled": COMPILING in ended.complaints,
-            "scores": records, **beside, "curve": thinned(data.curve(facts)), "converged": objective in data.converging,
-        }  # fmt: skip
+            "epochs": facts["epochs"],
+            "seconds": facts["seconds"],
+            "pace": facts[f"{data.unit}_per_second"],
+            "loss": facts["final_loss"],
+            "peak": ended.peak,
+            "compiled": COMPILING in ended.complaints,
+            "scores": records,
+            **beside,
+            "curve": thinned(data.curve(facts)),
+            "converged": objective in data.converging,
+        }
         if "learning_rate_lowered" in facts:
             found["lowered"] = facts["learning_rate_lowered"][-1]
         return {"result": found}
@@ -76,24 +113,35 @@ def measured(
     return performed(command, folder, result) | ({"tuned": dict(options)} if options else {})
 
 
-def tried(data: Data, objective: str, settings: CompareSettings, folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of None where it failed."""
+def tried(
+    data: Data, objective: str, settings: CompareSettings, folder: Path, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of None
+    where it failed.
+    """
 
     def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
         score = data.validation_score(folder / "model", facts)
-        used = {name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)}
+        used = {
+            name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)
+        }
         known = {name: value for name, value in used.items() if value is not None}
-        return {"used": known, "score": score if score is not None and math.isfinite(score) else None}
+        return {
+            "used": known,
+            "score": score if score is not None and math.isfinite(score) else None,
+        }
 
     command = command_of(data, objective, 1, settings, folder, options, settings.stopping_of_trial)
     return {"used": {}, "score": None} | performed(command, folder, result)
 
 
 def performed(
-    command: Sequence[str], folder: Path, result: Callable[[Mapping[str, Any], Ended], dict[str, Any]]
+    command: Sequence[str],
+    folder: Path,
+    result: Callable[[Mapping[str, Any], Ended], dict[str, Any]],
 ) -> dict[str, Any]:
-    """The `result` of the facts that a run prints and its process, while its model is in the working folder; {"diverged": why}
-    or {"failed": why} if it did not finish.
+    """The `result` of the facts that a run prints and its process, while its model is in the
+    working folder; {"diverged": why} or {"failed": why} if it did not finish.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -106,7 +154,10 @@ def performed(
             return {"failed": f"killed by signal {-ended.code}{why}"}
         if ended.code:
             is_refused = ended.code == EmbedxError.exit_code  # as it would be with any seed
-            return {"failed": last_line(ended.complaints) or f"ended with status {ended.code}", "refused": is_refused}
+            return {
+                "failed": last_line(ended.complaints) or f"ended with status {ended.code}",
+                "refused": is_refused,
+            }
         return result(json.loads(ended.printed.splitlines()[-1]), ended)
     except EmbedxError as error:
         return {"failed": str(error)}
@@ -117,8 +168,8 @@ def performed(
 
 
 def watched(command: Sequence[str], folder: Path) -> Ended:
-    """Run a command to its end, and measure its peak memory up to the last entry in its log, which is the end of training.
-    The process is killed on an exception, such as Ctrl-C.
+    """Run a command to its end, and measure its peak memory up to the last entry in its log, which
+    is the end of training. The process is killed on an exception, such as Ctrl-C.
     """
     printed, complaints, log = (folder / name for name in ("printed", "complaints", "log"))
     seen = []  # time.time(), bytes
@@ -134,17 +185,21 @@ def watched(command: Sequence[str], folder: Path) -> Ended:
             process.wait()
     ended = log.stat().st_mtime if log.exists() and log.stat().st_size else time.time()
     peak = max((size for when, size in seen if when <= ended), default=None)
-    printed_text, error_text = (file.read_text("utf-8", errors="replace") for file in (printed, complaints))
+    printed_text, error_text = (
+        file.read_text("utf-8", errors="replace") for file in (printed, complaints)
+    )
     return Ended(process.returncode, printed_text, error_text, peak)
 
 
 def resident_peak(pid: int) -> int | None:
-    """The peak resident memory of a process in bytes; None without /proc, or when the process is gone. (getrusage would
-    include the memory of the parent.)
+    """The peak resident memory of a process in bytes; None without /proc, or when the process is
+    gone. (getrusage would include the memory of the parent.)
     """
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace").splitlines()
-        return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None)
+        return next(
+            (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None
+        )
     return None
 
 
@@ -165,5 +220,7 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
-        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        model = next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     return f"{model}, {usable_cores()} cores, {platform.system()}"

@@ -8,36 +8,65 @@ from embedx.training import trainer
 BUDGET = 60.0  # seconds for each run, where nothing is said
 MAX_TRIALS = 5  # of an objective, with --tune
 OF_TEXT = (  # settings that each run takes
-    "dim", "window", "subwords", "buckets", "sample", "tokenizer", "lowercase", "on_bad_utf8", "min_count", "max_vocab",
+    "dim",
+    "window",
+    "subwords",
+    "buckets",
+    "sample",
+    "tokenizer",
+    "lowercase",
+    "on_bad_utf8",
+    "min_count",
+    "max_vocab",
     *settings_of(GraphSettings),
-)  # fmt: skip
+)
 OF_TABLE = ("text_column", "label_column", "id_column", "label_separator", "feature_columns")
 OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
-BY_SET = {"validation", "validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}  # given by --set to this command
+# given by --set to this command
+BY_SET = {"validation", "validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}
 
 
 class CompareSettings(Settings):
     """How objectives are compared, whatever the data."""
 
     time_budget: float | None = param(
-        None, f"training time of each run: 90s, 5m, 2h; by default {BUDGET:.0f}s", above=0.0, parse=seconds, metavar="duration"
+        None,
+        f"training time of each run: 90s, 5m, 2h; by default {BUDGET:.0f}s",
+        above=0.0,
+        parse=seconds,
+        metavar="duration",
     )
     epochs: int | None = param(None, "epochs of each run, instead of --time-budget", at_least=1)
     seeds: int = param(3, "runs of each objective, with seeds 1, 2, ...", at_least=1)
-    threads: int | None = param(None, "threads of each run; by default one per usable core", at_least=1, at_most=MAX_THREADS)
+    threads: int | None = param(
+        None, "threads of each run; by default one per usable core", at_least=1, at_most=MAX_THREADS
+    )
     tune: float | None = param(
-        None, "fraction of each objective's time, such as 30%, spent on tuning its learning rate and number of negatives on "
-        "validation data; with --epochs, the fraction of the epochs of each trial", above=0.0, at_most=0.9, parse=fraction,
+        None,
+        "fraction of each objective's time, such as 30%, spent on tuning its learning rate and"
+        " number of negatives on validation data; with --epochs, the fraction of the epochs of each"
+        " trial",
+        above=0.0,
+        at_most=0.9,
+        parse=fraction,
         metavar="fraction",
-    )  # fmt: skip
+    )
     heldout: float = param(
-        0.01, "text: fraction held out of training and scored, such as 1%", above=0.0, at_most=0.5, parse=fraction,
-        metavar="fraction", panel="Held-out data",
-    )  # fmt: skip
+        0.01,
+        "text: fraction held out of training and scored, such as 1%",
+        above=0.0,
+        at_most=0.5,
+        parse=fraction,
+        metavar="fraction",
+        panel="Held-out data",
+    )
     validation: str | None = param(
-        None, "labels: validation data for the learning curves, a file or a fraction of the training rows; the parameters of "
-        "the best epoch are kept; 0 for none; by default 0.1, but at most 2,000 rows", metavar="path|fraction",
-    )  # fmt: skip
+        None,
+        "labels: validation data for the learning curves, a file or a fraction of the training"
+        " rows; the parameters of the best epoch are kept; 0 for none; by default 0.1, but at most"
+        " 2,000 rows",
+        metavar="path|fraction",
+    )
     validation_labels: str | None = param(None, "labels of the validation file", metavar="path")
 
     def __post_init__(self) -> None:
@@ -53,15 +82,22 @@ class CompareSettings(Settings):
         return "--time-budget", f"{self.budget:g}s"
 
     def plan(self, n_objectives: int) -> str:
-        """What a comparison of so many objectives will take: `2 objectives × 3 seeds × 60 s = 6 minutes of training`."""
+        """What a comparison of so many objectives will take: `2 objectives × 3 seeds × 60 s = 6
+        minutes of training`.
+        """
         n_runs = n_objectives * self.seeds
         runs = f"{n_objectives} objectives × {self.seeds} seeds"
         if self.epochs is not None:
             tuning = f", and at most {n_objectives * MAX_TRIALS} trials" if self.tune else ""
-            return f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
+            return (
+                f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
+            )
         budget = self.time_budget or BUDGET
         total = n_runs * budget / 60
-        return f"{runs} × {budget:g} s = {total:.3g} minutes of training; reading and scoring come on top"
+        return (
+            f"{runs} × {budget:g} s = {total:.3g} minutes of training; reading and scoring come"
+            " on top"
+        )
 
     @property
     def budget(self) -> float:
@@ -70,11 +106,16 @@ class CompareSettings(Settings):
 
     @property
     def stopping_of_trial(self) -> tuple[str, str]:
-        """The option that ends each trial of --tune; MAX_TRIALS of them take its fraction of an objective's time."""
+        """The option that ends each trial of --tune; MAX_TRIALS of them take its fraction of an
+        objective's time.
+        """
         share = self.tune or 0.0
         if self.epochs is not None:
             return "--epochs", str(max(1, round(self.epochs * share)))
-        return "--time-budget", f"{(self.time_budget or BUDGET) * self.seeds * share / MAX_TRIALS:.3g}s"
+        return (
+            "--time-budget",
+            f"{(self.time_budget or BUDGET) * self.seeds * share / MAX_TRIALS:.3g}s",
+        )
 
     @property
     def used_threads(self) -> int:
@@ -83,4 +124,11 @@ class CompareSettings(Settings):
 
 OF_VALIDATION = ("validation", "validation_labels", "patience")
 # Of no one objective.
-OF_ALL_RUNS = {*settings_of(CompareSettings), *OF_VALIDATION, "seed", "labels", "unseen", "heldout_points"}
+OF_ALL_RUNS = {
+    *settings_of(CompareSettings),
+    *OF_VALIDATION,
+    "seed",
+    "labels",
+    "unseen",
+    "heldout_points",
+}

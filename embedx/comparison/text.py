@@ -1,4 +1,6 @@
-"""Text, or a graph, to compare objectives on: how a run is started, and how its word vectors are scored."""
+"""Text, or a graph, to compare objectives on: how a run is started, and how its word vectors are
+scored.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,8 @@ from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors, load
 
 POINTS = 12  # of a learning curve
-RESAMPLES = 200  # of the word pairs, on record: the standard error of a difference is then within 5 %
+# of the word pairs, on record: the standard error of a difference is then within 5 %
+RESAMPLES = 200
 GROUPS = 1000  # of sessions, on record
 
 
@@ -32,7 +35,8 @@ class Text(Data):
 
     names      what `embedx train` takes, but standard input
     pairs      files of word pairs, and `analogies` of questions, instead of the packaged ones
-    next_item  file of sessions, by whose last items models are ranked and tuned; no text is held out then
+    next_item  file of sessions, by whose last items models are ranked and tuned; no text is held
+               out then
     """
 
     command, unit, taken, of_variants = "train", "words", OF_TEXT, SkipGramSettings
@@ -40,9 +44,19 @@ class Text(Data):
     measures: Sequence[str] = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
 
-    def __init__(self, names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        options: Mapping[str, Any],
+        settings: CompareSettings,
+        **files: Any,
+    ) -> None:
         super().__init__(names, options, settings, **files)
-        self.pairs, self.analogies, self.cache_dir = files.get("pairs") or [], files.get("analogies"), files.get("cache_dir")
+        self.pairs, self.analogies, self.cache_dir = (
+            files.get("pairs") or [],
+            files.get("analogies"),
+            files.get("cache_dir"),
+        )
         self.next_item = files.get("next_item")
         self.of_runs = {"cache_dir": self.cache_dir}
         if self.next_item is None:
@@ -51,7 +65,9 @@ class Text(Data):
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
         self.sources = resolve([*self.names, *filter(None, [self.next_item])])
         if once := [source.name for source in self.sources if source.fingerprint is None]:
-            raise EmbedxError(f"{once[0]}: can be read only once, and each run reads it; name a file")
+            raise EmbedxError(
+                f"{once[0]}: can be read only once, and each run reads it; name a file"
+            )
 
     def check(self, names: Sequence[str]) -> None:
         for name in names:
@@ -62,7 +78,9 @@ class Text(Data):
         return [source.fingerprint for source in self.sources]
 
     def identity(self) -> dict[str, Any]:
-        tests = [str(path) for path in (*self.pairs, *filter(None, [self.analogies, self.next_item]))]
+        tests = [
+            str(path) for path in (*self.pairs, *filter(None, [self.analogies, self.next_item]))
+        ]
         return super().identity() | {"heldout": self.settings.heldout, "tests": tests}
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
@@ -75,7 +93,9 @@ class Text(Data):
                 self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
                 facts["held-out tokens"] = self.held_out.n_words
             else:
-                facts["sessions"] = len(graphs.read_sessions(self.words, self.next_item, progress)[1])
+                facts["sessions"] = len(
+                    graphs.read_sessions(self.words, self.next_item, progress)[1]
+                )
         self.progress = progress
         len(self.tests)  # reports a file of pairs that cannot be read
         return facts
@@ -95,14 +115,17 @@ class Text(Data):
 
     def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
         held = self.held_out
+        # nodes are not in one order
         place = np.array(
             [*(vectors.index(word) if word in vectors else -1 for word in self.words), -1]
-        )  # nodes are not in one order
-        return heldout.evaluate(vectors, *heldout.draw(place[held.words], held.sentences, vectors, groups=held.spans))
+        )
+        return heldout.evaluate(
+            vectors, *heldout.draw(place[held.words], held.sentences, vectors, groups=held.spans)
+        )
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
-        """The log-likelihood of every other held-out span, or the mean reciprocal rank in every other session; with --tune,
-        `scores` has only the remaining ones.
+        """The log-likelihood of every other held-out span, or the mean reciprocal rank in every
+        other session; with --tune, `scores` has only the remaining ones.
         """
         if self.next_item is not None:
             return float(self._next_item(load(model), slice(0, None, 2))["mrr"].mean())
@@ -113,7 +136,10 @@ class Text(Data):
     def _next_item(self, vectors: WordVectors, rows: slice) -> dict[str, np.ndarray]:
         """The measures of each of some sessions."""
         before, last = graphs.read_sessions(vectors.words, str(self.next_item), Silent())
-        return {name.lower(): of for name, of in graphs.next_item_measures(vectors, before[rows], last[rows]).items()}
+        return {
+            name.lower(): of
+            for name, of in graphs.next_item_measures(vectors, before[rows], last[rows]).items()
+        }
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         vectors, is_half = load(model), bool(self.settings.tune)
@@ -126,7 +152,10 @@ class Text(Data):
             beside["unigram"] = likelihood.unigram
         else:
             of_sessions = self._next_item(vectors, slice(1, None, 2) if is_half else slice(None))
-            found |= {name: grouped(values, np.arange(len(values)) % GROUPS) for name, values in of_sessions.items()}
+            found |= {
+                name: grouped(values, np.arange(len(values)) % GROUPS)
+                for name, values in of_sessions.items()
+            }
         return {name: score for name, score in found.items() if score is not None}, beside
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
@@ -137,10 +166,16 @@ def of_pairs(answers: Sequence[word_sets.Answers]) -> Score | None:
     """The similarity pooled over all sets; None where the words are not known."""
     sets = [each for each in answers if isinstance(each.test, word_sets.SimilarityPairs)]
     found = words.pooled(answers) or next(iter(sets), None)
-    return found.scored(resamples=RESAMPLES) if found is not None and math.isfinite(found.score) else None
+    return (
+        found.scored(resamples=RESAMPLES)
+        if found is not None and math.isfinite(found.score)
+        else None
+    )
 
 
 def of_questions(answers: Sequence[word_sets.Answers]) -> Score | None:
     """The share of analogies that are answered right; None where the words are not known."""
-    known = (each for each in answers if isinstance(each.test, word_sets.Analogies) and each.used.any())
+    known = (
+        each for each in answers if isinstance(each.test, word_sets.Analogies) and each.used.any()
+    )
     return next((each.scored() for each in known), None)

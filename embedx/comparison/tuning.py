@@ -1,8 +1,10 @@
-"""`--tune`: before the runs that are compared, a few short trials choose the learning rate and the number of negatives of each
-objective, by the score on validation data, which the comparison does not score.
+"""`--tune`: before the runs that are compared, a few short trials choose the learning rate and the
+number of negatives of each objective, by the score on validation data, which the comparison does
+not score.
 
-From the objective's defaults, the learning rate is multiplied and divided by STEP, and once more in the direction that scored
-better; then the number of negatives is multiplied, if the objective has them.
+From the objective's defaults, the learning rate is multiplied and divided by STEP, and once more in
+the direction that scored better; then the number of negatives is multiplied, if the objective has
+them.
 """
 
 import math
@@ -24,9 +26,16 @@ Options = dict[str, Any]  # settings by name
 
 
 def tuned(
-    data: Data, names: Sequence[str], settings: CompareSettings, folder: Path, records: Records, progress: Progress
+    data: Data,
+    names: Sequence[str],
+    settings: CompareSettings,
+    folder: Path,
+    records: Records,
+    progress: Progress,
 ) -> dict[str, Options]:
-    """The best options of each objective; empty where its defaults are best. Recorded trials are not repeated."""
+    """The best options of each objective; empty where its defaults are best. Recorded trials are
+    not repeated.
+    """
     progress.start("tuning", len(names), " objectives")
     found = {}
     try:
@@ -35,13 +44,21 @@ def tuned(
             def trial_of(options: Options, name: str = name) -> Run:
                 trial = records.find(objective=name, trial=options)
                 if trial is None:
-                    trial = records.add(runs.tried(data, name, settings, folder, options), objective=name, trial=options)
-                    failed = next((f"{kind}: {trial[kind]}" for kind in FAILED if kind in trial), "no score")
+                    trial = records.add(
+                        runs.tried(data, name, settings, folder, options),
+                        objective=name,
+                        trial=options,
+                    )
+                    failed = next(
+                        (f"{kind}: {trial[kind]}" for kind in FAILED if kind in trial), "no score"
+                    )
                     outcome = failed if trial["score"] is None else f"{trial['score']:.4f}"
                     progress.note(f"trial of {name}, {typed(options)}: {outcome}")
                 return trial
 
-            has_negatives = "negatives" in settings_of(objectives.find(data.variant(name)[0]).Settings)
+            has_negatives = "negatives" in settings_of(
+                objectives.find(data.variant(name)[0]).Settings
+            )
             found[name] = search(trial_of, has_negatives)["trial"]
             progress.note(f"{name}: best with {typed(found[name])}")
             progress.update(k + 1)
@@ -65,7 +82,9 @@ def search(trial_of: Callable[[Options], Run], has_negatives: bool) -> Run:
         if rank(better) > rank(best):
             best = max(better, at(factor * factor), key=rank)
     if has_negatives and "negatives" in used:
-        best = max(best, trial_of(best["trial"] | {"negatives": round(STEP * used["negatives"])}), key=rank)
+        best = max(
+            best, trial_of(best["trial"] | {"negatives": round(STEP * used["negatives"])}), key=rank
+        )
     return best
 
 

@@ -54,14 +54,25 @@ class ClassifierPlan(Plan):
     def parameters(self, strategy: Classification) -> Parameters:
         of_features = np.ones(strategy.n_features)  # how often each has an example
         if not strategy.examples.dense.size:
-            of_features = np.bincount(strategy.examples.columns, minlength=strategy.n_features) / strategy.n
-        tables = {"outputs": strategy.outputs} | ({"hidden": strategy.hidden} if strategy.settings.hidden else {})
+            of_features = (
+                np.bincount(strategy.examples.columns, minlength=strategy.n_features) / strategy.n
+            )
+        tables = {"outputs": strategy.outputs} | (
+            {"hidden": strategy.hidden} if strategy.settings.hidden else {}
+        )
         rates = {"outputs": _rates_of_outputs(strategy, of_features), "hidden": of_features}
-        rates = {name: np.minimum(each, 1 / strategy.batch).astype(np.float32) for name, each in rates.items()}
-        return Parameters(tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates)
+        rates = {
+            name: np.minimum(each, 1 / strategy.batch).astype(np.float32)
+            for name, each in rates.items()
+        }
+        return Parameters(
+            tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates
+        )
 
     def server(self, strategy: Classification | TreeTraining) -> Any:
-        return TileServer(strategy) if isinstance(strategy, TreeTraining) else super().server(strategy)
+        return (
+            TileServer(strategy) if isinstance(strategy, TreeTraining) else super().server(strategy)
+        )
 
     def replica(self, strategy: Classification | TreeTraining) -> Any:
         if isinstance(strategy, TreeTraining):
@@ -74,7 +85,9 @@ class ClassifierPlan(Plan):
 
 
 def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.ndarray:
-    """float64 (rows of the table,): how often each row of `outputs` is updated for an example, if one is a minibatch."""
+    """float64 (rows of the table,): how often each row of `outputs` is updated for an example, if
+    one is a minibatch.
+    """
     if isinstance(strategy, FullSparse):  # whose rows are features
         return np.append(of_features, [1.0] * strategy.has_bias)
     if isinstance(strategy, Full):
@@ -92,7 +105,8 @@ class TileServer:
 
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.lock = strategy, threading.Lock()
-        self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # that each worker trains
+        # that each worker trains
+        self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def is_ready(self, worker: Any) -> bool:
         return self.level_of.get(worker) == self.strategy.level
@@ -102,7 +116,9 @@ class TileServer:
         return all(chunk >= n_tiles or chunk in self.strategy.done for chunk in chunks)
 
     def remote_delta(self, worker: Any) -> tuple[int, list[Level]] | None:
-        """The number of the level that is to be trained, and the trained levels of its tree; None if the worker has them."""
+        """The number of the level that is to be trained, and the trained levels of its tree; None
+        if the worker has them.
+        """
         level, levels = self.strategy.level, self.strategy.levels
         if self.is_ready(worker) or level == len(levels):
             return None
@@ -113,7 +129,8 @@ class TileServer:
         level, tiles = delta
         with self.lock:
             if level == self.strategy.level:
-                self.strategy.done |= copy.deepcopy(tiles)  # arrays that Ray sends stay in its store
+                # arrays that Ray sends stay in its store
+                self.strategy.done |= copy.deepcopy(tiles)
 
 
 class TileReplica:
@@ -124,8 +141,12 @@ class TileReplica:
     def __init__(self, strategy: TreeTraining) -> None:
         self.strategy, self.level = strategy, 0
 
-    def merge(self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float) -> tuple[int, dict[int, Trained]]:
-        """The tiles that were trained; then the replica is of the level that the server sent, if it sent one."""
+    def merge(
+        self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float
+    ) -> tuple[int, dict[int, Trained]]:
+        """The tiles that were trained; then the replica is of the level that the server sent, if it
+        sent one.
+        """
         strategy = self.strategy
         trained = self.level, strategy.done.copy()
         for n in trained[1]:
@@ -133,7 +154,9 @@ class TileReplica:
         if remote is not None:
             self.level, above = remote
             strategy.trained = [[] for _ in strategy.plans]
-            strategy.trained[strategy.levels[self.level][0]] = [Level(*map(np.array, each)) for each in above]
+            strategy.trained[strategy.levels[self.level][0]] = [
+                Level(*map(np.array, each)) for each in above
+            ]
             strategy.done = {}
             strategy.prepare(self.level)
         return trained
@@ -145,19 +168,40 @@ def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -
 
     def distributed(own: TreeTraining | Classification) -> Distributed:
         if isinstance(own, TreeTraining):
-            examples = examples_of(own.features, Labels(own.examples.label_offsets, own.examples.label_ids))
-            arguments: tuple[Any, ...] = own.objective, own.features, examples, own.optimizer, own.counts, list(own.plans)
+            examples = examples_of(
+                own.features, Labels(own.examples.label_offsets, own.examples.label_ids)
+            )
+            arguments: tuple[Any, ...] = (
+                own.objective,
+                own.features,
+                examples,
+                own.optimizer,
+                own.counts,
+                list(own.plans),
+            )
             n_chunks = max(size.threads, own.n_chunks // (RANGES * size.workers * size.threads))
         else:
-            arguments = own.objective, own.sampler, own.examples, own.optimizer, own.counts, own.n_features, own.warm_up
-            n_chunks = chunks_per_range(cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size)
+            arguments = (
+                own.objective,
+                own.sampler,
+                own.examples,
+                own.optimizer,
+                own.counts,
+                own.n_features,
+                own.warm_up,
+            )
+            n_chunks = chunks_per_range(
+                cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size
+            )
         return Distributed(own, ClassifierPlan(type(own), own.settings, arguments), size, n_chunks)
 
     task.wrap = distributed
 
 
 def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:
-    """How many chunks, of so many examples, a worker trains before it merges; n_examples is how many all train."""
+    """How many chunks, of so many examples, a worker trains before it merges; n_examples is how
+    many all train.
+    """
     if merge_every is None:
         of_thread = n_examples / size.workers / MERGES / size.threads
         merge_every = size.threads * math.ceil(min(max(of_thread, MIN_EXAMPLES), MAX_EXAMPLES))
@@ -166,16 +210,38 @@ def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, siz
 
 def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objective) -> None:
     """Raise `EmbedxError` for what cannot be trained by workers; the settings are resolved."""
-    sampler, optimizer = samplers.SAMPLERS[str(settings.sampler)], optimizers.OPTIMIZERS[str(settings.optimizer)]
+    sampler, optimizer = (
+        samplers.SAMPLERS[str(settings.sampler)],
+        optimizers.OPTIMIZERS[str(settings.optimizer)],
+    )
     by_label = is_label_by_label(settings, objective) and settings.optimizer != "lbfgs"
     if by_label and cluster.merge_every is not None:
-        raise EmbedxError("--set merge-every has no effect where each label is trained independently; leave it out")
+        raise EmbedxError(
+            "--set merge-every has no effect where each label is trained independently; leave"
+            " it out"
+        )
     per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"
     for option, is_so, why in (
-        ("--optimizer lbfgs", settings.optimizer == "lbfgs", "it takes the gradient of all data at once; use adagrad"),
-        ("--sampler search", sampler.candidates == "retrieved", "its index is on one machine; use another sampler"),
-        ("--deterministic", settings.deterministic, "workers merge in no fixed order; leave out one of them"),
-        ("--weights sparse", settings.weights == "sparse", "such rows cannot be merged; use --weights dense"),
+        (
+            "--optimizer lbfgs",
+            settings.optimizer == "lbfgs",
+            "it takes the gradient of all data at once; use adagrad",
+        ),
+        (
+            "--sampler search",
+            sampler.candidates == "retrieved",
+            "its index is on one machine; use another sampler",
+        ),
+        (
+            "--deterministic",
+            settings.deterministic,
+            "workers merge in no fixed order; leave out one of them",
+        ),
+        (
+            "--weights sparse",
+            settings.weights == "sparse",
+            "such rows cannot be merged; use --weights dense",
+        ),
         ("--set max-norm", settings.max_norm is not None, "merged rows may be longer; use --l2"),
         (f"--optimizer {optimizer.name}", per_row_of_all, "all labels are candidates; use adagrad"),
     ):

@@ -1,7 +1,8 @@
-"""Rows of tables as they are sent, and what the damping of `embedx.engine.merging` is computed from.
+"""Rows of tables as they are sent, and what the damping of `embedx.engine.merging` is computed
+from.
 
-C is the mean of h·hᵀ over rows h of the other table by how often they are used. It is taken by its largest eigenvalues one by
-one, and by the mean of all others.
+C is the mean of h·hᵀ over rows h of the other table by how often they are used. It is taken by its
+largest eigenvalues one by one, and by the mean of all others.
 """
 
 from collections.abc import Callable
@@ -14,14 +15,17 @@ from embedx.engine.merging import NONE, Damping, Delta, add_rows, gather_rows, m
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
 
 RATE = 0.1  # k for each unit of the learning rate, as measured (docs/merging.md)
-STATELESS_FACTOR = 70.0  # times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end
+# times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end
+STATELESS_FACTOR = 70.0
 ALONE = 0.02  # k where a table has no partner, with I for C, whatever the learning rate
 N_DIRECTIONS = 16
 MAX_ROWS = 4096  # that C is estimated from, those that are used most
 
 
 class Partner(NamedTuple):
-    """What the rows of a table are multiplied by in training: rows of another table, or means of them."""
+    """What the rows of a table are multiplied by in training: rows of another table, or means of
+    them.
+    """
 
     rows: Callable[[], ndarray]  # as they are now, float32 (n, stride): those that are used most
     uses: ndarray  # float32 (n,): how often each is
@@ -34,8 +38,14 @@ def partner_of(rows: ndarray, uses: ndarray) -> Partner:
 
 
 def state_of(table: Table) -> ndarray:
-    """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if there is none."""
-    return table.state if table.state_of in (PER_ROW, PER_COORDINATE) else np.zeros((len(table.rows), 0), float32)
+    """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if
+    there is none.
+    """
+    return (
+        table.state
+        if table.state_of in (PER_ROW, PER_COORDINATE)
+        else np.zeros((len(table.rows), 0), float32)
+    )
 
 
 def empty_delta(row: ndarray, table: Table) -> Delta:
@@ -66,31 +76,53 @@ def add(table: Table, delta: Delta, optimizer: UpdateRule) -> None:
     state[delta.row] = np.minimum(state[delta.row] + delta.state, optimizer.limit)
 
 
-def merge(live: Table, base: Table, remote: Delta, damping: Damping, optimizer: UpdateRule) -> Delta:
-    """Merge the remote delta into a replica, and return the local one; see `merge_rows`. Rows may be trained meanwhile."""
+def merge(
+    live: Table, base: Table, remote: Delta, damping: Damping, optimizer: UpdateRule
+) -> Delta:
+    """Merge the remote delta into a replica, and return the local one; see `merge_rows`. Rows may
+    be trained meanwhile.
+    """
     n_rows, stride = live.rows.shape
     position = np.full(n_rows, NONE, int32)
     position[remote.row] = np.arange(len(remote.row), dtype=int32)
     local = empty_delta(np.empty(n_rows, int32), live)
-    n = merge_rows(live, base, received(remote), position, damping, optimizer, local, np.empty((3, stride), float32))
+    n = merge_rows(
+        live,
+        base,
+        received(remote),
+        position,
+        damping,
+        optimizer,
+        local,
+        np.empty((3, stride), float32),
+    )
     return Delta(*(array[:n] for array in local))
 
 
 def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
-    k = ALONE if partner is None else RATE * rate * (1 if state_of(table).shape[1] else STATELESS_FACTOR)
+    k = (
+        ALONE
+        if partner is None
+        else RATE * rate * (1 if state_of(table).shape[1] else STATELESS_FACTOR)
+    )
     strength, stride = (k * n_updates).astype(float32), table.rows.shape[1]
     identity = Damping(np.zeros((0, stride), float32), np.zeros(0, float32), float32(1), strength)
     if partner is None:
         return identity
     rows = partner.rows()
     moment = (rows * (partner.uses[:, None] / max(float(partner.uses.sum()), 1e-30))).T @ rows
-    # A column in which no row of the table differs is padding, or a feature that is always 1: it is not trained.
+    # A column in which no row of the table differs is padding, or a feature that is always 1: it is
+    # not trained.
     is_fixed = np.ptp(table.rows[:MAX_ROWS], axis=0) == 0
     moment[is_fixed], moment[:, is_fixed] = 0, 0
     if not np.isfinite(moment).all():
         return identity
     eigenvalues, vectors = np.linalg.eigh(moment)
-    eigenvalues, n, dim = np.maximum(eigenvalues[::-1], 0), min(N_DIRECTIONS, stride), stride - int(is_fixed.sum())
+    eigenvalues, n, dim = (
+        np.maximum(eigenvalues[::-1], 0),
+        min(N_DIRECTIONS, stride),
+        stride - int(is_fixed.sum()),
+    )
     rest = float32(eigenvalues[n:].sum() / max(dim - n, 1))
     return Damping(vectors[:, ::-1][:, :n].T.copy(), eigenvalues[:n].copy(), rest, strength)

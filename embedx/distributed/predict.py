@@ -22,13 +22,19 @@ class Predictor:
 
     def predict(self, features: Any) -> tuple[ndarray, ndarray]:
         """As `Classifier.top_k`, of all rows."""
-        writeable = features.copy()  # arrays that Ray sends are read-only, which is another type to kernels
+        # arrays that Ray sends are read-only, which is another type to kernels
+        writeable = features.copy()
         ids, p = zip(*self.model.top_k(writeable, self.k, threads=self.threads), strict=True)
         return np.concatenate(ids), np.concatenate(p)
 
 
 def predict(
-    cluster: ClusterSettings, found: Classifier, features: Any, k: int, threads: int | None, progress: Progress
+    cluster: ClusterSettings,
+    found: Classifier,
+    features: Any,
+    k: int,
+    threads: int | None,
+    progress: Progress,
 ) -> Iterator[tuple[ndarray, ndarray]]:
     """As `Classifier.top_k`, by workers on a cluster."""
     n = features.shape[0]

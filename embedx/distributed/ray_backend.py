@@ -1,7 +1,9 @@
-"""Workers on a Ray cluster: started, and replaced when they are lost. The only file that imports Ray.
+"""Workers on a Ray cluster: started, and replaced when they are lost. The only file that imports
+Ray.
 
-A worker is an actor that claims as many CPUs as it has threads. Its methods run concurrently: it merges a range while it trains
-the next. One that dies is replaced where there are CPUs: on another machine, or on one that joins later.
+A worker is an actor that claims as many CPUs as it has threads. Its methods run concurrently: it
+merges a range while it trains the next. One that dies is replaced where there are CPUs: on another
+machine, or on one that joins later.
 """
 
 import collections
@@ -47,13 +49,16 @@ def ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise EmbedxError('--cluster: Ray is not installed; pip install "embedx[ray]", on every machine') from error
+        raise EmbedxError(
+            '--cluster: Ray is not installed; pip install "embedx[ray]", on every machine'
+        ) from error
     return ray
 
 
 @contextlib.contextmanager
 def connected(settings: ClusterSettings, threads: int | None, progress: Progress) -> Iterator[Size]:
-    """Connected to the cluster that the settings name: its workers, with so many threads each or all of a machine.
+    """Connected to the cluster that the settings name: its workers, with so many threads each or
+    all of a machine.
 
     Raises `EmbedxError` if there is no such cluster, or no machine has so many CPUs.
     """
@@ -74,24 +79,36 @@ def _connect(address: str) -> None:
         if address != "auto":  # where nobody listens Ray would wait for minutes
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
-        ray().init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx")
+        ray().init(
+            address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx"
+        )
     except (ValueError, RuntimeError, OSError) as error:
-        where = "this machine belongs to no Ray cluster" if address == "auto" else f"no Ray cluster at {address}"
+        where = (
+            "this machine belongs to no Ray cluster"
+            if address == "auto"
+            else f"no Ray cluster at {address}"
+        )
         raise EmbedxError(
-            f"--cluster {address}: {where}; start one by `ray start --head`, and on each other machine by "
-            "`ray start --address=HOST:6379`"
+            f"--cluster {address}: {where}; start one by `ray start --head`, and on each other"
+            " machine by `ray start --address=HOST:6379`"
         ) from error
     finally:
-        if threading.current_thread() is threading.main_thread():  # Ray's own would end the program without a checkpoint
+        # Ray's own would end the program without a checkpoint
+        if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
     """The size that the options say; by default a worker for each machine, with all its CPUs."""
-    cpus = sorted(n for node in ray().nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0)
+    cpus = sorted(
+        n
+        for node in ray().nodes()
+        if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0
+    )
     if not cpus or (threads or 1) > cpus[-1]:
         raise EmbedxError(
-            f"--threads {threads or 1}: no machine of the cluster has so many CPUs; give at most {max(cpus, default=0)}"
+            f"--threads {threads or 1}: no machine of the cluster has so many CPUs; give at most"
+            f" {max(cpus, default=0)}"
         )
     if workers is None:
         return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])
@@ -100,7 +117,9 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
 
 
 def received(reference: Any, timeout: float | None = None) -> Any:
-    """What a call returned. Raises what it raised, and `LostWorkerError` if it was lost or does not end in time."""
+    """What a call returned. Raises what it raised, and `LostWorkerError` if it was lost or does not
+    end in time.
+    """
     library = ray()
     try:
         return library.get(reference, timeout=timeout)
@@ -131,7 +150,8 @@ class Workers:
         self.size, self.progress, self.plan = size, progress, ray().put(plan)
         self.lock, self.numbers = threading.Lock(), itertools.count(1)
         self.all: list[WorkerHandle] = []
-        self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()  # DEPTH times each, less those that are taken
+        # DEPTH times each, less those that are taken
+        self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()
         self.n_lost = 0  # in a row
         self.error: BaseException | None = None
         self.closed = False
@@ -139,10 +159,19 @@ class Workers:
             self._add()
 
     def wait(self) -> None:
-        """Until all workers have started, or some and the others take too long. Raises `EmbedxError` if they cannot be."""
+        """Until all workers have started, or some and the others take too long. Raises
+        `EmbedxError` if they cannot be.
+        """
         threads, end = self.size.threads, float("inf")
-        self.progress.note(f"waiting for workers; each needs {threads} CPUs of one machine (`ray status` lists what is free)")
-        while self.error is None and self.free.qsize() < DEPTH * self.size.workers and time.monotonic() < end:
+        self.progress.note(
+            f"waiting for workers; each needs {threads} CPUs of one machine (`ray status` lists"
+            " what is free)"
+        )
+        while (
+            self.error is None
+            and self.free.qsize() < DEPTH * self.size.workers
+            and time.monotonic() < end
+        ):
             time.sleep(STEP)
             if not self.free.empty():
                 end = min(end, time.monotonic() + PATIENCE)
@@ -175,11 +204,13 @@ class Workers:
         self.n_lost += 1
         if self.n_lost >= LOST_IN_A_ROW:
             self.error = EmbedxError(
-                f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on {worker.host} ({why}); check the "
-                "memory of the machines"
+                f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on"
+                f" {worker.host} ({why}); check the memory of the machines"
             )
             return
-        self.progress.note(f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another")
+        self.progress.note(
+            f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another"
+        )
         self._add()
 
     def restart(self) -> None:
@@ -203,11 +234,14 @@ class Workers:
         return True
 
     def _add(self) -> None:
-        options = {"num_cpus": self.size.threads, "max_restarts": 0, "max_concurrency": DEPTH + 1}  # `train`, and `merge`
+        # `train`, and `merge`
+        options = {"num_cpus": self.size.threads, "max_restarts": 0, "max_concurrency": DEPTH + 1}
         with self.lock:
             if not self.closed:
                 remote = ray().remote(Worker).options(**options, scheduling_strategy="SPREAD")
-                worker = WorkerHandle(next(self.numbers), remote.remote(self.plan, self.size.threads))
+                worker = WorkerHandle(
+                    next(self.numbers), remote.remote(self.plan, self.size.threads)
+                )
                 self.all.append(worker)
                 threading.Thread(target=self._start, args=(worker,), daemon=True).start()
 
@@ -217,29 +251,44 @@ class Workers:
             host, process, version = worker.call("start")
             worker.host = f"{host} (process {process})"
             if version != installed_version():
-                raise EmbedxError(f"{host}: embedx {version}, not {installed_version()}; install the same on all machines")
+                raise EmbedxError(
+                    f"{host}: embedx {version}, not {installed_version()}; install the same on all"
+                    " machines"
+                )
         except LostWorkerError as error:
             self.lost(worker, str(error))
         except BaseException as error:
             self.error = None if self.closed else error
         else:
-            self.progress.note(f"worker {worker.number} on {worker.host}: {self.size.threads} threads")
+            self.progress.note(
+                f"worker {worker.number} on {worker.host}: {self.size.threads} threads"
+            )
             for _ in range(DEPTH):
                 self.free.put(worker)
 
 
 def predictions(kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]) -> Iterator[Any]:
-    """What `kind(model, k, threads).predict`, on the workers, returns for blocks of rows, in their order.
+    """What `kind(model, k, threads).predict`, on the workers, returns for blocks of rows, in their
+    order.
 
-    Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if there are not so many CPUs.
+    Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if there are not
+    so many CPUs.
     """
     library, have = ray(), int(ray().cluster_resources().get("CPU", 0))
     if size.workers * size.threads > have:
         raise EmbedxError(
-            f"--workers {size.workers}, each with {size.threads} threads, take more than the {have} CPUs of the cluster"
+            f"--workers {size.workers}, each with {size.threads} threads, take more than the {have}"
+            " CPUs of the cluster"
         )
-    options = {"num_cpus": size.threads, "max_restarts": LOST_IN_A_ROW, "max_task_retries": LOST_IN_A_ROW}
-    remote, sent = library.remote(kind).options(**options, scheduling_strategy="SPREAD"), library.put(model)
+    options = {
+        "num_cpus": size.threads,
+        "max_restarts": LOST_IN_A_ROW,
+        "max_task_retries": LOST_IN_A_ROW,
+    }
+    remote, sent = (
+        library.remote(kind).options(**options, scheduling_strategy="SPREAD"),
+        library.put(model),
+    )
     workers = [remote.remote(sent, k, size.threads) for _ in range(size.workers)]
     under_way: collections.deque[Any] = collections.deque()
     try:

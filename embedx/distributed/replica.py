@@ -1,4 +1,6 @@
-"""A worker's replica of the parameters: trained by its threads, and merged with the deltas of other workers."""
+"""A worker's replica of the parameters: trained by its threads, and merged with the deltas of other
+workers.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -15,28 +17,38 @@ class ParameterReplica:
     """The replica of what all workers train."""
 
     def __init__(self, parameters: Parameters) -> None:
-        self.training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()  # in which chunks are trained
+        # in which chunks are trained
+        self.training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.before_merge: Callable[[], None] = lambda: None
         self.parameters, self.base_updates = parameters, parameters.n_updates.copy()
         # The tables as last agreed on with the server.
         tables = parameters.tables.items()
-        self.base = {name: table._replace(rows=table.rows.copy(), state=table.state.copy()) for name, table in tables}
+        self.base = {
+            name: table._replace(rows=table.rows.copy(), state=table.state.copy())
+            for name, table in tables
+        }
         for name, table in tables:
-            self._merge_table(name, gather(table, np.zeros(0, np.int32)), 0.0, 0.0)  # compiles the kernels
+            # compiles the kernels
+            self._merge_table(name, gather(table, np.zeros(0, np.int32)), 0.0, 0.0)
 
     def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
-        """Apply the remote delta and return the local one, of so many words or examples at this learning rate.
+        """Apply the remote delta and return the local one, of so many words or examples at this
+        learning rate.
 
         Chunks may be trained meanwhile.
         """
         with self.training:
             self.before_merge()
-            local = {name: self._merge_table(name, remote[name], n_trained, rate) for name in self.base}
+            local = {
+                name: self._merge_table(name, remote[name], n_trained, rate) for name in self.base
+            }
             return local | {STATE: self._merge_state(remote[STATE])}
 
     def _merge_table(self, name: str, remote: Delta, n_trained: float, rate: float) -> Delta:
         own, table = self.parameters, self.parameters.tables[name]
-        damping = damping_of(table, own.partners.get(name), n_trained * own.update_rates[name], rate)
+        damping = damping_of(
+            table, own.partners.get(name), n_trained * own.update_rates[name], rate
+        )
         return merge(table, self.base[name], remote, damping, own.optimizer)
 
     def _merge_state(self, remote: Delta) -> Delta:

@@ -1,7 +1,7 @@
 """A strategy that workers train: its chunks are ranges of the chunks of the strategy that it wraps.
 
-The trainer has the learning rate, progress, checkpoints and the divergence guard, as on one machine. A range whose worker is
-lost is trained by another.
+The trainer has the learning rate, progress, checkpoints and the divergence guard, as on one
+machine. A range whose worker is lost is trained by another.
 """
 
 import math
@@ -72,7 +72,9 @@ class Distributed(Strategy):
         self.n_bytes += n_bytes(remote) + n_bytes(local)
 
     def state(self) -> TrainState:
-        """It can be read with the server's lock while workers train: after a rollback, ranges under way are repeated."""
+        """It can be read with the server's lock while workers train: after a rollback, ranges under
+        way are repeated.
+        """
         state = self.inner.state()
         state.lock = self.server.lock
         return state
@@ -88,13 +90,17 @@ class Distributed(Strategy):
         return self.inner.baseline_loss()
 
     def identity(self) -> Record:
-        return self.inner.identity() | {"chunks that a worker trains before it merges": self.chunks_per_range}
+        return self.inner.identity() | {
+            "chunks that a worker trains before it merges": self.chunks_per_range
+        }
 
     def facts(self) -> Record:
         facts = {
-            "workers": self.size.workers, "threads_of_worker": self.size.threads,
-            "chunks_of_range": self.chunks_per_range, "bytes_merged": self.n_bytes,
-        }  # fmt: skip
+            "workers": self.size.workers,
+            "threads_of_worker": self.size.threads,
+            "chunks_of_range": self.chunks_per_range,
+            "bytes_merged": self.n_bytes,
+        }
         return self.inner.facts() | {"cluster": facts}
 
     def forget(self) -> None:

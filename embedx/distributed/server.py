@@ -1,4 +1,5 @@
-"""The parameter server: has the run's parameters, adds the deltas of workers, and knows which rows each worker lacks.
+"""The parameter server: has the run's parameters, adds the deltas of workers, and knows which rows
+each worker lacks.
 
 A worker lacks the rows that others changed since it was sent them.
 """
@@ -24,20 +25,23 @@ Deltas = Mapping[str, Delta]  # by table, and STATE
 class Parameters:
     """What workers share, as live arrays.
 
-    Rows of tables are merged by `embedx.engine.merging`. Of what an objective keeps of a word or an example, that of the
-    worker that updated it last counts; numbers of updates are summed.
+    Rows of tables are merged by `embedx.engine.merging`. Of what an objective keeps of a word or an
+    example, that of the worker that updated it last counts; numbers of updates are summed.
     """
 
     tables: Mapping[str, Table]
     optimizer: UpdateRule
     state: ndarray  # (n, width), the objective's own; width 0 if it keeps none
     n_updates: ndarray  # int64 (n,)
-    update_rates: Mapping[str, ndarray]  # by table, float32 (n_rows,): updates for a word or example
-    partners: Mapping[str, Partner] = field(default_factory=dict)  # by table, what its rows are multiplied by, if known
+    # by table, float32 (n_rows,): updates for a word or example
+    update_rates: Mapping[str, ndarray]
+    # by table, what its rows are multiplied by, if known
+    partners: Mapping[str, Partner] = field(default_factory=dict)
 
 
 class ParameterServer:
-    """The server of tables that all workers train. Any object stands for a worker, as long as that lives.
+    """The server of tables that all workers train. Any object stands for a worker, as long as that
+    lives.
 
     Methods may be called by several threads; while `lock` is held nothing changes.
     """
@@ -47,7 +51,9 @@ class ParameterServer:
         self.sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
         self.sizes[STATE] = len(parameters.state) if parameters.state.shape[1] else 0
         # By worker and table, bool (n_rows,): the rows that the worker lacks.
-        self.lacking: weakref.WeakKeyDictionary[Any, dict[str, ndarray]] = weakref.WeakKeyDictionary()
+        self.lacking: weakref.WeakKeyDictionary[Any, dict[str, ndarray]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def is_ready(self, worker: Any) -> bool:
         """Whether the worker has parameters to train."""
@@ -58,7 +64,9 @@ class ParameterServer:
         return False
 
     def remote_delta(self, worker: Any) -> Deltas:
-        """The rows that the worker lacks: what others changed since it was sent them, or all rows for a new worker."""
+        """The rows that the worker lacks: what others changed since it was sent them, or all rows
+        for a new worker.
+        """
         with self.lock:
             if worker not in self.lacking:
                 self.lacking[worker] = {name: np.ones(n, bool) for name, n in self.sizes.items()}

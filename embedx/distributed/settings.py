@@ -13,22 +13,35 @@ class ClusterSettings(Settings):
     panel = "Cluster"
 
     cluster: str | None = param(
-        None, "train on the Ray cluster of this machine: `auto`, or HOST:PORT if there are several; needs "
-        'pip install "embedx[ray]"'
-    )  # fmt: skip
+        None,
+        "train on the Ray cluster of this machine: `auto`, or HOST:PORT if there are several; needs"
+        ' pip install "embedx[ray]"',
+    )
     workers: int | None = param(
-        None, "with --cluster: worker processes, each with --threads threads; by default one for each machine of the cluster",
-        at_least=1, at_most=MAX_WORKERS,
-    )  # fmt: skip
+        None,
+        "with --cluster: worker processes, each with --threads threads; by default one for each"
+        " machine of the cluster",
+        at_least=1,
+        at_most=MAX_WORKERS,
+    )
     merge_every: int | None = param(
-        None, "with --cluster: words or examples a worker trains between two merges; by default chosen so that merging takes "
-        "little of the time", at_least=1, fine=True,
-    )  # fmt: skip
+        None,
+        "with --cluster: words or examples a worker trains between two merges; by default chosen so"
+        " that merging takes little of the time",
+        at_least=1,
+        fine=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         workers = "--cluster; the number of threads is --threads"  # gensim's --workers
-        check_used(vars(self), [("workers", self.is_asked_for, workers), ("merge_every", self.is_asked_for, "--cluster")])
+        check_used(
+            vars(self),
+            [
+                ("workers", self.is_asked_for, workers),
+                ("merge_every", self.is_asked_for, "--cluster"),
+            ],
+        )
 
     @property
     def is_asked_for(self) -> bool:

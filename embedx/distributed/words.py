@@ -30,15 +30,17 @@ from embedx.text.subsampling import TokenStream
 from embedx.training.progress import SILENT, Progress
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
-# The more workers, the less each knows of the others: so many merges times the root of their number, as far as the head keeps
-# up, and in any case at least MIN_MERGES.
+# The more workers, the less each knows of the others: so many merges times the root of their
+# number, as far as the head keeps up, and in any case at least MIN_MERGES.
 MERGES_BY_WORKERS, MIN_MERGES = 14.0, 20
 MIN_MERGES_ALONE = 10  # of a single worker
-# Words of a range for each row of the tables, so that about a tenth of the time goes to merging, and the head keeps up with all
-# threads: merging and sending a row takes 0.8 µs of a worker and of the head, training a word 0.6 µs of a thread.
+# Words of a range for each row of the tables, so that about a tenth of the time goes to merging,
+# and the head keeps up with all threads: merging and sending a row takes 0.8 µs of a worker and of
+# the head, training a word 0.6 µs of a thread.
 WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
 MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD = 2, 0.25  # where more merges are wanted
-# Chunks of a range for each thread: some seconds, which is what a lost worker costs; more only for the head to keep up.
+# Chunks of a range for each thread: some seconds, which is what a lost worker costs; more only for
+# the head to keep up.
 MAX_CHUNKS, MAX_CHUNKS_FOR_HEAD = 400, 2000
 
 
@@ -59,41 +61,69 @@ class WordsPlan(Plan):
     def build(self, threads: int) -> Streamed:
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, *self.n_rows)
-        # Copies, because arrays that Ray sends are read-only, which is another type to kernels; as the tokens are everywhere.
+        # Copies, because arrays that Ray sends are read-only, which is another type to kernels; as
+        # the tokens are everywhere.
         tokens = self.stream.tokens
-        frozen, parts, stream = copy.deepcopy((self.frozen, self.parts, self.stream), {id(tokens): tokens})
-        inputs, outputs = tables.inputs._replace(frozen=frozen[0]), tables.outputs._replace(frozen=frozen[1])
+        frozen, parts, stream = copy.deepcopy(
+            (self.frozen, self.parts, self.stream), {id(tokens): tokens}
+        )
+        inputs, outputs = (
+            tables.inputs._replace(frozen=frozen[0]),
+            tables.outputs._replace(frozen=frozen[1]),
+        )
         tables = tables._replace(inputs=inputs, outputs=outputs, parts=parts)
         return self.kind(self.objective, settings, self.sampler, tables, stream)
 
     def parameters(self, strategy: Streamed) -> Parameters:
         tables, parts, kept = strategy.tables, strategy.tables.parts, self.kept_share
         rates = update_rates(strategy, kept)
-        outputs, inputs = partner_of(tables.outputs.rows, rates["outputs"]), partner_of(tables.inputs.rows, kept)
+        outputs, inputs = (
+            partner_of(tables.outputs.rows, rates["outputs"]),
+            partner_of(tables.inputs.rows, kept),
+        )
         if len(parts.offsets):  # outputs are multiplied by means of rows of the inputs
             frequent = np.argsort(-kept, kind="stable")[:MAX_ROWS]
-            of_word = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent]
-            own = parts._replace(rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)]))
+            of_word = [
+                parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent
+            ]
+            own = parts._replace(
+                rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)])
+            )
             inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), kept[frequent])
         return Parameters(
-            {"inputs": tables.inputs, "outputs": tables.outputs}, strategy.plan.optimizer, tables.state, tables.n_updates,
-            rates, {"inputs": outputs, "outputs": inputs},
-        )  # fmt: skip
+            {"inputs": tables.inputs, "outputs": tables.outputs},
+            strategy.plan.optimizer,
+            tables.state,
+            tables.n_updates,
+            rates,
+            {"inputs": outputs, "outputs": inputs},
+        )
 
 
 def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
-    """By table, float32 (n_rows,): about how many blocks update each row for each word of the corpus.
+    """By table, float32 (n_rows,): about how many blocks update each row for each word of the
+    corpus.
 
-    Output rows count as centre words, not as negatives: all candidates of a word together move as far as the word does.
+    Output rows count as centre words, not as negatives: all candidates of a word together move as
+    far as the word does.
     """
     tables, draws, plan = strategy.tables, strategy.draws, strategy.plan
     inputs, outputs = kept, kept
     if len(tables.parts.offsets):
-        inputs = np.bincount(tables.parts.rows, np.repeat(kept, np.diff(tables.parts.offsets)), len(tables.inputs.rows))
+        inputs = np.bincount(
+            tables.parts.rows,
+            np.repeat(kept, np.diff(tables.parts.offsets)),
+            len(tables.inputs.rows),
+        )
     if plan.candidates == blocks.PATH:
-        outputs = np.bincount(draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(tables.outputs.rows))
+        outputs = np.bincount(
+            draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(tables.outputs.rows)
+        )
     max_rate = kept.sum() / max(plan.block_size, 1)
-    return {"inputs": inputs.astype(float32), "outputs": np.minimum(outputs, max_rate).astype(float32)}
+    return {
+        "inputs": inputs.astype(float32),
+        "outputs": np.minimum(outputs, max_rate).astype(float32),
+    }
 
 
 def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
@@ -101,19 +131,32 @@ def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
     tables, stream = strategy.tables, strategy.stream
     kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
     return WordsPlan(
-        type(strategy), task.config.objective, task.config.settings, strategy.sampler, tables.parts,
-        (len(tables.state), len(tables.inputs.rows) - len(tables.state)), (tables.inputs.frozen, tables.outputs.frozen),
-        kept_share.astype(float32), stream._replace(tokens=np.asarray(stream.tokens)),  # a memory map is sent as an array
-    )  # fmt: skip
+        type(strategy),
+        task.config.objective,
+        task.config.settings,
+        strategy.sampler,
+        tables.parts,
+        (len(tables.state), len(tables.inputs.rows) - len(tables.state)),
+        (tables.inputs.frozen, tables.outputs.frozen),
+        # a memory map is sent as an array
+        kept_share.astype(float32),
+        stream._replace(tokens=np.asarray(stream.tokens)),
+    )
 
 
 def train(
-    corpora: Corpora, config: Configuration, cluster: ClusterSettings, *, progress: Progress = SILENT, **options: Any
+    corpora: Corpora,
+    config: Configuration,
+    cluster: ClusterSettings,
+    *,
+    progress: Progress = SILENT,
+    **options: Any,
 ) -> skipgram.TrainedVectors:
     """As `embedx.skipgram.task.train`, by workers."""
     if config.settings.deterministic:
         raise EmbedxError(
-            "--deterministic does not apply with --cluster: workers merge in no fixed order; leave out one of them"
+            "--deterministic does not apply with --cluster: workers merge in no fixed order; leave"
+            " out one of them"
         )
     with connected(cluster, config.settings.threads, progress) as size:
 
@@ -121,13 +164,17 @@ def train(
             strategy, settings = task.strategy(), task.config.settings
             tables = strategy.tables
             n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
-            per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, settings.epochs, n_rows, size)
+            per_range = chunks_per_range(
+                cluster.merge_every, strategy.n_chunks, settings.epochs, n_rows, size
+            )
             return Distributed(strategy, plan_of(task, strategy), size, per_range)
 
         return skipgram.train(corpora, config, progress=progress, wrap=distributed, **options)
 
 
-def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size) -> int:
+def chunks_per_range(
+    words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size
+) -> int:
     """How many chunks a worker trains before it merges, on tables of so many rows in all."""
     if words is not None:
         return max(1, words // CHUNK)
@@ -138,4 +185,11 @@ def chunks_per_range(words: int | None, n_chunks: int, epochs: float, n_rows: in
     bearable = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     longest = min(max(MAX_CHUNKS * size.threads, cheap), MAX_CHUNKS_FOR_HEAD * size.threads)
     good = of_worker / min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
-    return max(1, int(min(max(of_worker / MERGES, cheap), max(good, bearable), of_worker / MIN_MERGES, longest)))
+    return max(
+        1,
+        int(
+            min(
+                max(of_worker / MERGES, cheap), max(good, bearable), of_worker / MIN_MERGES, longest
+            )
+        ),
+    )

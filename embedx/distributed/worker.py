@@ -1,4 +1,6 @@
-"""A worker: trains ranges of chunks on its replica, and merges after each. It does not import Ray, so that tests need none."""
+"""A worker: trains ranges of chunks on its replica, and merges after each. It does not import Ray,
+so that tests need none.
+"""
 
 import os
 import platform
@@ -41,7 +43,8 @@ class Worker:
 
     def __init__(self, plan: Plan, threads: int) -> None:
         self.plan, self.threads, self.lock = plan, threads, threading.Lock()
-        self.n_trained, self.rate = 0, 0.0  # words or examples since the last merge; learning rate of the last range
+        # words or examples since the last merge; learning rate of the last range
+        self.n_trained, self.rate = 0, 0.0
 
     def start(self) -> tuple[str, int, str]:
         """Build and compile; host, process and version of embedx. Raises whatever the plan does."""
@@ -55,12 +58,16 @@ class Worker:
         return platform.node(), os.getpid(), installed_version()
 
     def train(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
-        """Train chunks of an epoch at a learning rate: what was done, and the seconds from the first chunk on.
+        """Train chunks of an epoch at a learning rate: what was done, and the seconds from the
+        first chunk on.
 
-        A range that is given meanwhile waits; its chunks are taken by threads that this one has none for any more.
+        A range that is given meanwhile waits; its chunks are taken by threads that this one has
+        none for any more.
         """
         self.rate = rate
-        began, tallies = zip(*self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks), strict=True)
+        began, tallies = zip(
+            *self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks), strict=True
+        )
         return sum(tallies, Tally()), time.monotonic() - began[0]
 
     def _train_chunk(self, epoch: int, chunk: int, rate: float) -> tuple[float, Tally]:

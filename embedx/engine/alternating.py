@@ -1,12 +1,15 @@
-"""Full gradient steps on all input vectors and on all output vectors in turn, none of which makes the objective worse.
+"""Full gradient steps on all input vectors and on all output vectors in turn, none of which makes
+the objective worse.
 
-A row's gradient is divided by how often the row occurs, for frequencies span six orders of magnitude and a step that suits a
-frequent row would leave a rare one where it is. A row then moves by row-wise Adagrad with momentum.
+A row's gradient is divided by how often the row occurs, for frequencies span six orders of
+magnitude and a step that suits a frequent row would leave a rare one where it is. A row then moves
+by row-wise Adagrad with momentum.
 
-The objective is known at each point anyway, from the gradient of the step after. A step that does not lower it is reverted
-and tried again at half the rate, then at a quarter of that, an eighth of that; one that does lets the rate of its side grow.
-Where some of the rows are drawn (`collapsed.Tail`), that is done again for each iteration, so that its first step is compared
-by two sets of draws.
+The objective is known at each point anyway, from the gradient of the step after. A step that does
+not lower it is reverted and tried again at half the rate, then at a quarter of that, an eighth of
+that; one that does lets the rate of its side grow. Where some of the rows are drawn
+(`collapsed.Tail`), that is done again for each iteration, so that its first step is compared by two
+sets of draws.
 """
 
 import dataclasses
@@ -30,14 +33,16 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
 TRIES = 8  # of a step, the last at the rate divided by 2^28
-# On 10 MB of Wikipedia with 10,000 words, 15 iterations of row-wise Adagrad went from 8.155 to 7.650 nats; without growth to
-# 7.715.
+# On 10 MB of Wikipedia with 10,000 words, 15 iterations of row-wise Adagrad went from 8.155 to
+# 7.650 nats; without growth to 7.715.
 GROWTH = 1.2
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """Where the vectors stood after a step of the inputs and one of the outputs; number 0 is the start."""
+    """Where the vectors stood after a step of the inputs and one of the outputs; number 0 is the
+    start.
+    """
 
     number: int
     loss: float  # mean per pair, in the unit of `Descent.loss_unit`
@@ -64,52 +69,80 @@ class Side:
         self.state = Means(self.table)
 
     def direction(self, gradient: ndarray) -> ndarray:
-        """Where the next step at rate 1 leads from here, float32 like the table; overwrites `gradient`."""
+        """Where the next step at rate 1 leads from here, float32 like the table; overwrites
+        `gradient`.
+        """
         gradient[:, self.columns :] = 0
         gradient *= self.share
         return self.state.direction(gradient)
 
 
 class Descent(Strategy):
-    """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` has the loss after each.
+    """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` has the
+    loss after each.
 
     iterations  None for as many as there is time for
-    budget      seconds of iterations; the time of `watch`, which is called after each, is not counted
+    budget      seconds of iterations; the time of `watch`, which is called after each, is not
+                counted
     """
 
     reports_itself = True
     is_guarded = False  # no step makes the objective worse
 
     def __init__(
-        self, rows: AllRows, inputs: Side, outputs: Side, iterations: int | None, budget: float, progress: Progress,
+        self,
+        rows: AllRows,
+        inputs: Side,
+        outputs: Side,
+        iterations: int | None,
+        budget: float,
+        progress: Progress,
         watch: Callable[[Iteration], None] = lambda iteration: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rows, self.inputs, self.outputs = rows, inputs, outputs
         self.loss_unit = f"nats per pair{rows.scope}"
         self.n_pairs = float(inputs.times.sum())
-        self.iterations, self.budget, self.progress, self.watch = iterations, budget, progress, watch
+        self.iterations, self.budget, self.progress, self.watch = (
+            iterations,
+            budget,
+            progress,
+            watch,
+        )
         self.workers, self.n_chunks = [None], 1
         self.history: list[Iteration] = []
         self.macs = 0
-        self.here: Evaluation | None = None  # at the tables as they are, with the gradient by the inputs
+        # at the tables as they are, with the gradient by the inputs
+        self.here: Evaluation | None = None
         self.since = 0.0  # of time.monotonic(): the beginning of this iteration
         self.finished = self.interrupted = self.was_cut = False
         self.interrupted_by: BaseException | None = None
 
-    def run(self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None) -> trainer.Outcome:
-        """Take all steps. Ctrl-C and the end of the time leave the tables as they were after the last whole iteration.
+    def run(
+        self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None
+    ) -> trainer.Outcome:
+        """Take all steps. Ctrl-C and the end of the time leave the tables as they were after the
+        last whole iteration.
 
-        `snapshot` is of the state of a run that was set up alike, to resume; `checkpoints` keep it on disk.
+        `snapshot` is of the state of a run that was set up alike, to resume; `checkpoints` keep it
+        on disk.
         """
-        schedule = Schedule(1.0, 1, 1, self.iterations or math.inf, shape="constant", unit="iterations")
-        outcome = trainer.run(self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints)
+        schedule = Schedule(
+            1.0, 1, 1, self.iterations or math.inf, shape="constant", unit="iterations"
+        )
+        outcome = trainer.run(
+            self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints
+        )
         losses, pairs = [each.loss for each in self.history], round(self.n_pairs)
         first, last = (losses[0], losses[-1]) if losses else (None, None)
         return dataclasses.replace(
-            outcome, tally=Tally(pairs * (last or 0.0), pairs), seconds=self.history[-1].seconds if losses else 0.0,
-            epochs=max(len(losses) - 1, 0), initial_loss=first, final_loss=last,
+            outcome,
+            tally=Tally(pairs * (last or 0.0), pairs),
+            seconds=self.history[-1].seconds if losses else 0.0,
+            epochs=max(len(losses) - 1, 0),
+            initial_loss=first,
+            final_loss=last,
             interrupted_by=self.interrupted_by or outcome.interrupted_by,
-        )  # fmt: skip
+        )
 
     def compile(self, progress: Progress) -> None:
         self.rows.compile()
@@ -122,7 +155,9 @@ class Descent(Strategy):
         self.interrupted = True
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
-        """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the sides' own."""
+        """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the
+        sides' own.
+        """
         self.since = time.monotonic()
         before = None
         try:
@@ -130,12 +165,19 @@ class Descent(Strategy):
             before, loss_before = self.state().snapshot(), here.loss
             self.rows.redraw(epoch + 1)
             here = self._step(self.inputs, here, OUTPUTS, epoch)
-            here = self._step(self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS, epoch + 0.5)
+            here = self._step(
+                self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS, epoch + 0.5
+            )
             self._report(epoch + 1, here)
             if not here.loss < loss_before:
-                self.progress.note(f"no step lowers the objective any further after {epoch + 1} iterations")
+                self.progress.note(
+                    f"no step lowers the objective any further after {epoch + 1} iterations"
+                )
                 self.finished = True
-        except (EndedEarlyError, KeyboardInterrupt) as reason:  # the latter of `watch` or `progress`
+        except (
+            EndedEarlyError,
+            KeyboardInterrupt,
+        ) as reason:  # the latter of `watch` or `progress`
             self.interrupted_by = reason if isinstance(reason, KeyboardInterrupt) else None
             self.was_cut = True
             if len(self.history) < epoch + 2:  # the start's and those of whole iterations
@@ -159,11 +201,15 @@ class Descent(Strategy):
         def write_history(values: Any) -> None:
             self.history = [Iteration(**each) for each in values]
 
-        state.add("history", lambda: [dataclasses.asdict(each) for each in self.history], write_history)
+        state.add(
+            "history", lambda: [dataclasses.asdict(each) for each in self.history], write_history
+        )
         return state
 
     def _start(self) -> Evaluation:
-        """The evaluation at the tables as they are, at the start of all iterations or where a run is resumed."""
+        """The evaluation at the tables as they are, at the start of all iterations or where a run
+        is resumed.
+        """
         self.rows.refit(self.outputs.table)
         self.rows.redraw(max(len(self.history) - 1, 0))
         macs = self.macs
@@ -175,8 +221,11 @@ class Descent(Strategy):
         return here
 
     def _step(self, side: Side, here: Evaluation, then: int, done: float) -> Evaluation:
-        """Move one side downhill; the evaluation there, with the gradient by the side `then`. `done` iterations were before."""
-        if not here.gradient[:, : side.columns].any():  # as of the inputs while all outputs are zero
+        """Move one side downhill; the evaluation there, with the gradient by the side `then`.
+        `done` iterations were before.
+        """
+        # as of the inputs while all outputs are zero
+        if not here.gradient[:, : side.columns].any():
             return self._evaluate(then, done)
         direction = side.direction(here.gradient)
         kept = side.table.copy()
@@ -196,13 +245,17 @@ class Descent(Strategy):
         return self._evaluate(then, done)
 
     def _evaluate(self, side: int, done: float | None) -> Evaluation:
-        """The objective and a gradient at the tables as they are; `done` iterations were before, None at the start."""
+        """The objective and a gradient at the tables as they are; `done` iterations were before,
+        None at the start.
+        """
         n_inputs = len(self.inputs.table)
 
         def report(n: int) -> None:
             if self.interrupted or self._seconds() > self.budget:
                 raise EndedEarlyError
-            facts = {"loss": self.history[-1].loss, "loss_unit": self.loss_unit} if self.history else {}
+            facts = (
+                {"loss": self.history[-1].loss, "loss_unit": self.loss_unit} if self.history else {}
+            )
             self.progress.update(0 if done is None else done + n / n_inputs / 2, **facts)
 
         found = evaluate(self.rows, self.inputs.table, self.outputs.table, side, report)
@@ -218,8 +271,9 @@ class Descent(Strategy):
         iteration = Iteration(number, loss, self._seconds(), self.macs, self.inputs.rate)
         self.history.append(iteration)
         self.progress.note(
-            f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit}, {iteration.seconds:.1f} s, "
-            f"{self.macs:.3g} multiply-adds, rates {self.inputs.rate:.3g} and {self.outputs.rate:.3g}"
+            f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit},"
+            f" {iteration.seconds:.1f} s, {self.macs:.3g} multiply-adds, rates"
+            f" {self.inputs.rate:.3g} and {self.outputs.rate:.3g}"
         )
         self.watch(iteration)
         self.since = time.monotonic()

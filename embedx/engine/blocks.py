@@ -1,27 +1,35 @@
-"""Blocks of text: from a chunk of kept words to the examples and candidates that are trained together, within compiled code.
+"""Blocks of text: from a chunk of kept words to the examples and candidates that are trained
+together, within compiled code.
 
-A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and noise words. As in word2vec.c,
-context words are the inputs, and a centre is what they predict:
+A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and
+noise words. As in word2vec.c, context words are the inputs, and a centre is what they predict:
 
-    inputs      words whose vectors are fetched: the positions of centres and contexts in text order, repeats kept
-    examples    vectors h made of the inputs (`encoders`): each input is one (skip-gram), or each centre's contexts are (CBOW)
-    candidates  output rows: the distinct centres, then the distinct noise words; a noise word may equal a centre, unless the
-                form is JOINT
+    inputs      words whose vectors are fetched: the positions of centres and contexts in text
+                order, repeats kept
+    examples    vectors h made of the inputs (`encoders`): each input is one (skip-gram), or each
+                centre's contexts are (CBOW)
+    candidates  output rows: the distinct centres, then the distinct noise words; a noise word may
+                equal a centre, unless the form is JOINT
     label[e, k] the number of pairs of example e whose positive is candidate k
 
-With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts the pairs whose bit at node k
-is 1, bit_zero_count[e, k] those whose bit is 0. If all rows are candidates, candidate k is row k, drawn once. Retrieved rows
-are appended later (`skipgram_retrieved`).
+With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts
+the pairs whose bit at node k is 1, bit_zero_count[e, k] those whose bit is 0. If all rows are
+candidates, candidate k is row k, drawn once. Retrieved rows are appended later
+(`skipgram_retrieved`).
 
-How an objective gets the pairs of a block (`BlockPlan.form`, chosen in `embedx.skipgram.strategies`):
+How an objective gets the pairs of a block (`BlockPlan.form`, chosen in
+`embedx.skipgram.strategies`):
 
-    form     rows of the batch                                                                      condition
-    SUMMED   one for each example; noise counts once for each of its pairs                          positives "summed"
-    JOINT    one for each example; noise counts once, the block's other centres are negatives       `merges_pairs` or
-             that are present with certainty. With a tree, the bits of all its pairs                `pairs_as_set`
-    SINGLE   one for each distinct positive of an example, and the noise                            otherwise
+    form     rows of the batch
+    SUMMED   one for each example; noise counts once for each of its pairs.
+             With `Objective.positives` "summed"
+    JOINT    one for each example; noise counts once, and the block's other centres are negatives
+             that are present with certainty. With a tree, the bits of all its pairs.
+             With `merges_pairs` or `pairs_as_set`
+    SINGLE   one for each distinct positive of an example, and the noise. Otherwise
 
-`block_size` = 0 draws noise for each pair of skip-gram separately: a block is then one input and one centre, as in word2vec.c.
+`block_size` = 0 draws noise for each pair of skip-gram separately: a block is then one input and
+one centre, as in word2vec.c.
 """
 
 from typing import NamedTuple
@@ -35,11 +43,13 @@ from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part
 from embedx.optimizers.contract import UpdateRule
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-SCORE_PADDING = 2 * SIMD_WIDTH  # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
+# the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
+SCORE_PADDING = 2 * SIMD_WIDTH
 FILTER_SIZE = 512  # entries of the filter that says whether a row may have been seen in this block
 N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
-# Places in the cursor of a chunk: its words, the next centre, the end of the centres, the next context of the next centre where
-# each pair is a block, and the number of random numbers drawn; with a tree, of blocks planned
+# Places in the cursor of a chunk: its words, the next centre, the end of the centres, the next
+# context of the next centre where each pair is a block, and the number of random numbers drawn;
+# with a tree, of blocks planned
 N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
 NOWHERE = 1 << 30  # behind all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
@@ -62,30 +72,37 @@ class BlockPlan(NamedTuple):
     uses_score_gain: bool
     bias: int  # the column of the biases, where every input has a 1; -1 without
     optimizer: UpdateRule
-    is_proximal: bool  # the step of a block is proximal: its rate is at most `SkipGramWorkspace.max_rate`
+    # the step of a block is proximal: its rate is at most `SkipGramWorkspace.max_rate`
+    is_proximal: bool
 
 
 @by_address
 class Block(NamedTuple):
     """The rows of one planned block.
 
-    `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes, or all rows), n_noise, n_pairs.
+    `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes, or all rows), n_noise,
+    n_pairs.
     """
 
     sizes: ndarray  # int64 (5,)
     inputs: ndarray  # int32 (max inputs,): words
     n_uses: ndarray  # int64 (max inputs,): the pairs that each input is part of
-    key: ndarray  # int32 (max examples,): the word by which an objective keeps the state of an example
+    # int32 (max examples,): the word by which an objective keeps the state of an example
+    key: ndarray
     n_pairs: ndarray  # int64 (max examples,): the pairs of each example
     label: ndarray  # float32 (max examples, max candidates)
     bit_zero_count: ndarray  # float32, like label where there is a tree
     candidates: ndarray  # int32 (max candidates,)
-    drawn: ndarray  # float32 (1, max candidates): multiplicity among the draws, 0 for centres; 1 for each where all rows are
+    # float32 (1, max candidates): multiplicity among the draws, 0 for centres; 1 for each where all
+    # rows are
+    drawn: ndarray
     own: ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
-    is_context: ndarray  # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in skip-gram
+    # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in
+    # skip-gram
+    is_context: ndarray
     share: ndarray  # float32 (max examples,): one over their number
-    # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the other way round. Where noise follows the
-    # centres, an example has few of these, and they stand together.
+    # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the other way
+    # round. Where noise follows the centres, an example has few of these, and they stand together.
     spans: ndarray
     candidate_spans: ndarray
 
@@ -107,15 +124,23 @@ def max_examples(plan: BlockPlan) -> int:
 
 
 def max_candidates(plan: BlockPlan, longest_path: int) -> int:
-    """How many candidates a block may have, in whole SCORE_PADDINGs; noise can be read by whole vectors from its first on."""
+    """How many candidates a block may have, in whole SCORE_PADDINGs; noise can be read by whole
+    vectors from its first on.
+    """
     centres = max(plan.block_size, 1)
     drawn = centres + plan.n_draws + SIMD_WIDTH
-    return padded({ALL: plan.n_rows, PATH: centres * longest_path}.get(plan.candidates, drawn), SCORE_PADDING)
+    return padded(
+        {ALL: plan.n_rows, PATH: centres * longest_path}.get(plan.candidates, drawn), SCORE_PADDING
+    )
 
 
 def new_block(plan: BlockPlan, longest_path: int) -> Block:
     """Memory for a block."""
-    n_inputs, n_examples, n_candidates = max_inputs(plan), max_examples(plan), max_candidates(plan, longest_path)
+    n_inputs, n_examples, n_candidates = (
+        max_inputs(plan),
+        max_examples(plan),
+        max_candidates(plan, longest_path),
+    )
     inputs, n_uses = np.zeros(n_inputs, int32), np.zeros(n_inputs, int64)
     candidates, drawn = np.zeros(n_candidates, int32), np.zeros((1, n_candidates), float32)
     if plan.candidates == ALL:
@@ -124,17 +149,23 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     has_spans = plan.candidates == DRAWN and plan.form != JOINT
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
-        sizes=np.zeros(5, int64), inputs=inputs, n_uses=n_uses,
+        sizes=np.zeros(5, int64),
+        inputs=inputs,
+        n_uses=n_uses,
         key=inputs if is_skipgram else np.zeros(n_examples, int32),
         n_pairs=n_uses if is_skipgram else np.zeros(n_examples, int64),
         label=np.zeros((n_examples, n_candidates), float32),
-        bit_zero_count=np.zeros((n_examples if plan.candidates == PATH else 0, n_candidates), float32),
-        candidates=candidates, drawn=drawn, own=np.zeros(2 * plan.window, int32),
+        bit_zero_count=np.zeros(
+            (n_examples if plan.candidates == PATH else 0, n_candidates), float32
+        ),
+        candidates=candidates,
+        drawn=drawn,
+        own=np.zeros(2 * plan.window, int32),
         is_context=np.zeros((n_examples if width else 0, width), float32),
         share=np.zeros(n_examples if width else 0, float32),
         spans=np.zeros((n_examples // TILE if has_spans else 0, 3), int64),
         candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), int64),
-    )  # fmt: skip
+    )
 
 
 # ---- planning
@@ -148,7 +179,10 @@ def plan_block(sample, run, workspace, block, noise_key):
         begin, n_centres = _next_pair(words, cursor)
         first, end = cursor[CENTRE], begin + n_centres
     else:
-        first, n_centres = cursor[CENTRE], max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0)
+        first, n_centres = (
+            cursor[CENTRE],
+            max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0),
+        )
         begin, end = _span(words, plan.window, cursor[N_WORDS], first, n_centres)
         cursor[CENTRE] += n_centres
     n_noise = 0
@@ -157,26 +191,37 @@ def plan_block(sample, run, workspace, block, noise_key):
         cursor[N_DRAWN] += plan.candidates == PATH
         if plan.candidates == DRAWN:
             n_noise = _add_noise(sample, run, workspace, block, n_centres, noise_key)
-    block.sizes[N_INPUTS], block.sizes[N_CENTRES], block.sizes[N_NOISE] = end - begin, n_centres, n_noise
+    block.sizes[N_INPUTS], block.sizes[N_CENTRES], block.sizes[N_NOISE] = (
+        end - begin,
+        n_centres,
+        n_noise,
+    )
 
 
 @kernel_part
 def _span(words, window, n_words, first, n_centres):
-    """The first word and the end of what n_centres centres and their windows cover: of whole sentences, no other sentence."""
+    """The first word and the end of what n_centres centres and their windows cover: of whole
+    sentences, no other sentence.
+    """
     begin, end = first, first + n_centres
     for y in range(first, first + n_centres):
         begin = min(begin, max(y - words.reach[y], 0))
         end = max(end, min(y + words.reach[y] + 1, n_words))
     while window == WHOLE_SENTENCE and words.sentence[begin] != words.sentence[first]:
         begin += 1
-    while window == WHOLE_SENTENCE and words.sentence[end - 1] != words.sentence[first + n_centres - 1]:
+    while (
+        window == WHOLE_SENTENCE
+        and words.sentence[end - 1] != words.sentence[first + n_centres - 1]
+    ):
         end -= 1
     return begin, end
 
 
 @kernel_part
 def _next_pair(words, cursor):
-    """The input of the next pair, whose centre is then cursor[CENTRE], and 1; 0 and 0 if no pair is left."""
+    """The input of the next pair, whose centre is then cursor[CENTRE], and 1; 0 and 0 if no pair is
+    left.
+    """
     while cursor[CENTRE] < cursor[END]:
         y = cursor[CENTRE]
         x = max(cursor[CONTEXT], y - words.reach[y], 0)
@@ -192,10 +237,11 @@ def _next_pair(words, cursor):
 
 @kernel_part
 def _add_pairs(run, workspace, block, first, n_centres, begin, end):
-    """Write the inputs words[begin:end] and the pairs of the centres words[first:first + n_centres]; return the number of
-    candidates so far.
+    """Write the inputs words[begin:end] and the pairs of the centres words[first:first +
+    n_centres]; return the number of candidates so far.
 
-    The label columns that any block's centres may use are cleared: a longer block may have left labels there.
+    The label columns that any block's centres may use are cleared: a longer block may have left
+    labels there.
     """
     plan, words = run.plan, workspace.words
     is_path, is_all = plan.candidates == PATH, plan.candidates == ALL
@@ -248,14 +294,18 @@ def _clear_spans(spans):
 def _widen_spans(block, first, last, k):
     """Widen the spans of the examples first to last by candidate k, and its span by them."""
     for tile in range(first // TILE, last // TILE + 1):
-        block.spans[tile, 0], block.spans[tile, 1] = min(block.spans[tile, 0], k), max(block.spans[tile, 1], k + 1)
+        block.spans[tile, 0], block.spans[tile, 1] = (
+            min(block.spans[tile, 0], k),
+            max(block.spans[tile, 1], k + 1),
+        )
     span = block.candidate_spans[k // TILE]
     span[0], span[1] = min(span[0], first), max(span[1], last + 1)
 
 
 @kernel_part
 def _add_path(paths, workspace, block, word, n_own, n):
-    """Add the pairs of a centre with its n_own examples at every node on the path to it; return the number of nodes so far.
+    """Add the pairs of a centre with its n_own examples at every node on the path to it; return the
+    number of nodes so far.
 
     The nodes are searched only if the node's entry in the filter was used in this block.
     """
@@ -275,11 +325,15 @@ def _add_path(paths, workspace, block, word, n_own, n):
 
 @kernel_part
 def _add_noise(sample, run, workspace, block, n_centres, noise_key):
-    """Draw noise for a block of which n_centres candidates are known; return the number of distinct noise rows."""
+    """Draw noise for a block of which n_centres candidates are known; return the number of distinct
+    noise rows.
+    """
     plan, cursor = run.plan, workspace.cursor
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
-    n_drawn = sample(run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling)
+    n_drawn = sample(
+        run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling
+    )
     n = n_centres
     for d in range(n_drawn):
         row = int64(workspace.sampling.rows[d])

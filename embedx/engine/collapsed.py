@@ -1,4 +1,5 @@
-"""The collapsed objective of skip-gram and its gradient: all pairs of a corpus at once, grouped by input.
+"""The collapsed objective of skip-gram and its gradient: all pairs of a corpus at once, grouped by
+input.
 
 Yen et al. 2018, eq. 9, with N_xy the number of pairs of input x and target y, and N that of all:
 
@@ -9,9 +10,11 @@ Yen et al. 2018, eq. 9, with N_xy the number of pairs of input x and target y, a
 Each input is one example of the objective, with its N_xy as labels. The candidates k are
 
     AllRows    all rows: large matrix products
-    FoundRows  the targets of x, the rows that an index finds for u_x, and drawn rows that stand for all others (`Tail`)
+    FoundRows  the targets of x, the rows that an index finds for u_x, and drawn rows that stand for
+               all others (`Tail`)
 
-Both take a block of inputs at a time. Blocks do not depend on the number of threads, and are added up in order.
+Both take a block of inputs at a time. Blocks do not depend on the number of threads, and are added
+up in order.
 """
 
 from collections.abc import Callable
@@ -31,7 +34,8 @@ from embedx.search.query import find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.cooccurrence import Counts
 
-BLOCK_FLOATS = 1 << 22  # scores of a block of inputs with all rows; a thread has up to five such arrays
+# scores of a block of inputs with all rows; a thread has up to five such arrays
+BLOCK_FLOATS = 1 << 22
 BLOCK_INPUTS = 256  # of a block where rows are found
 TAIL = 2**33  # the place of the tail among a seed's random numbers
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
@@ -39,7 +43,9 @@ NO_STATE = np.zeros((1, 0), float32)
 
 
 class Tail(NamedTuple):
-    """Rows that are drawn for each input, and stand for those that are neither found nor targets."""
+    """Rows that are drawn for each input, and stand for those that are neither found
+    nor targets.
+    """
 
     sampler: Sampler  # prepared
     n_draws: int
@@ -62,7 +68,9 @@ class AllRows:
 
     scope = ""
 
-    def __init__(self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int) -> None:
+    def __init__(
+        self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int
+    ) -> None:
         self.objective, self.counts, self.n_rows, self.threads = objective, counts, n_rows, threads
         self.columns = columns  # that hold anything; rows are padded
         self.constants = objective.constants(n_rows, len(counts.offsets) - 1)
@@ -82,11 +90,14 @@ class AllRows:
         """How often each of n inputs from `first` on occurs with each target, (n, n_rows)."""
         offsets = self.counts.offsets[first : first + n + 1]
         own = slice(offsets[0], offsets[-1])
-        return csr_matrix((self.counts.times[own], self.counts.targets[own], offsets - offsets[0]), (n, self.n_rows))
+        return csr_matrix(
+            (self.counts.times[own], self.counts.targets[own], offsets - offsets[0]),
+            (n, self.n_rows),
+        )
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
-        """The summed loss of the inputs from `first` on, whose vectors are h, its derivative by their scores, (len(h), n_rows)
-        dense or sparse, and the multiply-adds of a search.
+        """The summed loss of the inputs from `first` on, whose vectors are h, its derivative by
+        their scores, (len(h), n_rows) dense or sparse, and the multiply-adds of a search.
         """
         z = h[:, : self.columns] @ outputs[:, : self.columns].T
         batch = new_batch(*z.shape)._replace(z=z, label=self.labels(first, len(h)).toarray())
@@ -95,20 +106,29 @@ class AllRows:
 
 
 class FoundRows(AllRows):
-    """Candidates are targets and the rows that an index finds, with exact scores. Without a tail others have no coefficient and
-    no part in the sum, so that the objective is too small, the more so the less is found. With one the sum's estimate is
-    unbiased, and the objective too small by about half its relative variance.
+    """Candidates are targets and the rows that an index finds, with exact scores. Without a tail
+    others have no coefficient and no part in the sum, so that the objective is too small, the more
+    so the less is found. With one the sum's estimate is unbiased, and the objective too small by
+    about half its relative variance.
     """
 
     def __init__(
-        self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int, search: SearchSpec, seed: int,
+        self,
+        objective: Objective,
+        counts: Counts,
+        n_rows: int,
+        columns: int,
+        threads: int,
+        search: SearchSpec,
+        seed: int,
         tail: Tail = NO_TAIL,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(objective, counts, n_rows, columns, threads)
         self.search, self.seed, self.tail, self.block = search, seed, tail, BLOCK_INPUTS
         self.scope = "" if tail.n_draws else " among the rows found"
         self.draws = tail.sampler.data(tail.n_draws)
-        self.max_found = min(2 * search.blocks * search.n_scored, n_rows)  # of an input; clusters overshoot
+        # of an input; clusters overshoot
+        self.max_found = min(2 * search.blocks * search.n_scored, n_rows)
         self.redraw(0)
 
     def compile(self) -> None:
@@ -123,7 +143,9 @@ class FoundRows(AllRows):
         self.stream = stream_key(self.tail.seed, TAIL, number)
 
     def find(self, h: ndarray) -> tuple[ndarray, ndarray, int]:
-        """The rows of the highest scores of each input, int32 (len(h), max_found), how many they are, and the multiply-adds."""
+        """The rows of the highest scores of each input, int32 (len(h), max_found), how many they
+        are, and the multiply-adds.
+        """
         rows, n_found = np.zeros((len(h), self.max_found), int32), np.zeros(len(h), int64)
         query = new_query_workspace(self.n_rows, self.search)
         return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
@@ -140,9 +162,12 @@ class FoundRows(AllRows):
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         n, labels = len(h), self.labels(first, len(h))
-        (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows  # a candidate is begin[example] + row
+        # a candidate is begin[example] + row
+        (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows
         targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
-        certain = np.union1d(targets, (begin[:, None] + found)[np.arange(found.shape[1]) < n_found[:, None]])
+        certain = np.union1d(
+            targets, (begin[:, None] + found)[np.arange(found.shape[1]) < n_found[:, None]]
+        )
         drawn, n_drawn = np.unique(begin[:, None] + self.draw(first, n), return_counts=True)
         is_new = ~np.isin(drawn, certain)
         candidates = np.concatenate((certain, drawn[is_new]))
@@ -158,13 +183,19 @@ class FoundRows(AllRows):
         batch.sample_count[example, column] = count
         at = np.searchsorted(candidates, targets)
         batch.label[example[at], column[at]] = labels.data
-        batch.log_expected_count[example[is_drawn], column[is_drawn]] = self.draws.log_expected[row[is_drawn]]
+        batch.log_expected_count[example[is_drawn], column[is_drawn]] = self.draws.log_expected[
+            row[is_drawn]
+        ]
         loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, ONE)
         return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_rows)), macs
 
 
 def evaluate(
-    rows: AllRows, inputs: ndarray, outputs: ndarray, side: int, report: Callable[[int], None] = lambda done: None
+    rows: AllRows,
+    inputs: ndarray,
+    outputs: ndarray,
+    side: int,
+    report: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
     """The objective of `inputs` and `outputs`, float32 (n, stride), and the gradient of one `side`.
 

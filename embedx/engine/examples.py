@@ -13,7 +13,8 @@ class Examples(NamedTuple):
     """Features, dense or sparse, and labels. The half that is not used is empty."""
 
     dense: ndarray  # float32 (n, n_features)
-    offsets: ndarray  # int64 (n + 1,): the features of example i are those at offsets[i]:offsets[i + 1]
+    # int64 (n + 1,): the features of example i are those at offsets[i]:offsets[i + 1]
+    offsets: ndarray
     columns: ndarray  # int32
     values: ndarray  # float32
     label_offsets: ndarray  # int64 (n + 1,)
@@ -24,8 +25,12 @@ def examples_of(features: Any, labels: Labels) -> Examples:
     """The arrays of a data set, without copying where they have the kernels' types already."""
     if issparse(features):
         dense, parts = np.zeros((0, 0)), (features.indptr, features.indices, features.data)
-    else:  # without a single column kernels, which look at dense.size, take the data for sparse ones: there are no values
-        dense, parts = features, (np.zeros(1 if features.size else len(features) + 1), np.zeros(0), np.zeros(0))
+    else:
+        # Kernels look at dense.size: without a column they would take the data for sparse ones.
+        dense, parts = (
+            features,
+            (np.zeros(1 if features.size else len(features) + 1), np.zeros(0), np.zeros(0)),
+        )
     types = (float32, int64, int32, float32, int64, int32)
     return Examples(*map(np.ascontiguousarray, (dense, *parts, labels.offsets, labels.ids), types))
 
@@ -35,9 +40,13 @@ def examples_at(examples: Examples, chosen: ndarray) -> Examples:
     features, offsets = places_of(examples.offsets, chosen)
     labels, label_offsets = places_of(examples.label_offsets, chosen)
     return Examples(
-        examples.dense, offsets, examples.columns[features], examples.values[features], label_offsets,
+        examples.dense,
+        offsets,
+        examples.columns[features],
+        examples.values[features],
+        label_offsets,
         examples.label_ids[labels],
-    )  # fmt: skip
+    )
 
 
 class Csr(NamedTuple):

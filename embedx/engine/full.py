@@ -1,10 +1,12 @@
-"""The training steps of classification where every output row is a candidate, over a minibatch of inputs H:
+"""The training steps of classification where every output row is a candidate, over a minibatch of
+inputs H:
 
     Z = H Wᵀ        C = coefficients of Z        W -= rate · Cᵀ H        ∂loss/∂H = C W
 
-DenseSteps   H is dense or a hidden layer: products by BLAS. Where C is 0 outside a few columns, only their rows move
-SparseSteps  H is sparse: the table is transposed, a row for each feature, and processed in tiles of 64 columns, so that what a
-             minibatch needs of a tile stays in the core's own cache
+DenseSteps   H is dense or a hidden layer: products by BLAS. Where C is 0 outside a few columns,
+             only their rows move
+SparseSteps  H is sparse: the table is transposed, a row for each feature, and processed in tiles of
+             64 columns, so that what a minibatch needs of a tile stays in the core's own cache
 """
 
 import abc
@@ -26,20 +28,29 @@ from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
 from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
 
 TILE = 4 * SIMD_WIDTH
-CHUNK_FLOATS = 1 << 18  # scores that are turned into coefficients in one call: a megabyte stays in the cache
-FEW = 8  # one row out of so many, or fewer, are gathered: half of the time or less that all would take
+# scores that are turned into coefficients in one call: a megabyte stays in the cache
+CHUNK_FLOATS = 1 << 18
+# one row out of so many, or fewer, are gathered: half of the time or less that all would take
+FEW = 8
 
 
 class FullSteps(abc.ABC):
     """Takes steps in which every output row is a candidate, by threads that share each step.
 
-    The work comes in `parts`, whose sums do not depend on the number of threads. `buffers` is what each step writes again.
+    The work comes in `parts`, whose sums do not depend on the number of threads. `buffers` is what
+    each step writes again.
     """
 
     buffers: Any
 
     def __init__(
-        self, coefficients: Callable[..., float], shared: Shared, *, threads: int, parts: int, sparse_gradient: bool = False
+        self,
+        coefficients: Callable[..., float],
+        shared: Shared,
+        *,
+        threads: int,
+        parts: int,
+        sparse_gradient: bool = False,
     ) -> None:
         self.coefficients, self.shared, self.parts = coefficients, shared, parts
         self.pool = ThreadPoolExecutor(threads)
@@ -58,9 +69,13 @@ class FullSteps(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
-        """Update the output rows, and the hidden layer, along the coefficients z of the chosen examples."""
+        """Update the output rows, and the hidden layer, along the coefficients z of the chosen
+        examples.
+        """
 
-    def step(self, chosen: ndarray, lr: float, decay_clock: float, rng: np.random.Generator) -> tuple[float, int]:
+    def step(
+        self, chosen: ndarray, lr: float, decay_clock: float, rng: np.random.Generator
+    ) -> tuple[float, int]:
         """One step over the chosen examples; return the summed loss and the number of its terms.
 
         rng  chooses the label that stands for all, and draws for the objective
@@ -68,14 +83,18 @@ class FullSteps(abc.ABC):
         plan, optimizer, examples = self.shared.plan, self.shared.optimizer, self.shared.examples
         labels = Labels(examples.label_offsets, examples.label_ids).rows(chosen)
         if plan.one_label:
-            drawn = labels.offsets[:-1] + np.floor(rng.random(len(chosen)) * labels.n_of_row).astype(int64)
+            drawn = labels.offsets[:-1] + np.floor(
+                rng.random(len(chosen)) * labels.n_of_row
+            ).astype(int64)
             labels = labels.where(drawn[labels.n_of_row > 0])
         n = labels.n_of_row
         z = self.z[: len(chosen)]
         self.score(chosen, z, decay_clock)
         n_lines = n if plan.positives == SINGLE else np.ones_like(n)
         ends = offsets_of(n_lines)
-        uniforms = np.clip(rng.random((ends[-1], plan.uniforms_width), dtype=float32), 2.0**-24, 1 - 2.0**-24)
+        uniforms = np.clip(
+            rng.random((ends[-1], plan.uniforms_width), dtype=float32), 2.0**-24, 1 - 2.0**-24
+        )
         n_at_once = max(1, CHUNK_FLOATS // z.shape[1])
         state_lr = float32(lr) * optimizer.state_rate
 
@@ -83,7 +102,13 @@ class FullSteps(abc.ABC):
             loss = 0.0
             for a in range(begin, end, n_at_once):
                 b = min(a + n_at_once, end)
-                loss += self._coefficients(chosen[a:b], labels.rows(slice(a, b)), z[a:b], uniforms[ends[a] : ends[b]], state_lr)
+                loss += self._coefficients(
+                    chosen[a:b],
+                    labels.rows(slice(a, b)),
+                    z[a:b],
+                    uniforms[ends[a] : ends[b]],
+                    state_lr,
+                )
             return loss
 
         loss = sum(self.in_parts(len(chosen), work))
@@ -97,17 +122,24 @@ class FullSteps(abc.ABC):
         mapped = map if self.parts == 1 else self.pool.map
         return list(mapped(work, range(self.parts), bounds[:-1], bounds[1:]))
 
-    def _coefficients(self, chosen: ndarray, labels: Labels, z: ndarray, uniforms: ndarray, lr: float32) -> float:
+    def _coefficients(
+        self, chosen: ndarray, labels: Labels, z: ndarray, uniforms: ndarray, lr: float32
+    ) -> float:
         """Overwrite scores by coefficients; return the summed loss."""
         shared, plan, n = self.shared, self.shared.plan, labels.n_of_row
-        entries = entries_among_all_rows(n, labels.ids, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits)
+        entries = entries_among_all_rows(
+            n, labels.ids, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
+        )
         example, n_lines = entries.example, len(entries.example)
         has_own_scores = plan.positives == SINGLE and not (n == 1).all()
-        batch = new_batch(n_lines, z.shape[1])._replace(z=z[example] if has_own_scores else z, uniforms=uniforms)
+        batch = new_batch(n_lines, z.shape[1])._replace(
+            z=z[example] if has_own_scores else z, uniforms=uniforms
+        )
         entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
         batch.key[:] = chosen[example]
         if shared.state.shape[1]:
-            before = np.arange(n_lines) - np.searchsorted(example, example)  # lines of the same example
+            # lines of the same example
+            before = np.arange(n_lines) - np.searchsorted(example, example)
             batch.n_updates[:] = shared.n_updates[batch.key] + before
             np.add.at(shared.n_updates, batch.key, 1)
         loss = self.coefficients(batch, shared.state, shared.constants, n_lines, plan.n_rows, lr)
@@ -118,7 +150,9 @@ class FullSteps(abc.ABC):
 
 
 class DenseSteps(FullSteps):
-    """Of dense features or a hidden layer; if there is a `sparse_gradient`, most coefficients are 0."""
+    """Of dense features or a hidden layer; if there is a `sparse_gradient`, most coefficients are
+    0.
+    """
 
     def allocate(self) -> None:
         plan = self.shared.plan
@@ -129,10 +163,17 @@ class DenseSteps(FullSteps):
         self.buffers = self.z, self.h, self.h_gradient, self.features
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
-        outputs, optimizer, n = self.shared.outputs, self.shared.optimizer, self.shared.plan.n_inputs
+        outputs, optimizer, n = (
+            self.shared.outputs,
+            self.shared.optimizer,
+            self.shared.plan.n_inputs,
+        )
         encode(self.shared, self.h, chosen, decay_clock)
         if optimizer.l2 > 0:
-            self.in_parts(len(outputs.rows), lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock))
+            self.in_parts(
+                len(outputs.rows),
+                lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock),
+            )
         np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
@@ -164,21 +205,39 @@ class SparseSteps(FullSteps):
 
     def allocate(self) -> None:
         self.n_tiles = self.z.shape[1] // TILE
-        self.gradients = [new_column_gradient(self.shared.plan.dim, TILE) for _ in range(self.parts)]
+        self.gradients = [
+            new_column_gradient(self.shared.plan.dim, TILE) for _ in range(self.parts)
+        ]
         self.buffers = self.z, self.gradients
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
-        shared, outputs, optimizer, plan = self.shared, self.shared.outputs, self.shared.optimizer, self.shared.plan
+        shared, outputs, optimizer, plan = (
+            self.shared,
+            self.shared.outputs,
+            self.shared.optimizer,
+            self.shared.plan,
+        )
         if optimizer.l2 > 0 and optimizer.max_norm > 0:
-            self.in_parts(plan.n_inputs, lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock))
+            self.in_parts(
+                plan.n_inputs,
+                lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock),
+            )
         elif optimizer.l2 > 0:
-            self.in_parts(self.parts, lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock))
-        self.in_parts(self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z))
+            self.in_parts(
+                self.parts,
+                lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock),
+            )
+        self.in_parts(
+            self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z)
+        )
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         shared, max_norm = self.shared, self.shared.optimizer.max_norm
         self.in_parts(
-            self.n_tiles, lambda part, a, b: step_tiles(shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate)
+            self.n_tiles,
+            lambda part, a, b: step_tiles(
+                shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate
+            ),
         )
         if max_norm > 0:
             w = shared.outputs.rows[: shared.plan.n_inputs]
@@ -187,7 +246,9 @@ class SparseSteps(FullSteps):
 
 @kernel
 def decay_features(shared, chosen, part, n_parts, decay_clock):
-    """Apply the weight decay that is due to the features of the chosen examples, to one out of n_parts."""
+    """Apply the weight decay that is due to the features of the chosen examples, to one out of
+    n_parts.
+    """
     examples = shared.examples
     for e in range(chosen.size):
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
@@ -198,7 +259,9 @@ def decay_features(shared, chosen, part, n_parts, decay_clock):
 
 @kernel
 def score_tiles(shared, chosen, first, last, z):
-    """Overwrite z[e, first:last] by the scores of the chosen examples; 64 of an example are kept in registers."""
+    """Overwrite z[e, first:last] by the scores of the chosen examples; 64 of an example are kept in
+    registers.
+    """
     examples, w = shared.examples, shared.outputs.rows
     for t in range(first, last, TILE):
         for e in range(chosen.size):
@@ -206,7 +269,10 @@ def score_tiles(shared, chosen, first, last, z):
             if shared.plan.has_bias:
                 a, b, c, d = _load_tile(w, w.shape[0] - 1, t)
             for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-                x, (w0, w1, w2, w3) = splat(examples.values[f]), _load_tile(w, int64(examples.columns[f]), t)
+                x, (w0, w1, w2, w3) = (
+                    splat(examples.values[f]),
+                    _load_tile(w, int64(examples.columns[f]), t),
+                )
                 a, b = multiply_add(x, w0, a), multiply_add(x, w1, b)
                 c, d = multiply_add(x, w2, c), multiply_add(x, w3, d)
             _store_tile(z, e, t, a, b, c, d)
@@ -216,7 +282,12 @@ def score_tiles(shared, chosen, first, last, z):
 def _load_tile(matrix, row, column):
     """64 numbers of a row."""
     a, b = load(matrix, row, column), load(matrix, row, column + SIMD_WIDTH)
-    return a, b, load(matrix, row, column + 2 * SIMD_WIDTH), load(matrix, row, column + 3 * SIMD_WIDTH)
+    return (
+        a,
+        b,
+        load(matrix, row, column + 2 * SIMD_WIDTH),
+        load(matrix, row, column + 3 * SIMD_WIDTH),
+    )
 
 
 @kernel_part
@@ -230,15 +301,23 @@ def _store_tile(matrix, row, column, a, b, c, d):
 
 @kernel
 def step_tiles(shared, chosen, first, last, z, gradient, rate):
-    """The steps of the table's columns first:last along the coefficients z of the chosen examples."""
-    examples, has_bias, bias_row = shared.examples, shared.plan.has_bias, shared.outputs.rows.shape[0] - 1
+    """The steps of the table's columns first:last along the coefficients z of the
+    chosen examples.
+    """
+    examples, has_bias, bias_row = (
+        shared.examples,
+        shared.plan.has_bias,
+        shared.outputs.rows.shape[0] - 1,
+    )
     for t in range(first, last, TILE):
         n_touched = 0
         for e in range(chosen.size):
             begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
             c0, c1, c2, c3 = _load_tile(z, e, t)
             for f in range(begin, end + has_bias):
-                row, x = (int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
+                row, x = (
+                    (int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
+                )
                 v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
                 a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
                 c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)

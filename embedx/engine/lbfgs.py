@@ -1,10 +1,11 @@
-"""The optimum of an objective in which all rows compete: the whole data set at each step, by L-BFGS, in float64.
+"""The optimum of an objective in which all rows compete: the whole data set at each step, by
+L-BFGS, in float64.
 
 Minimises   mean over examples of the loss + l2/2 · |W|², biases excepted,
 
-by scipy's L-BFGS-B on the objective's own coefficients. State that an objective keeps by example is set to its best value in
-closed form (`Objective.optimal_state`) wherever scores are looked at, so that the gradient with respect to the scores is the
-whole gradient (Danskin's theorem).
+by scipy's L-BFGS-B on the objective's own coefficients. State that an objective keeps by example is
+set to its best value in closed form (`Objective.optimal_state`) wherever scores are looked at, so
+that the gradient with respect to the scores is the whole gradient (Danskin's theorem).
 """
 
 from collections.abc import Callable
@@ -22,7 +23,8 @@ from embedx.objectives.contract import Objective
 
 COPIES = 49  # of the parameters, that are kept beside them
 FOR_EVER = 2**50  # updates after which every state stands still
-BLOCK_FLOATS = 1 << 18  # scores, or features as float64, worked on at a time: two megabytes stay in the cache
+# scores, or features as float64, worked on at a time: two megabytes stay in the cache
+BLOCK_FLOATS = 1 << 18
 MIN_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
 
 
@@ -39,10 +41,19 @@ class Optimum(NamedTuple):
 
 
 def minimise(
-    objective: Objective, features: Any, labels: Labels, weights: ndarray, *, l2: float, max_iterations: int,
-    tolerance: float, start: ndarray, after: Callable[[int, float], None],
-) -> Optimum:  # fmt: skip
-    """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing random in it.
+    objective: Objective,
+    features: Any,
+    labels: Labels,
+    weights: ndarray,
+    *,
+    l2: float,
+    max_iterations: int,
+    tolerance: float,
+    start: ndarray,
+    after: Callable[[int, float], None],
+) -> Optimum:
+    """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing
+    random in it.
 
     A row more than there are features holds the biases.
 
@@ -50,7 +61,8 @@ def minimise(
     labels     the positives of each row; a row without any does not count
     weights    float (n,): how much each row counts
     tolerance  the search ends when no element of the gradient is larger
-    after      called after each iteration with its number and the loss, without the penalty as in `Optimum`
+    after      called after each iteration with its number and the loss, without the penalty as in
+               `Optimum`
     """
     n_features, shape, n_rows = features.shape[1], start.shape, start.shape[1]
     has_bias = shape[0] > n_features
@@ -59,8 +71,13 @@ def minimise(
         features, labels, weights = features[counted], labels.rows(counted), weights[counted]
     total = float(weights.sum())
     step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else MIN_DENSE_ROWS)
-    blocks = [_block(objective, features[a : a + step], labels, weights, a) for a in range(0, len(weights), step)]
-    batch = new_batch(max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=float64)
+    blocks = [
+        _block(objective, features[a : a + step], labels, weights, a)
+        for a in range(0, len(weights), step)
+    ]
+    batch = new_batch(
+        max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=float64
+    )
     batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
     constants = objective.constants(n_rows, n_rows).astype(float64)
     last = start.ravel(), np.inf  # the point that was accepted last, and its penalised loss
@@ -101,13 +118,31 @@ def minimise(
 
     try:
         found = minimize(
-            value, start.ravel(), method="L-BFGS-B", jac=True, callback=callback,
-            options={"maxiter": max_iterations, "maxfun": 10 * max_iterations, "gtol": tolerance, "ftol": 1e-14, "maxcor": 20},
-        )  # fmt: skip
+            value,
+            start.ravel(),
+            method="L-BFGS-B",
+            jac=True,
+            callback=callback,
+            options={
+                "maxiter": max_iterations,
+                "maxfun": 10 * max_iterations,
+                "gtol": tolerance,
+                "ftol": 1e-14,
+                "maxcor": 20,
+            },
+        )
         last, slope = (found.x, found.fun), float(np.abs(found.jac).max(initial=0))
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
-    return Optimum(last[0].reshape(shape), unpenalised(), initial, iterations, evaluations, slope, interrupted_by)
+    return Optimum(
+        last[0].reshape(shape),
+        unpenalised(),
+        initial,
+        iterations,
+        evaluations,
+        slope,
+        interrupted_by,
+    )
 
 
 def _penalty(w: ndarray, l2: float) -> float:
@@ -123,22 +158,33 @@ class _Block(NamedTuple):
     features: Any  # float32 (n, n_features), a view; or sparse, float64
     starts: ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
     entries: Entries
-    groups: list[tuple[float, Any]]  # weights, and the lines that have each: a slice of all, or int64 indices
+    # weights, and the lines that have each: a slice of all, or int64 indices
+    groups: list[tuple[float, Any]]
 
 
-def _block(objective: Objective, features: Any, labels: Labels, weights: ndarray, first: int) -> _Block:
+def _block(
+    objective: Objective, features: Any, labels: Labels, weights: ndarray, first: int
+) -> _Block:
     """The block of the rows from `first` on whose features these are; all of them have labels."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
     entries = entries_among_all_rows(
-        labels.n_of_row, labels.ids, POSITIVES[objective.positives], keeps_accidental_hits=objective.keeps_accidental_hits
+        labels.n_of_row,
+        labels.ids,
+        POSITIVES[objective.positives],
+        keeps_accidental_hits=objective.keeps_accidental_hits,
     )
     of_line = weights[first : first + n][entries.example]
     levels = np.unique(of_line).tolist()
     return _Block(
-        features.astype(float64) if issparse(features) else features, labels.offsets[:-1] if len(entries.example) > n else None,
-        entries, [(each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each)) for each in levels],
-    )  # fmt: skip
+        features.astype(float64) if issparse(features) else features,
+        labels.offsets[:-1] if len(entries.example) > n else None,
+        entries,
+        [
+            (each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each))
+            for each in levels
+        ],
+    )
 
 
 # ---- scores to coefficients
@@ -147,7 +193,9 @@ def _block(objective: Objective, features: Any, labels: Labels, weights: ndarray
 def _coefficients(
     objective: Objective, block: _Block, z: ndarray, workspace: Batch, constants: ndarray
 ) -> tuple[float, ndarray]:
-    """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may be overwritten."""
+    """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may
+    be overwritten.
+    """
     entries = block.entries
     lines, n_rows = len(entries.example), z.shape[1]
     scores = z if block.starts is None else z[entries.example]
@@ -158,9 +206,14 @@ def _coefficients(
         state[:] = objective.optimal_state(scores, batch.label).reshape(state.shape)
     loss = 0.0
     for weight, mine in block.groups:  # `coefficients` sums the losses of the lines that it gets
-        own = [np.ascontiguousarray(array[mine]) for array in (scores, batch.label, batch.sample_count, state)]
+        own = [
+            np.ascontiguousarray(array[mine])
+            for array in (scores, batch.label, batch.sample_count, state)
+        ]
         n = len(own[0])
-        part = Batch(*(array[:n] for array in workspace))._replace(z=own[0], label=own[1], sample_count=own[2])
+        part = Batch(*(array[:n] for array in workspace))._replace(
+            z=own[0], label=own[1], sample_count=own[2]
+        )
         loss += weight * objective.coefficients(part, own[3], constants, n, n_rows, float64(0))
         scores[mine] = weight * own[0]
     return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

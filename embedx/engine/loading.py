@@ -16,13 +16,19 @@ def compile_function(function: Any, signature: Any) -> None:
 
 
 def load_kernel(
-    kernel: Any, coefficients: Any, sampler: Sampler | None, like: tuple[Any, ...], progress: Progress
+    kernel: Any,
+    coefficients: Any,
+    sampler: Sampler | None,
+    like: tuple[Any, ...],
+    progress: Progress,
 ) -> tuple[Any, ...]:
-    """Compile a kernel for arguments `like` these, or load it; says so when it takes a while. Return what to pass before them.
+    """Compile a kernel for arguments `like` these, or load it; says so when it takes a while.
+    Return what to pass before them.
 
-    A kernel is compiled once for all objectives and samplers: their functions, which it takes before all else, are pointers
-    with fixed signatures. One that draws nothing takes `coefficients` alone; `sampler` is then None. That is the objective's
-    function of the name, or another of its with the same signature.
+    A kernel is compiled once for all objectives and samplers: their functions, which it takes
+    before all else, are pointers with fixed signatures. One that draws nothing takes `coefficients`
+    alone; `sampler` is then None. That is the objective's function of the name, or another of its
+    with the same signature.
     """
     functions: tuple[tuple[Any, Any], ...] = ((coefficients, COEFFICIENTS),)
     if sampler is not None:
@@ -31,11 +37,22 @@ def load_kernel(
     if not hasattr(kernel, "compile"):
         return pointers
     if not is_cached(kernel, *pointers):
-        progress.note("compiling kernels, once for this version on this machine: 20 seconds or more")
+        progress.note(
+            "compiling kernels, once for this version on this machine: 20 seconds or more"
+        )
     for function, signature in functions:
         compile_function(function, signature)
     kernel.disable_compile(False)
-    kernel.compile((*(types.FunctionType(signature) for _, signature in functions), *(typeof(each) for each in like)))
+    kernel.compile(
+        (
+            *(types.FunctionType(signature) for _, signature in functions),
+            *(typeof(each) for each in like),
+        )
+    )
     kernel.disable_compile()  # else a call would compile again for these very functions, uncached
-    # With the functions themselves numba would look up their addresses at each call, 0.3 ms under the lock of the interpreter.
-    return tuple(types.CompileResultWAP(function.get_compile_result(signature)) for function, signature in functions)
+    # With the functions themselves numba would look up their addresses at each call, 0.3 ms under
+    # the lock of the interpreter.
+    return tuple(
+        types.CompileResultWAP(function.get_compile_result(signature))
+        for function, signature in functions
+    )

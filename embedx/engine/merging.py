@@ -1,4 +1,5 @@
-"""Kernels that merge a worker's replica of a table with what other workers did to it; docs/merging.md derives the rule.
+"""Kernels that merge a worker's replica of a table with what other workers did to it;
+docs/merging.md derives the rule.
 
     b        a row as the worker and the server last agreed on it, with the optimizer's state s
     b + d    the same row in the worker's replica now, with state s + t        d the local delta
@@ -6,10 +7,11 @@
 
 The worker sends, and the server adds,
 
-    share · d - damping · r     share = divisor(s + t) / divisor(u + t)     damping = I - e^(-kUC), U updates since b
+    share · d - damping · r     share = divisor(s + t) / divisor(u + t)     damping = I - e^(-kUC),
+        U updates since b
 
-States are summed up to the optimizer's limit; an exponential moving average is that of the last updates.
-`embedx.distributed.merging` has k and C.
+States are summed up to the optimizer's limit; an exponential moving average is that of the last
+updates. `embedx.distributed.merging` has k and C.
 """
 
 import math
@@ -23,9 +25,12 @@ from embedx.optimizers.contract import PER_ROW
 from embedx.optimizers.descend import number_divisor, row_state_divisor
 
 NONE = -1
-MAX_SQUARE = float32(1e30)  # of a row's length: a longer one is not sent, for the run diverges, as its loss will show
-RESOLUTION = float32(2.0**-11)  # of a row's length: what changed less, such as by what rounding left out, is not sent yet
-MIN_DAMPING = float32(0.01)  # along a principal direction, beyond that of the rest: less is left out
+# of a row's length: a longer one is not sent, for the run diverges, as its loss will show
+MAX_SQUARE = float32(1e30)
+# of a row's length: what changed less, such as by what rounding left out, is not sent yet
+RESOLUTION = float32(2.0**-11)
+# along a principal direction, beyond that of the rest: less is left out
+MIN_DAMPING = float32(0.01)
 
 
 class Delta(NamedTuple):
@@ -48,7 +53,9 @@ class Damping(NamedTuple):
 
 @kernel_part
 def _write_rounded(numbers, delta, k):
-    """Write numbers as int16, to be multiplied by a power of two: 15 bits of the largest of them, and 1 stays 1."""
+    """Write numbers as int16, to be multiplied by a power of two: 15 bits of the largest of them,
+    and 1 stays 1.
+    """
     largest = ZERO
     for d in range(numbers.size):
         largest = max(largest, abs(numbers[d]))
@@ -81,10 +88,11 @@ def add_rows(rows, delta):
 
 @kernel
 def merge_rows(live, base, remote, position, damping, optimizer, local, buffers):
-    """Merge the remote delta into a replica, `live`, and write the local delta; the number of its rows.
+    """Merge the remote delta into a replica, `live`, and write the local delta; the number of its
+    rows.
 
-    `base` is as last agreed on with the server; both are updated. What rounding leaves out stays in live - base, and is sent
-    later.
+    `base` is as last agreed on with the server; both are updated. What rounding leaves out stays in
+    live - base, and is sent later.
 
     position  int32 (n_rows,): of each row of the table in the remote delta, or NONE
     buffers   float32 (3, stride)
@@ -143,7 +151,9 @@ def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, 
         now, s = live.state[row, d], base.state[row, d]
         u = s if at == NONE else remote.state[at, d]
         local[n, d] = now - s - fading * (u - s)
-        share[d] = _divisor(now, optimizer) / _divisor(min(u + local[n, d], optimizer.limit), optimizer)
+        share[d] = _divisor(now, optimizer) / _divisor(
+            min(u + local[n, d], optimizer.limit), optimizer
+        )
     for d in range(local.shape[1]):
         u = base.state[row, d] if at == NONE else remote.state[at, d]
         live.state[row, d] = min(u + local[n, d], optimizer.limit)
@@ -154,7 +164,11 @@ def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, 
 
 @kernel_part
 def _divisor(state, optimizer):
-    return row_state_divisor(optimizer.kind, state) if optimizer.keeps == PER_ROW else number_divisor(optimizer.kind, state)
+    return (
+        row_state_divisor(optimizer.kind, state)
+        if optimizer.keeps == PER_ROW
+        else number_divisor(optimizer.kind, state)
+    )
 
 
 @kernel_part

@@ -1,7 +1,8 @@
 """Classification with the candidates that an index finds for each example.
 
-A step is that of `sampled`, with one line for each example; only the choice of candidates differs. With message passing
-(`SearchSpec.message_iterations`) the coefficients come from there, else from the exact scores of the candidates.
+A step is that of `sampled`, with one line for each example; only the choice of candidates differs.
+With message passing (`SearchSpec.message_iterations`) the coefficients come from there, else from
+the exact scores of the candidates.
 """
 
 from typing import NamedTuple
@@ -35,7 +36,8 @@ class Retrieval(NamedTuple):
 def train_chunk(coefficients, shared, workspace, retrieval, chunk):
     """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `chunk.key` decides which label stands for all, where one does. An example without labels is passed over.
+    `chunk.key` decides which label stands for all, where one does. An example without labels is
+    passed over.
     """
     decay_clock, has_messages = chunk.decay_clock, retrieval.spec.message_iterations > 0
     loss = 0.0
@@ -44,9 +46,13 @@ def train_chunk(coefficients, shared, workspace, retrieval, chunk):
         end = min(begin + shared.plan.batch_size, chunk.stop)
         chosen = chunk.order[begin:end]
         encode(shared, workspace.h, chosen, decay_clock)
-        n_lines, width, loss_of_messages = _choose(coefficients, shared, workspace, retrieval, chunk, begin, end)
+        n_lines, width, loss_of_messages = _choose(
+            coefficients, shared, workspace, retrieval, chunk, begin, end
+        )
         fill_up(shared, workspace, n_lines, width, decay_clock)
-        own, n_touched = train_lines(coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, has_messages)
+        own, n_touched = train_lines(
+            coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, has_messages
+        )
         mark_stale(workspace.groups.touched, n_touched, retrieval.stale)
         loss += own + loss_of_messages
         n_seen += n_lines
@@ -56,7 +62,9 @@ def train_chunk(coefficients, shared, workspace, retrieval, chunk):
 
 @kernel_part
 def _choose(coefficients, shared, workspace, retrieval, chunk, begin, end):
-    """Write the lines of a minibatch; return how many there are, the most candidates of one, and the loss of the messages."""
+    """Write the lines of a minibatch; return how many there are, the most candidates of one, and
+    the loss of the messages.
+    """
     p = width = 0
     loss = 0.0
     batch, rows, index, spec = workspace.batch, workspace.rows, retrieval.row_index, retrieval.spec
@@ -70,12 +78,26 @@ def _choose(coefficients, shared, workspace, retrieval, chunk, begin, end):
         add_positives(shared, workspace, p, first, n_positives)
         if spec.message_iterations > 0:
             n, one_loss = pass_messages(
-                coefficients, index, spec, shared.outputs.rows, shared.constants, workspace.h, e, rows, batch.label, p,
-                n_positives, batch.z, retrieval.query, retrieval.messages,
-            )  # fmt: skip
+                coefficients,
+                index,
+                spec,
+                shared.outputs.rows,
+                shared.constants,
+                workspace.h,
+                e,
+                rows,
+                batch.label,
+                p,
+                n_positives,
+                batch.z,
+                retrieval.query,
+                retrieval.messages,
+            )
             loss += one_loss
         else:
-            n = find_candidates(index, spec, workspace.h, e, rows, p, n_positives, rows.shape[1], retrieval.query)
+            n = find_candidates(
+                index, spec, workspace.h, e, rows, p, n_positives, rows.shape[1], retrieval.query
+            )
             for c in range(n_positives, n):
                 set_negative(batch, p, c, 1)
                 batch.log_expected_count[p, c] = 0

@@ -1,13 +1,16 @@
-"""Classification with a few candidates for each example: sampled ones, or the nodes on a tree's path.
+"""Classification with a few candidates for each example: sampled ones, or the nodes on a tree's
+path.
 
-A step is a minibatch. Its examples select their candidates, all scores are computed, the objective turns them into
-coefficients, and each distinct output row takes one step along the sum of its gradients:
+A step is a minibatch. Its examples select their candidates, all scores are computed, the objective
+turns them into coefficients, and each distinct output row takes one step along the sum of its
+gradients:
 
     entry (p, c)    line p and its candidate c: row rows[p, c], score z[p, c]
     gradient of a row = scale · Σ of its entries' coefficients · h_p
 
-A "single" objective has a line for each positive of an example, the others one for each example. Scores are computed for all
-lines before any row moves; a proximal objective takes its lines one after another, or their steps would add up.
+A "single" objective has a line for each positive of an example, the others one for each example.
+Scores are computed for all lines before any row moves; a proximal objective takes its lines one
+after another, or their steps would add up.
 """
 
 from typing import NamedTuple
@@ -17,8 +20,24 @@ from numpy import float32, int32, int64, ndarray, uint64
 
 from embedx.engine.examples import Examples
 from embedx.engine.select import SINGLE, draw_weight, set_negative, set_node, set_positive
-from embedx.engine.shared import FeatureWorkspace, Groups, Plan, backward, encode, new_feature_workspace, new_groups, put
-from embedx.engine.sparse_rows import SlotSteps, gain_of_row, new_slot_steps, scatter, score_of_row, step_of_row
+from embedx.engine.shared import (
+    FeatureWorkspace,
+    Groups,
+    Plan,
+    backward,
+    encode,
+    new_feature_workspace,
+    new_groups,
+    put,
+)
+from embedx.engine.sparse_rows import (
+    SlotSteps,
+    gain_of_row,
+    new_slot_steps,
+    scatter,
+    score_of_row,
+    step_of_row,
+)
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -43,12 +62,14 @@ class SampledWorkspace(NamedTuple):
     rows: ndarray  # int32 (max lines, max candidates)
     n_candidates: ndarray  # int64 (max lines,)
     batch: Batch  # a row for each line, a column for each of its candidates
-    seen: ndarray  # int64 (FILTER_SIZE,): the last line that a row with this remainder was drawn for
+    # int64 (FILTER_SIZE,): the last line that a row with this remainder was drawn for
+    seen: ndarray
     sampling: SampleWorkspace
     gradient: ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
-    x: ndarray  # float32 (n_features,): zeros, over which an example is scattered to meet sparse output rows
+    # float32 (n_features,): zeros, over which an example is scattered to meet sparse output rows
+    x: ndarray
     slot_steps: SlotSteps  # of output rows that meet sparse features
 
 
@@ -57,19 +78,26 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     n_labels = np.sort(np.diff(examples.label_offsets))[::-1]
     max_labels = max(int(n_labels[:1].sum()), 1)
     batch = min(plan.batch_size, len(n_labels))
-    lines = batch if plan.positives != SINGLE or plan.one_label else max(int(n_labels[:batch].sum()), 1)
+    lines = (
+        batch if plan.positives != SINGLE or plan.one_label else max(int(n_labels[:batch].sum()), 1)
+    )
     positives = 1 if plan.positives == SINGLE or plan.one_label else max_labels
     width = longest_path if plan.on_path else positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
-        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim), example=np.zeros(lines, int64),
-        rows=np.zeros((lines, width), int32), n_candidates=np.zeros(lines, int64),
-        batch=new_batch(lines, width, plan.uniforms_width), seen=np.full(FILTER_SIZE, -1, int64),
-        sampling=new_sample_workspace(plan.n_draws, max_labels), gradient=np.zeros((1, padded(plan.dim)), float32),
-        groups=new_groups(plan.n_rows, lines * width), features=new_feature_workspace(examples, plan),
+        h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim),
+        example=np.zeros(lines, int64),
+        rows=np.zeros((lines, width), int32),
+        n_candidates=np.zeros(lines, int64),
+        batch=new_batch(lines, width, plan.uniforms_width),
+        seen=np.full(FILTER_SIZE, -1, int64),
+        sampling=new_sample_workspace(plan.n_draws, max_labels),
+        gradient=np.zeros((1, padded(plan.dim)), float32),
+        groups=new_groups(plan.n_rows, lines * width),
+        features=new_feature_workspace(examples, plan),
         x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
-    )  # fmt: skip
+    )
 
 
 @kernel
@@ -88,7 +116,9 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
         encode(shared, workspace.h, chosen, decay_clock)
         n_lines, width = _choose(sample, log_expected_count, shared, workspace, chunk, begin, end)
         fill_up(shared, workspace, n_lines, width, decay_clock)
-        loss += train_lines(coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, False)[0]
+        loss += train_lines(
+            coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, False
+        )[0]
         n_seen += n_lines
         decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
@@ -96,7 +126,8 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
 
 @kernel_part
 def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has_coefficients):
-    """One step on the lines of a minibatch; return the loss, and how many output rows groups.touched names that moved.
+    """One step on the lines of a minibatch; return the loss, and how many output rows
+    groups.touched names that moved.
 
     Scores are overwritten by coefficients, unless these are there already.
     """
@@ -111,7 +142,9 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
         if not has_coefficients:
             score_candidates(shared, workspace, chosen, first, last)
             lines = lines_of(workspace.batch, first, last)
-            loss += coefficients(lines, shared.state, shared.constants, at_once, width, lr * optimizer.state_rate)
+            loss += coefficients(
+                lines, shared.state, shared.constants, at_once, width, lr * optimizer.state_rate
+            )
         gradient_of_h(shared, workspace, first, last, scale)
         n_touched = descend_outputs(shared, workspace, chosen, first, last, scale, rate)
     backward(shared, workspace.features, chosen, workspace.h_gradient, rate)
@@ -123,7 +156,9 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
 
 @kernel_part
 def _choose(sample, log_expected_count, shared, workspace, chunk, begin, end):
-    """Write the lines of a minibatch, all but their scores; return the number of lines and the largest number of candidates."""
+    """Write the lines of a minibatch, all but their scores; return the number of lines and the
+    largest number of candidates.
+    """
     plan = shared.plan
     p = width = 0
     for position in range(begin, end):
@@ -134,7 +169,9 @@ def _choose(sample, log_expected_count, shared, workspace, chunk, begin, end):
         for at in range(first, last, max(n, 1)):
             new_line(shared, workspace, p, position - begin, i, stream, at - first)
             own = bits(stream, uint64(at - first)) if plan.positives == SINGLE else stream
-            width = max(width, _choose_line(sample, log_expected_count, shared, workspace, p, at, n, own))
+            width = max(
+                width, _choose_line(sample, log_expected_count, shared, workspace, p, at, n, own)
+            )
             p += 1
     return p, width
 
@@ -151,11 +188,15 @@ def labels_of(examples, plan, i, stream):
 
 @kernel_part
 def new_line(shared, workspace, p, e, i, stream, number):
-    """Write the example, key, number of updates and random numbers of line p, the one of that number of example i."""
+    """Write the example, key, number of updates and random numbers of line p, the one of that
+    number of example i.
+    """
     workspace.example[p] = e
     workspace.batch.key[p] = i
     for d in range(workspace.batch.uniforms.shape[1]):
-        workspace.batch.uniforms[p, d] = open_uniform(bits(stream, uint64(2**61 + number)), uint64(d))
+        workspace.batch.uniforms[p, d] = open_uniform(
+            bits(stream, uint64(2**61 + number)), uint64(d)
+        )
     if shared.state.shape[1] > 0:
         workspace.batch.n_updates[p] = shared.n_updates[i]
         shared.n_updates[i] += 1
@@ -163,7 +204,9 @@ def new_line(shared, workspace, p, e, i, stream, number):
 
 @kernel_part
 def _choose_line(sample, log_expected_count, shared, workspace, p, first, n_positives, stream):
-    """Write the candidates of line p, whose positives are label_ids[first:first + n_positives]; return their number."""
+    """Write the candidates of line p, whose positives are label_ids[first:first + n_positives];
+    return their number.
+    """
     if shared.plan.on_path:
         n = _path(shared, workspace, p, int64(shared.examples.label_ids[first]))
     else:
@@ -200,7 +243,13 @@ def _path(shared, workspace, p, label):
 @kernel_part
 def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream):
     """Add the sampler's draws for line p to its positives; return the number of candidates."""
-    plan, rows, batch, seen, sampling = shared.plan, workspace.rows, workspace.batch, workspace.seen, workspace.sampling
+    plan, rows, batch, seen, sampling = (
+        shared.plan,
+        workspace.rows,
+        workspace.batch,
+        workspace.seen,
+        workspace.sampling,
+    )
     i = batch.key[p]
     n_excluded = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_excluded):
@@ -226,7 +275,9 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
         elif at >= n_positives or plan.keeps_accidental_hits:
             batch.sample_count[p, at] = batch.sample_count[p, at] + 1 if plan.counts_repeats else 1
     if plan.uses_log_expected_count:
-        log_expected_count(shared.draws, i, n_drawn, n_excluded, rows[p], n, batch.log_expected_count[p])
+        log_expected_count(
+            shared.draws, i, n_drawn, n_excluded, rows[p], n, batch.log_expected_count[p]
+        )
     for c in range(n):
         seen[rows[p, c] % FILTER_SIZE] = -1
     return n
@@ -234,7 +285,9 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
 
 @kernel_part
 def fill_up(shared, workspace, n_lines, width, decay_clock):
-    """Pad lines that have fewer candidates than `width`, and apply the weight decay that is due to the candidates."""
+    """Pad lines that have fewer candidates than `width`, and apply the weight decay that is due to
+    the candidates.
+    """
     batch = workspace.batch
     for p in range(n_lines):
         for c in range(workspace.n_candidates[p], width):
@@ -243,7 +296,13 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
             workspace.rows[p, c] = 0
         for c in range(workspace.n_candidates[p]):
             row = int64(workspace.rows[p, c])
-            decay_row(shared.outputs, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
+            decay_row(
+                shared.outputs,
+                row,
+                shared.plan.dim - shared.plan.has_bias,
+                shared.optimizer,
+                decay_clock,
+            )
 
 
 # ---- score
@@ -251,7 +310,9 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
 
 @kernel_part
 def score_candidates(shared, workspace, chosen, first_line, last_line):
-    """Write the score of every candidate of some lines, and its score gain where the objective uses it."""
+    """Write the score of every candidate of some lines, and its score gain where the objective uses
+    it.
+    """
     plan, batch, table = shared.plan, workspace.batch, shared.outputs.rows
     for p in range(first_line, last_line):
         e = workspace.example[p]
@@ -289,9 +350,15 @@ def _score_by_features(shared, workspace, p, i):
 def lines_of(batch, first, last):
     """The lines first:last of a batch, a view."""
     return Batch(
-        batch.z[first:last], batch.label[first:last], batch.sample_count[first:last], batch.log_expected_count[first:last],
-        batch.uniforms[first:last], batch.key[first:last], batch.n_updates[first:last], batch.score_gain[first:last],
-    )  # fmt: skip
+        batch.z[first:last],
+        batch.label[first:last],
+        batch.sample_count[first:last],
+        batch.log_expected_count[first:last],
+        batch.uniforms[first:last],
+        batch.key[first:last],
+        batch.n_updates[first:last],
+        batch.score_gain[first:last],
+    )
 
 
 # ---- apply
@@ -299,7 +366,9 @@ def lines_of(batch, first, last):
 
 @kernel_part
 def gradient_of_h(shared, workspace, first_line, last_line, scale):
-    """Add to h_gradient the gradients by the scores of some lines, before any row is updated by them."""
+    """Add to h_gradient the gradients by the scores of some lines, before any row is updated by
+    them.
+    """
     if not shared.plan.has_hidden:
         return
     for p in range(first_line, last_line):
@@ -307,7 +376,13 @@ def gradient_of_h(shared, workspace, first_line, last_line, scale):
         for c in range(workspace.n_candidates[p]):
             if workspace.batch.z[p, c] != 0:
                 row = int64(workspace.rows[p, c])
-                add_to_row(workspace.h_gradient, e, scale * workspace.batch.z[p, c], shared.outputs.rows, row)
+                add_to_row(
+                    workspace.h_gradient,
+                    e,
+                    scale * workspace.batch.z[p, c],
+                    shared.outputs.rows,
+                    row,
+                )
 
 
 @kernel_part
@@ -346,7 +421,9 @@ def _step_along_h(shared, workspace, row, scale, rate):
 
 @kernel_part
 def _add_gradient(shared, workspace, chosen, row, scale):
-    """Add up the gradient of an output row whose examples are sparse, where they have features; it is zero elsewhere."""
+    """Add up the gradient of an output row whose examples are sparse, where they have features; it
+    is zero elsewhere.
+    """
     g, z, examples, plan = workspace.gradient, workspace.batch.z, shared.examples, shared.plan
     entry = workspace.groups.first[row]
     while entry >= 0:

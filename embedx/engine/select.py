@@ -1,18 +1,19 @@
-"""Select: what label, sample_count and log_expected_count of a `Batch` are, for each kind of positive and candidate.
+"""Select: what label, sample_count and log_expected_count of a `Batch` are, for each kind of
+positive and candidate.
 
-    candidate k of example e                label            sample_count             log_expected_count
-    negative, drawn `count` times           0                count · draw_weight      log E[count]
-    negative, present with certainty        0                draw_weight              0
-    positive                                weight, pairs    that of the negative     that of the negative
-                                                             k would be, if the
-                                                             objective keeps
-                                                             accidental hits; else 0
-    node on the paths to the positives      bits that are 1  bits that are 0          0
-    padding, no candidate                   0                0                        any
+    candidate k of example e             label           sample_count          log_expected_count
+    negative, drawn `count` times        0               count · draw_weight   log E[count]
+    negative, present with certainty     0               draw_weight           0
+    positive                             weight, pairs   as a negative, if     as a negative
+                                                         the objective keeps
+                                                         accidental hits;
+                                                         else 0
+    node on the paths to the positives   bits that are 1 bits that are 0       0
+    padding, no candidate                0               0                     any
 
-A negative is present with certainty among all rows, if an index retrieved it, and in JOINT blocks of text if it is a centre of
-the block.
-The draw weight is the number of positives where these are "summed", else 1 (`embedx.objectives.contract`).
+A negative is present with certainty among all rows, if an index retrieved it, and in JOINT blocks
+of text if it is a centre of the block. The draw weight is the number of positives where these are
+"summed", else 1 (`embedx.objectives.contract`).
 """
 
 from typing import NamedTuple
@@ -34,7 +35,9 @@ def draw_weight(positives, n_positives):
 
 @kernel_part
 def set_negative(batch, e, k, count):
-    """Make candidate k of example e a negative that counts `count` times; its log_expected_count is the caller's."""
+    """Make candidate k of example e a negative that counts `count` times; its log_expected_count is
+    the caller's.
+    """
     batch.label[e, k] = 0
     batch.sample_count[e, k] = count
 
@@ -48,14 +51,18 @@ def set_positive(batch, e, k, label, count, keeps_accidental_hits):
 
 @kernel_part
 def set_node(batch, e, k, n_ones, n_zeros):
-    """Make candidate k of example e a node, at which the paths to its positives have so many bits 1 and 0."""
+    """Make candidate k of example e a node, at which the paths to its positives have so many bits 1
+    and 0.
+    """
     batch.label[e, k] = n_ones
     batch.sample_count[e, k] = n_zeros
     batch.log_expected_count[e, k] = 0
 
 
 class Entries(NamedTuple):
-    """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for the positives."""
+    """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for
+    the positives.
+    """
 
     example: ndarray  # int64 (n_lines,): the example that a line belongs to
     negative: ndarray  # float (n_lines,)
@@ -69,7 +76,9 @@ class Entries(NamedTuple):
         label[self.line, self.row], sample_count[self.line, self.row] = 1, self.sample_count
 
 
-def entries_among_all_rows(n_positives: ndarray, rows: ndarray, positives: int, *, keeps_accidental_hits: bool) -> Entries:
+def entries_among_all_rows(
+    n_positives: ndarray, rows: ndarray, positives: int, *, keeps_accidental_hits: bool
+) -> Entries:
     """Of examples that have so many positives each: `rows`, one example after another.
 
     A SINGLE positive has a line for itself; else an example has one for all of its positives.
@@ -79,5 +88,7 @@ def entries_among_all_rows(n_positives: ndarray, rows: ndarray, positives: int, 
         example, line, negative = of_row, np.arange(len(rows)), np.ones(len(rows))
     else:
         example, line = every, of_row
-        negative = (n_positives if positives == SUMMED else np.minimum(n_positives, 1)).astype(np.float64)
+        negative = (n_positives if positives == SUMMED else np.minimum(n_positives, 1)).astype(
+            np.float64
+        )
     return Entries(example, negative, line, rows, negative[line] * keeps_accidental_hits)

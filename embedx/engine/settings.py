@@ -1,4 +1,6 @@
-"""Settings that every training task has; a task adds its own, and may give one of these another default or another meaning."""
+"""Settings that every training task has; a task adds its own, and may give one of these another
+default or another meaning.
+"""
 
 from embedx.errors import EmbedxError
 from embedx.samplers import SAMPLERS
@@ -9,33 +11,50 @@ DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the num
 
 
 class TrainingSettings(Settings):
-    """How training goes, whatever the task and the objective. What is None is decided by the objective and the data."""
+    """How training goes, whatever the task and the objective. What is None is decided by the
+    objective and the data.
+    """
 
     epochs: int = param(5, "passes over the training data", at_least=1)
     learning_rate: float | None = param(
-        None, "learning rate at the start; by default the objective's own", above=0.0, at_most=MAX_RATE
+        None,
+        "learning rate at the start; by default the objective's own",
+        above=0.0,
+        at_most=MAX_RATE,
     )
     sampler: str | None = param(
-        None, "how the candidates of an example are chosen; "
+        None,
+        "how the candidates of an example are chosen; "
         + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.items())
-        + "; by default the objective's first", choices=tuple(SAMPLERS),
-    )  # fmt: skip
-    threads: int | None = param(None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS)
+        + "; by default the objective's first",
+        choices=tuple(SAMPLERS),
+    )
+    threads: int | None = param(
+        None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS
+    )
     deterministic: bool = param(
         False,
-        "train the same model, to the last bit, with any number of threads; word vectors and objectives that draw candidates "
-        "are then trained by one thread, and processors must be of one kind",
+        "train the same model, to the last bit, with any number of threads; word vectors and"
+        " objectives that draw candidates are then trained by one thread, and processors must be of"
+        " one kind",
     )
     time_budget: float | None = param(
-        None, "train for this long instead of --epochs: 90s, 10m, 2h; the learning rate schedule ends at the deadline",
-        above=0.0, parse=seconds, metavar="duration",
-    )  # fmt: skip
+        None,
+        "train for this long instead of --epochs: 90s, 10m, 2h; the learning rate schedule ends at"
+        " the deadline",
+        above=0.0,
+        parse=seconds,
+        metavar="duration",
+    )
     seed: int = param(1, "random seed", at_least=0, at_most=2**64 - 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deterministic and self.time_budget is not None:
-            raise EmbedxError("--deterministic: --time-budget stops at a different step each time; give --epochs instead")
+            raise EmbedxError(
+                "--deterministic: --time-budget stops at a different step each time; give --epochs"
+                " instead"
+            )
 
 
 def check_stopping(options: Options) -> None:
@@ -45,6 +64,11 @@ def check_stopping(options: Options) -> None:
 
 
 def check_sampler(sampler: str, objective_name: str, taken: tuple[str, ...]) -> None:
-    """Raise `EmbedxError` if the objective, which takes the samplers `taken`, does not take this one."""
+    """Raise `EmbedxError` if the objective, which takes the samplers `taken`, does not take this
+    one.
+    """
     if sampler not in taken:
-        raise EmbedxError(f"--sampler {sampler} does not apply to --objective {objective_name}, which takes {', '.join(taken)}")
+        raise EmbedxError(
+            f"--sampler {sampler} does not apply to --objective {objective_name}, which takes"
+            f" {', '.join(taken)}"
+        )

@@ -1,9 +1,11 @@
-"""What the training steps of classification share: their plan, the tables, and how h is made of the features.
+"""What the training steps of classification share: their plan, the tables, and how h is made of the
+features.
 
     h = x                     dense features
     h = Σ_f x_f · hidden[f]   a hidden layer: the weighted sum of the rows of an example's features
 
-with a last number 1, along which biases are learned. Sparse features without a hidden layer have no h.
+with a last number 1, along which biases are learned. Sparse features without a hidden layer have no
+h.
 """
 
 from typing import NamedTuple
@@ -37,10 +39,12 @@ class Plan(NamedTuple):
     one_label: bool  # a random label of an example stands for all at each visit
     in_turn: bool  # labels are trained one after another
     batch_size: int
-    sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
+    # coefficients are multiplied by this and divided by the number of examples in the step
+    sum_over: float
     # Where candidates are drawn:
     has_sparse_rows: bool = False
-    on_path: bool = False  # the candidates are the nodes on the path to the positive; else positives and draws
+    # the candidates are the nodes on the path to the positive; else positives and draws
+    on_path: bool = False
     counts_repeats: bool = True  # of draws
     n_draws: int = 0
 
@@ -55,8 +59,11 @@ class Shared(NamedTuple):
     """What all threads share; the parameters are updated without locks."""
 
     hidden: Table  # a row for each feature; empty without hidden layer
-    outputs: Table  # a row for each output row, whose last number is the bias; transposed where sparse features meet all rows
-    weights: Table  # `outputs` as a single row, which sparse output rows are slices of: see sparse_rows
+    # a row for each output row, whose last number is the bias; transposed where sparse features
+    # meet all rows
+    outputs: Table
+    # `outputs` as a single row, which sparse output rows are slices of: see sparse_rows
+    weights: Table
     state: ndarray  # float32 (n_examples, state_width)
     n_updates: ndarray  # int64 (n_examples,)
     slots: Csr  # the features of sparse output rows
@@ -88,7 +95,9 @@ class Groups(NamedTuple):
 
 
 def new_groups(n_rows: int, n_entries: int) -> Groups:
-    return Groups(np.full(n_rows, -1, int64), np.zeros(n_entries, int64), np.zeros(n_entries, int32))
+    return Groups(
+        np.full(n_rows, -1, int64), np.zeros(n_entries, int64), np.zeros(n_entries, int32)
+    )
 
 
 @kernel_part
@@ -114,11 +123,15 @@ class FeatureWorkspace(NamedTuple):
 
 def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
     """Buffers for minibatches of any examples; empty without a hidden layer."""
-    n_values = int(np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0)
+    n_values = int(
+        np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0
+    )
     return FeatureWorkspace(
-        new_groups(plan.n_features if plan.has_hidden else 0, n_values), np.zeros(n_values, float32),
-        np.zeros(n_values, int32), aligned_zeros(1, plan.dim),
-    )  # fmt: skip
+        new_groups(plan.n_features if plan.has_hidden else 0, n_values),
+        np.zeros(n_values, float32),
+        np.zeros(n_values, int32),
+        aligned_zeros(1, plan.dim),
+    )
 
 
 @kernel_part
@@ -149,7 +162,9 @@ def _sum_rows(shared, i, h, e, decay_clock):
 
 @kernel_part
 def backward(shared, workspace, chosen, h_gradient, rate):
-    """Update the hidden layer along h_gradient, a row for each chosen example; its column of the bias is ignored."""
+    """Update the hidden layer along h_gradient, a row for each chosen example; its column of the
+    bias is ignored.
+    """
     plan, examples, groups, g = shared.plan, shared.examples, workspace.groups, workspace.gradient
     if not plan.has_hidden:
         return

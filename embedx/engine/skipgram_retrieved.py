@@ -1,15 +1,17 @@
 """Candidates of a block of text that an index finds for its inputs.
 
-The vector of an input depends on its word alone, and words recur. The rows of the highest scores that were found for a word are
-therefore kept for all threads (`FoundRows`), and found again only after the word was an input `refresh` times. Candidates of
-a block are
+The vector of an input depends on its word alone, and words recur. The rows of the highest scores
+that were found for a word are therefore kept for all threads (`FoundRows`), and found again only
+after the word was an input `refresh` times. Candidates of a block are
 
-    certain    its centres and the rows found for its inputs: negatives that are present with certainty, for every example
+    certain    its centres and the rows found for its inputs: negatives that are present with
+               certainty, for every example
     the tail   a few rows drawn from all, without those that are certain
 
-A row of the tail that was drawn n times stands for n / E[n] rows. With S the certain rows, whatever they are,
-Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the sum over all rows, as in Mussmann &
-Ermon 2016, "Learning and inference via maximum inner product search". The draws must not depend on S: they are made by place.
+A row of the tail that was drawn n times stands for n / E[n] rows. With S the certain rows, whatever
+they are, Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the
+sum over all rows, as in Mussmann & Ermon 2016, "Learning and inference via maximum inner product
+search". The draws must not depend on S: they are made by place.
 """
 
 from typing import NamedTuple
@@ -19,7 +21,18 @@ from numpy import int32, int64, ndarray
 
 from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, round_up_to_padding
 from embedx.engine.subwords import fetch_word
-from embedx.kernels import ONE, SIMD_WIDTH, aligned_zeros, by_address, clear, dot, insert, kernel, kernel_part, prefetch
+from embedx.kernels import (
+    ONE,
+    SIMD_WIDTH,
+    aligned_zeros,
+    by_address,
+    clear,
+    dot,
+    insert,
+    kernel,
+    kernel_part,
+    prefetch,
+)
 from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
@@ -29,11 +42,14 @@ NEVER = -1
 
 
 class FoundRows(NamedTuple):
-    """The rows found for each word, shared by all threads: they may change while another thread reads them."""
+    """The rows found for each word, shared by all threads: they may change while another thread
+    reads them.
+    """
 
     rows: ndarray  # int32 (n_words, found): the rows of the highest scores
     n: ndarray  # int32 (n_words,): how many there are
-    uses: ndarray  # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
+    # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
+    uses: ndarray
 
 
 @by_address
@@ -60,32 +76,45 @@ class RetrievalWorkspace(NamedTuple):
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
     """Nothing found yet."""
-    return FoundRows(np.zeros((n_words, found), int32), np.zeros(n_words, int32), np.full(n_words, NEVER, int32))
+    return FoundRows(
+        np.zeros((n_words, found), int32), np.zeros(n_words, int32), np.full(n_words, NEVER, int32)
+    )
 
 
-def new_retrieval_workspace(n_rows: int, found: int, search: SearchSpec, dim: int) -> RetrievalWorkspace:
+def new_retrieval_workspace(
+    n_rows: int, found: int, search: SearchSpec, dim: int
+) -> RetrievalWorkspace:
     """Memory for a worker; word vectors have `dim` numbers."""
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
-        new_query_workspace(n_rows, search), np.zeros((1, n_candidates), int32),
-        np.zeros((1, found), np.float32), np.zeros((n_rows, 2), int64), np.zeros(1, int64),
+        new_query_workspace(n_rows, search),
+        np.zeros((1, n_candidates), int32),
+        np.zeros((1, found), np.float32),
+        np.zeros((n_rows, 2), int64),
+        np.zeros(1, int64),
         aligned_zeros(1, dim),
-    )  # fmt: skip
+    )
 
 
 @kernel_part
 def add_candidates(sample, run, retrieval, workspace, finding, block, noise_key):
-    """Append the rows found for the inputs of a planned block to its centres, and the tail, of `plan.n_draws`, as its noise."""
+    """Append the rows found for the inputs of a planned block to its centres, and the tail, of
+    `plan.n_draws`, as its noise.
+    """
     _add_found(run.tables, retrieval, finding, block)
     first, sampling = workspace.cursor[N_DRAWN], workspace.sampling
-    n_drawn = sample(run.sampler_data, -1, noise_key, np.uint64(first), run.plan.n_draws, 0, sampling)
+    n_drawn = sample(
+        run.sampler_data, -1, noise_key, np.uint64(first), run.plan.n_draws, 0, sampling
+    )
     _add_tail(sampling.rows, n_drawn, finding, block)
     workspace.cursor[N_DRAWN] += n_drawn
 
 
 @kernel_part
 def _join(row, n, finding, block):
-    """Make a row candidate n of the block unless it has joined it; return the number of candidates."""
+    """Make a row candidate n of the block unless it has joined it; return the number of
+    candidates.
+    """
     if finding.joined[row, 0] != finding.clock[0]:
         finding.joined[row, 0], finding.joined[row, 1] = finding.clock[0], n
         block.candidates[n] = row
@@ -127,12 +156,20 @@ def _add_tail(rows, n_drawn, finding, block):
 
 @kernel
 def _find_best(retrieval, finding, outputs, word):
-    """Replace the rows found for a word, whose vector is finding.vector[0], by those of the highest scores among the rows that
-    a search gives, the best first.
+    """Replace the rows found for a word, whose vector is finding.vector[0], by those of the highest
+    scores among the rows that a search gives, the best first.
     """
     found, candidates = retrieval.found, finding.candidates
     n_candidates = find_candidates(
-        retrieval.row_index, retrieval.search, finding.vector, int64(0), candidates, 0, 0, candidates.shape[1], finding.query
+        retrieval.row_index,
+        retrieval.search,
+        finding.vector,
+        int64(0),
+        candidates,
+        0,
+        0,
+        candidates.shape[1],
+        finding.query,
     )
     n = 0
     for k in range(n_candidates):

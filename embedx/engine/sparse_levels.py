@@ -1,8 +1,10 @@
-"""Sparse output rows in groups, and the best of those that an example meets: the parts of a tree over labels, or all labels.
+"""Sparse output rows in groups, and the best of those that an example meets: the parts of a tree
+over labels, or all labels.
 
-A `Level` of a tree has nodes, in groups: the children of one node of the level above. For scoring, the weights of a group stand
-by feature (inverted lists): what a feature says to all nodes of the group, side by side. The examples that meet a group are
-scored one after another, so that the group's features are looked up by a table made once for all of them.
+A `Level` of a tree has nodes, in groups: the children of one node of the level above. For scoring,
+the weights of a group stand by feature (inverted lists): what a feature says to all nodes of the
+group, side by side. The examples that meet a group are scored one after another, so that the
+group's features are looked up by a table made once for all of them.
 """
 
 from collections.abc import Sequence
@@ -18,13 +20,17 @@ LOWEST = float32(-3e38)  # in place of -inf: the score of a place that no node t
 
 
 class Level(NamedTuple):
-    """Nodes of a tree: those of group c, the children of node c of the level above, are first_node[c]:first_node[c + 1]."""
+    """Nodes of a tree: those of group c, the children of node c of the level above, are
+    first_node[c]:first_node[c + 1].
+    """
 
     first_node: ndarray  # int64 (n_groups + 1,)
-    first_row: ndarray  # int64 (n_groups + 1,): the features that a group has weights for: features[first_row[c]: ...]
+    # int64 (n_groups + 1,): the features that a group has weights for: features[first_row[c]: ...]
+    first_row: ndarray
     features: ndarray  # int32 (n_rows,)
     first_weight: ndarray  # int64 (n_rows + 1,): the weights of a feature in its group
-    child: ndarray  # int32 (n_weights,): the node that a weight belongs to, counted from the first of its group
+    # int32 (n_weights,): the node that a weight belongs to, counted from the first of its group
+    child: ndarray
     weight: ndarray  # float32 (n_weights,)
     bias: ndarray  # float32 (n_nodes,)
 
@@ -39,29 +45,41 @@ class Level(NamedTuple):
 
 
 def level_of(
-    first_node: ndarray, tiles: Sequence[tuple[int, int, ndarray, ndarray, ndarray]], bias: ndarray,
+    first_node: ndarray,
+    tiles: Sequence[tuple[int, int, ndarray, ndarray, ndarray]],
+    bias: ndarray,
     n_features: int,
-) -> Level:  # fmt: skip
-    """A level from the weights of its tiles, in order: (group, first node, feature, node within the tile, weight) of each."""
+) -> Level:
+    """A level from the weights of its tiles, in order: (group, first node, feature, node within the
+    tile, weight) of each.
+    """
     n_groups = len(first_node) - 1
     none = np.zeros(0, int32)
     tiles = [(0, 0, none, none, np.zeros(0, float32)), *tiles]
     feature, weight = (np.concatenate([each[k] for each in tiles]) for k in (2, 4))
-    child = np.concatenate([lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles])
+    child = np.concatenate(
+        [lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles]
+    )
     sizes = [len(each[2]) for each in tiles]
     row = np.repeat(np.array([each[0] for each in tiles], int64) * n_features, sizes) + feature
     order = np.argsort(row, kind="stable")
     first_weight = np.flatnonzero(np.diff(row[order], prepend=-1))
     rows = row[order[first_weight]]
     return Level(
-        first_node, np.searchsorted(rows, np.arange(n_groups + 1) * n_features), (rows % max(n_features, 1)).astype(int32),
-        np.append(first_weight, len(weight)), child[order], weight[order], bias,
-    )  # fmt: skip
+        first_node,
+        np.searchsorted(rows, np.arange(n_groups + 1) * n_features),
+        (rows % max(n_features, 1)).astype(int32),
+        np.append(first_weight, len(weight)),
+        child[order],
+        weight[order],
+        bias,
+    )
 
 
 @kernel
 def score_visits(offsets, columns, values, level, example, group, slot, begin, end, local, out):
-    """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for v in begin:end, sorted by group.
+    """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for v in begin:end,
+    sorted by group.
 
     offsets, columns, values   features, a row for each example
     local                      int64 (n_features,)  -1 before and after
@@ -91,26 +109,42 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 
 
 def scores_of(features: Any, level: Level) -> ndarray:
-    """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features csr_matrix (n, n_features)."""
+    """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features
+    csr_matrix (n, n_features).
+    """
     n = features.shape[0]
     scores = np.empty((n, level.widest), float32)
     every, nowhere = np.arange(n, dtype=int32), np.full(features.shape[1], -1, int64)
     score_visits(
-        features.indptr.astype(int64), features.indices, features.data, level, every, np.zeros(n, int32),
-        every.astype(int64), 0, n, nowhere, scores,
-    )  # fmt: skip
+        features.indptr.astype(int64),
+        features.indices,
+        features.data,
+        level,
+        every,
+        np.zeros(n, int32),
+        every.astype(int64),
+        0,
+        n,
+        nowhere,
+        scores,
+    )
     return scores
 
 
 class Found(NamedTuple):
-    """The likeliest nodes of each example, best first; of places that none takes the log-probability is -inf."""
+    """The likeliest nodes of each example, best first; of places that none takes the
+    log-probability is -inf.
+    """
 
     node: ndarray  # int32 (n, width)
     log_p: ndarray  # float32 (n, width)
 
 
-def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_probability: Any, threads: int) -> Found:
-    """The k likeliest nodes of a level among the children of those that were found `above`; of all, where that is None.
+def best_nodes(
+    features: Any, level: Level, above: Found | None, k: int, log_probability: Any, threads: int
+) -> Found:
+    """The k likeliest nodes of a level among the children of those that were found `above`; of all,
+    where that is None.
 
     features          csr_matrix (n, n_features), float32
     log_probability   of nodes by themselves, from their scores
@@ -133,14 +167,21 @@ def best_nodes(features: Any, level: Level, above: Found | None, k: int, log_pro
 
     def score(begin: int, end: int) -> None:
         local = np.full(features.shape[1], -1, int64)
-        score_visits(offsets, columns, features.data, level, example, group, slot, begin, end, local, scores)
+        score_visits(
+            offsets, columns, features.data, level, example, group, slot, begin, end, local, scores
+        )
 
     in_parts(score, len(slot), threads)
     in_parts(lambda begin, end: best_of_rows(scores, begin, end, place, best), n * width, threads)
     is_node = best > LOWEST
     with np.errstate(all="ignore"):
-        log_p = np.where(is_node, log_probability(best), -np.inf).reshape(n, -1, kept) + above.log_p[:, :, None]
-    node = (place * is_node).reshape(log_p.shape) + level.first_node[above.node][:, :, None].astype(int32)
+        log_p = (
+            np.where(is_node, log_probability(best), -np.inf).reshape(n, -1, kept)
+            + above.log_p[:, :, None]
+        )
+    node = (place * is_node).reshape(log_p.shape) + level.first_node[above.node][:, :, None].astype(
+        int32
+    )
     log_p = log_p.reshape(n, -1).astype(float32)
     k = min(k, log_p.shape[1])
     place, best = np.zeros((n, k), int32), np.zeros((n, k), float32)

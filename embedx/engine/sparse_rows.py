@@ -1,13 +1,15 @@
 """Output rows that meet sparse features: rows of weights for all features, or for some alone.
 
-With sparse rows a label's row has weights only where an example that has the label has a feature (its support): elsewhere it is
-a negative of every example, and non-negative features could only push its weights down; with signed ones some weights are lost.
-The support is known before training, and bounds memory by the sum over examples of their labels times their features instead of
-by labels times features.
+With sparse rows a label's row has weights only where an example that has the label has a feature
+(its support): elsewhere it is a negative of every example, and non-negative features could only
+push its weights down; with signed ones some weights are lost. The support is known before training,
+and bounds memory by the sum over examples of their labels times their features instead of by labels
+times features.
 
-All weights stand in slots, which are the only row of a `Table`: those of a row by ascending feature, then the bias. A whole row
-has a slot for each feature, as all rows have without sparse rows, and those have whose support is most of the features. Others
-are scored against an example whose features are scattered over a vector: their weights are read one after another, or looked up
+All weights stand in slots, which are the only row of a `Table`: those of a row by ascending
+feature, then the bias. A whole row has a slot for each feature, as all rows have without sparse
+rows, and those have whose support is most of the features. Others are scored against an example
+whose features are scattered over a vector: their weights are read one after another, or looked up
 where they are many more.
 """
 
@@ -24,7 +26,8 @@ from embedx.optimizers.descend import descend_few, row_rate
 
 BLOCK_ROWS = 4096  # whose sparsity masks are computed at a time
 MOSTLY = 2  # a row with one feature out of so many is whole
-SOUGHT = 8  # times as many weights as the example has features, from which on these are sought among them
+# times as many weights as the example has features, from which on these are sought among them
+SOUGHT = 8
 
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
@@ -32,7 +35,9 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
     every, bias = np.arange(n_features, dtype=int32), np.full(int(has_bias), n_features, int32)
     parts, sizes = [np.zeros(0, int32)], [0]
     features, has_example = (
-        csr_matrix((np.ones(len(indices), float32), indices, indptr), shape=(len(indptr) - 1, width))
+        csr_matrix(
+            (np.ones(len(indices), float32), indices, indptr), shape=(len(indptr) - 1, width)
+        )
         for indices, indptr, width in (
             (examples.columns, examples.offsets, n_features),
             (examples_of_row.indices, examples_of_row.indptr, len(examples.offsets) - 1),
@@ -49,10 +54,14 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
 
 
 def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
-    """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser keeps."""
+    """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser
+    keeps.
+    """
     n_slots = len(slots.indices)
     shape = {STATELESS: (0, 1), PER_COORDINATE: (1, n_slots), PER_ROW: (n_rows, 1)}[optimizer.keeps]
-    return Table(np.zeros((1, n_slots), float32), np.zeros(shape, float32), np.zeros(0), optimizer.keeps)
+    return Table(
+        np.zeros((1, n_slots), float32), np.zeros(shape, float32), np.zeros(0), optimizer.keeps
+    )
 
 
 def flat(table: Table) -> Table:
@@ -98,7 +107,9 @@ def _slot_of(shared, begin, n, feature):
 
 @kernel_part
 def _is_sought(shared, n, n_values):
-    """Whether n weights of a row are looked up one by one for so many values of examples, or read one after another."""
+    """Whether n weights of a row are looked up one by one for so many values of examples, or read
+    one after another.
+    """
     return n == shared.plan.n_features or n > SOUGHT * n_values
 
 
@@ -124,7 +135,9 @@ def score_of_row(shared, first, last, x, row):
 
 @kernel_part
 def gain_of_row(shared, first, last, x, row):
-    """How far the score of `score_of_row` moves as the row moves along the example: the squares of the features it has."""
+    """How far the score of `score_of_row` moves as the row moves along the example: the squares of
+    the features it has.
+    """
     square = float32(shared.plan.has_bias)
     begin, n = _slots_of(shared, row)
     if n == shared.plan.n_features:
@@ -149,7 +162,9 @@ def new_slot_steps(n: int) -> SlotSteps:
 
 @kernel_part
 def step_of_row(shared, workspace, chosen, row, rate):
-    """The step of a row along workspace.gradient, a number for each feature, which is zero afterwards."""
+    """The step of a row along workspace.gradient, a number for each feature, which is zero
+    afterwards.
+    """
     table, steps, optimizer = shared.weights, workspace.slot_steps, shared.optimizer
     n = _collect(shared, workspace, chosen, row)
     if table.state_of == PER_ROW:
@@ -162,8 +177,15 @@ def step_of_row(shared, workspace, chosen, row, rate):
 
 @kernel_part
 def _collect(shared, workspace, chosen, row):
-    """Move what of the gradient has a slot in the row, and clear the rest; return how many slots are moved."""
-    plan, examples, g, steps = shared.plan, shared.examples, workspace.gradient, workspace.slot_steps
+    """Move what of the gradient has a slot in the row, and clear the rest; return how many slots
+    are moved.
+    """
+    plan, examples, g, steps = (
+        shared.plan,
+        shared.examples,
+        workspace.gradient,
+        workspace.slot_steps,
+    )
     begin, n_slots = _slots_of(shared, row)
     n = n_values = 0
     if plan.has_bias:
@@ -192,7 +214,9 @@ def _collect(shared, workspace, chosen, row):
 
 @kernel_part
 def _collect_one(steps, slot, g, feature, n):
-    """Make a slot the n-th that moves, if there is one and its gradient is not zero; return how many move."""
+    """Make a slot the n-th that moves, if there is one and its gradient is not zero; return how
+    many move.
+    """
     if slot >= 0 and g[0, feature] != 0:
         steps.slots[n], steps.gradient[0, n] = slot, g[0, feature]
         g[0, feature] = 0

@@ -1,14 +1,19 @@
-"""Words whose input vector is the mean of several rows: their own, and those of their character n-grams' buckets.
+"""Words whose input vector is the mean of several rows: their own, and those of their character
+n-grams' buckets.
 
-Bojanowski et al. 2017, section 3.2. The paper has the sum; the mean is what fastText computes, and so do we:
+Bojanowski et al. 2017, section 3.2. The paper has the sum; the mean is what fastText computes, and
+so do we:
 
-    h_w = 1/P Σ_p row_p          over the P parts of word w: its own row, and that of the bucket of each of its n-grams
-    row_p -= step of ∂loss/∂h    each part by the whole gradient of h, as in fastText; by the chain rule it would be 1/P of it
+    h_w = 1/P Σ_p row_p          over the P parts of word w: its own row, and that of the bucket of
+                                 each of its n-grams
+    row_p -= step of ∂loss/∂h    each part by the whole gradient of h, as in fastText; by the chain
+                                 rule it would be 1/P of it
 
-By the whole of it a step moves h as far as it would move a word of one row, however many parts there are.
+By the whole of it a step moves h as far as it would move a word of one row, however many parts
+there are.
 
-The rows of the n-grams follow those of the words in the table of inputs. Only buckets of the vocabulary's n-grams have one.
-Without n-grams a word has one row, its own.
+The rows of the n-grams follow those of the words in the table of inputs. Only buckets of the
+vocabulary's n-grams have one. Without n-grams a word has one row, its own.
 """
 
 from collections.abc import Sequence
@@ -19,7 +24,16 @@ from numpy import int32, int64, ndarray
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import ONE
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, prefetch, splat, store, zeros
+from embedx.kernels.simd import (
+    SIMD_WIDTH,
+    aligned_zeros,
+    load,
+    multiply_add,
+    prefetch,
+    splat,
+    store,
+    zeros,
+)
 from embedx.text.ngram_hashes import bucket_lists
 from embedx.text.ngrams import NGrams
 
@@ -27,7 +41,9 @@ from embedx.text.ngrams import NGrams
 class Parts(NamedTuple):
     """The rows whose mean is a word's vector."""
 
-    offsets: ndarray  # int64 (n_words + 1,): where the parts of each word begin; (0,) if each word is a row of its own
+    # int64 (n_words + 1,): where the parts of each word begin; (0,) if each word is a row of its
+    # own
+    offsets: ndarray
     rows: ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
 
 
@@ -41,8 +57,8 @@ def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
 
 
 def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
-    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,), ascending: row n_words + k is that
-    of the k-th of them.
+    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,),
+    ascending: row n_words + k is that of the k-th of them.
     """
     offsets, rows = bucket_lists(words, ngrams)
     own = offsets[:-1]
@@ -88,7 +104,9 @@ def part(parts, word, p):
 
 @kernel_part
 def fetch_word(rows, parts, word, out, at, bias):
-    """Overwrite out[at] by the vector of a word; in column `bias` (-1 without) every row has the same."""
+    """Overwrite out[at] by the vector of a word; in column `bias` (-1 without) every row has the
+    same.
+    """
     own, n = part(parts, word, 0), n_parts(parts, word)
     for d in range(0, rows.shape[1], SIMD_WIDTH):
         store(out, at, d, load(rows, own, d))

@@ -1,16 +1,21 @@
-"""Sparse features in tiles of 32 labels: what a minibatch needs of a tile stays in the core's own cache.
+"""Sparse features in tiles of 32 labels: what a minibatch needs of a tile stays in the core's own
+cache.
 
-    train_columns             dense weights, a loss that is a sum over labels (`Objective.separable`): a chunk of minibatches on
-                              some columns of a table. No label's row depends on another's, so a tile is copied once a chunk
-    train_tile                sparse weights: all epochs; only the weights above a threshold remain, as in DiSMEC (Babbar &
-                              Schölkopf 2017)
+    train_columns             dense weights, a loss that is a sum over labels
+                              (`Objective.separable`): a chunk of minibatches on some columns of a
+                              table. No label's row depends on another's, so a tile is copied once a
+                              chunk
+    train_tile                sparse weights: all epochs; only the weights above a threshold remain,
+                              as in DiSMEC (Babbar & Schölkopf 2017)
     train_tile_dual           the same by dual coordinate descent
 
-With sparse weights a row has weights for the features of its positives alone, its sparsity mask; elsewhere they are held at 0:
-a weight would meet negatives alone there, and could be positive only where features are negative. The examples are read with
-the features of the tile's masks alone. An example without a positive in the tile whose coefficients were zero, as most are
-under a hinge, is skipped at its next visit, after one more of these at the next three, then seven, and so on (shrinking).
-The labels may be the nodes of a tree, in groups; a group is trained on the examples that reach it.
+With sparse weights a row has weights for the features of its positives alone, its sparsity mask;
+elsewhere they are held at 0: a weight would meet negatives alone there, and could be positive only
+where features are negative. The examples are read with the features of the tile's masks alone. An
+example without a positive in the tile whose coefficients were zero, as most are under a hinge, is
+skipped at its next visit, after one more of these at the next three, then seven, and so on
+(shrinking). The labels may be the nodes of a tree, in groups; a group is trained on the examples
+that reach it.
 """
 
 from typing import NamedTuple
@@ -25,14 +30,25 @@ from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.random import bits, low_half_below
-from embedx.kernels.simd import SIMD_WIDTH, is_zero, lanes_of, load, multiply_add, prefetch, splat, store, zeros
+from embedx.kernels.simd import (
+    SIMD_WIDTH,
+    is_zero,
+    lanes_of,
+    load,
+    multiply_add,
+    prefetch,
+    splat,
+    store,
+    zeros,
+)
 from embedx.optimizers.contract import PER_COORDINATE, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
 
 WIDTH = 2 * SIMD_WIDTH
 MAX_SKIPS = 15  # visits at which an example without coefficients is skipped
-TOLERANCE = float32(0.1)  # dual coordinate descent ends after an epoch in which no step moved its score by more
+# dual coordinate descent ends after an epoch in which no step moved its score by more
+TOLERANCE = float32(0.1)
 
 
 @by_address
@@ -40,7 +56,8 @@ class TilePlan(NamedTuple):
     """How tiles are trained."""
 
     batch_size: int
-    sum_over: float  # coefficients are multiplied by this and divided by the number of examples in the step
+    # coefficients are multiplied by this and divided by the number of examples in the step
+    sum_over: float
     has_bias: bool
     keeps_accidental_hits: bool
     positives: int  # SINGLE, JOINT or SUMMED
@@ -73,9 +90,11 @@ class TileExamples(NamedTuple):
 class TileSteps(NamedTuple):
     """Buffers for the steps of a tile."""
 
-    tile: Table  # the parameters: a row for each feature, then that of the biases; a column for each label
+    # the parameters: a row for each feature, then that of the biases; a column for each label
+    tile: Table
     gradient: ColumnGradient  # of the tile
-    support: ndarray  # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity mask
+    # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity mask
+    support: ndarray
     active: ndarray  # int64 (batch_size,): the examples of a minibatch that are not skipped
     batch: Batch  # a row for each of these, WIDTH candidates
     state: ndarray  # float32 (1, 0): such objectives have neither state nor noise
@@ -92,31 +111,51 @@ class TileWorkspace(NamedTuple):
     local: ndarray  # int32 (n_features,): the row of a feature in the tile, -1 for none
     features: ndarray  # int32 (n_features,): the features of the tile
     place: ndarray  # int32 (n_examples,): the place of an example among those of the tile
-    square: ndarray  # float32 (n_examples,): the squared length of the input, with the 1 of the bias
-    alpha: ndarray  # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
+    # float32 (n_examples,): the squared length of the input, with the 1 of the bias
+    square: ndarray
+    # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
+    alpha: ndarray
 
 
 def new_workspace(
-    n_examples: int, n_values: int, n_features: int, batch_size: int, optimizer: UpdateRule, *,
-    is_masked: bool = True, is_dual: bool = False,
-) -> TileWorkspace:  # fmt: skip
+    n_examples: int,
+    n_values: int,
+    n_features: int,
+    batch_size: int,
+    optimizer: UpdateRule,
+    *,
+    is_masked: bool = True,
+    is_dual: bool = False,
+) -> TileWorkspace:
     """Buffers for tiles of so many examples, which have n_values values together."""
     n_rows, skips = n_features + 1, np.zeros((2, n_examples), np.int8)
     examples = TileExamples(
-        np.zeros(n_examples + 1, int64), np.zeros(n_values + 1, int32),
-        np.zeros(n_values + 1, float32), np.zeros(n_examples, uint32),
-        np.zeros(n_examples, float32), skips[0], skips[1],
-    )  # fmt: skip
+        np.zeros(n_examples + 1, int64),
+        np.zeros(n_values + 1, int32),
+        np.zeros(n_values + 1, float32),
+        np.zeros(n_examples, uint32),
+        np.zeros(n_examples, float32),
+        skips[0],
+        skips[1],
+    )
     steps = TileSteps(
-        tile=new_table(n_rows, WIDTH, optimizer), gradient=new_column_gradient(n_rows, WIDTH),
-        support=np.zeros(n_rows if is_masked else 0, uint32), active=np.zeros(batch_size, int64),
-        batch=new_batch(batch_size, WIDTH), state=np.zeros((1, 0), float32),
-    )  # fmt: skip
+        tile=new_table(n_rows, WIDTH, optimizer),
+        gradient=new_column_gradient(n_rows, WIDTH),
+        support=np.zeros(n_rows if is_masked else 0, uint32),
+        active=np.zeros(batch_size, int64),
+        batch=new_batch(batch_size, WIDTH),
+        state=np.zeros((1, 0), float32),
+    )
     return TileWorkspace(
-        examples, steps, np.zeros(n_examples, int32), np.full(n_features, -1, int32),
-        np.zeros(n_features, int32), np.zeros(n_examples, int32),
-        np.zeros(n_examples, float32), np.zeros((n_examples if is_dual else 0, WIDTH), float32),
-    )  # fmt: skip
+        examples,
+        steps,
+        np.zeros(n_examples, int32),
+        np.full(n_features, -1, int32),
+        np.zeros(n_features, int32),
+        np.zeros(n_examples, int32),
+        np.zeros(n_examples, float32),
+        np.zeros((n_examples if is_dual else 0, WIDTH), float32),
+    )
 
 
 # ---- a tile of a table: a row for each feature, the last of the biases, if there are any
@@ -124,7 +163,9 @@ def new_workspace(
 
 @kernel_part
 def _score_tile(examples, chosen, n, w, has_bias, t, z):
-    """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that four sums are under way."""
+    """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that
+    four sums are under way.
+    """
     columns, values = examples.columns, examples.values
     for e in range(n):
         f, last = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
@@ -133,20 +174,31 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
             a0, b0 = load(w, w.shape[0] - 1, t), load(w, w.shape[0] - 1, t + SIMD_WIDTH)
         while f + 1 < last:
             row, x = int64(columns[f]), splat(values[f])
-            a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
+            a0, b0 = (
+                multiply_add(x, load(w, row, t), a0),
+                multiply_add(x, load(w, row, t + SIMD_WIDTH), b0),
+            )
             row, x = int64(columns[f + 1]), splat(values[f + 1])
-            a1, b1 = multiply_add(x, load(w, row, t), a1), multiply_add(x, load(w, row, t + SIMD_WIDTH), b1)
+            a1, b1 = (
+                multiply_add(x, load(w, row, t), a1),
+                multiply_add(x, load(w, row, t + SIMD_WIDTH), b1),
+            )
             f += 2
         if f < last:
             row, x = int64(columns[f]), splat(values[f])
-            a0, b0 = multiply_add(x, load(w, row, t), a0), multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
+            a0, b0 = (
+                multiply_add(x, load(w, row, t), a0),
+                multiply_add(x, load(w, row, t + SIMD_WIDTH), b0),
+            )
         store(z, e, t, a0 + a1)
         store(z, e, t + SIMD_WIDTH, b0 + b1)
 
 
 @kernel_part
 def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
-    """Add example i with the coefficients a and b to the gradient of a tile; return how many rows it touches."""
+    """Add example i with the coefficients a and b to the gradient of a tile; return how many rows
+    it touches.
+    """
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = int64(examples.columns[f])
         _add(gradient.sums, row, splat(examples.values[f]), a, b)
@@ -184,13 +236,23 @@ def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
             for d in range(0, WIDTH, SIMD_WIDTH):
                 kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> uint32(d))
                 store(steps.gradient.sums, row, d, kept)
-    descend_columns(steps.tile, 0, steps.gradient, n_touched, WIDTH, plan.optimizer, step_size(plan.optimizer, lr))
+    descend_columns(
+        steps.tile,
+        0,
+        steps.gradient,
+        n_touched,
+        WIDTH,
+        plan.optimizer,
+        step_size(plan.optimizer, lr),
+    )
     return loss
 
 
 @kernel_part
 def _choose(examples, steps, plan, order, begin, end, n_labels):
-    """Write the labels of the examples order[begin:end] that are not skipped; return how many they are."""
+    """Write the labels of the examples order[begin:end] that are not skipped; return how many they
+    are.
+    """
     n = 0
     batch = steps.batch
     for position in range(begin, end):
@@ -231,13 +293,17 @@ def _add_gradients(examples, steps, plan, n, scale):
         a = multiply_add(splat(scale), load(steps.batch.z, e, 0), zeros())
         b = multiply_add(splat(scale), load(steps.batch.z, e, SIMD_WIDTH), zeros())
         if not _is_idle(examples, plan, steps.active[e], a, b):
-            n_touched = _add_example(examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched)
+            n_touched = _add_example(
+                examples, steps.active[e], a, b, plan.has_bias, steps.gradient, n_touched
+            )
     return n_touched
 
 
 @kernel_part
 def _is_idle(examples, plan, m, a, b):
-    """Whether all coefficients of example m are zero; if so, and it has no positive in the tile, it is skipped more often."""
+    """Whether all coefficients of example m are zero; if so, and it has no positive in the tile, it
+    is skipped more often.
+    """
     is_idle = is_zero(a) and is_zero(b)
     if plan.is_masked:
         if not is_idle:
@@ -253,17 +319,26 @@ def _is_idle(examples, plan, m, a, b):
 
 @kernel
 def train_columns(coefficients, examples, shared, plan, workspace, first, last, now):
-    """Train columns first:last of the transposed output rows, whole tiles, on the examples; return the summed loss.
+    """Train columns first:last of the transposed output rows, whole tiles, on the examples; return
+    the summed loss.
 
-    The examples lie in their order, because every tile reads them all. `now` is the decay clock; no decay is due before or
-    after.
+    The examples lie in their order, because every tile reads them all. `now` is the decay clock; no
+    decay is due before or after.
     """
     loss = 0.0
     steps, own, table = workspace.steps, workspace.examples, shared.outputs
     tile, n = steps.tile, examples.label_offsets.size - 1
     for i in range(n):
         workspace.order[i] = i
-    of_tile = TileExamples(examples.offsets, examples.columns, examples.values, own.mask, own.weight, own.skips, own.last_skips)
+    of_tile = TileExamples(
+        examples.offsets,
+        examples.columns,
+        examples.values,
+        own.mask,
+        own.weight,
+        own.skips,
+        own.last_skips,
+    )
     for t in range(first, last, WIDTH):
         clock = now
         _copy(table.rows, t, tile.rows, 0)
@@ -277,7 +352,16 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
                     own.mask[i] |= uint32(1) << uint32(k)
         for begin in range(0, n, plan.batch_size):
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
-            loss += _step(coefficients, of_tile, steps, plan, chosen, min(shared.plan.n_rows - t, WIDTH), plan.lr, clock)
+            loss += _step(
+                coefficients,
+                of_tile,
+                steps,
+                plan,
+                chosen,
+                min(shared.plan.n_rows - t, WIDTH),
+                plan.lr,
+                clock,
+            )
             clock += clock_step(plan.optimizer, plan.lr)
         decay_rows(tile, 0, tile.rows.shape[0] - plan.has_bias, WIDTH, plan.optimizer, clock)
         _copy(tile.rows, 0, table.rows, t)
@@ -308,12 +392,14 @@ class LabelGroups(NamedTuple):
 
     members: Csr  # the examples that each group is trained on
     positives: Csr  # the examples that have each label
-    bias: ndarray  # float32 (n_labels,): the biases to start from; overwritten by those that were trained
+    # float32 (n_labels,): the biases to start from; overwritten by those that were trained
+    bias: ndarray
 
 
 @kernel
 def train_tile(coefficients, examples, groups, group, first, last, plan, workspace):
-    """Train the labels first:last of a group, at most WIDTH; return the last epoch's summed loss and the number of features.
+    """Train the labels first:last of a group, at most WIDTH; return the last epoch's summed loss
+    and the number of features.
 
     `kept_weights` reads the weights.
     """
@@ -332,7 +418,16 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
                 lr = float32(lr * (ONE - float32(step) / float32(n_steps)))
             step += 1
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
-            loss += _step(coefficients, workspace.examples, workspace.steps, plan, chosen, last - first, lr, now)
+            loss += _step(
+                coefficients,
+                workspace.examples,
+                workspace.steps,
+                plan,
+                chosen,
+                last - first,
+                lr,
+                now,
+            )
             now += clock_step(plan.optimizer, lr)
     decay_rows(workspace.steps.tile, 0, n_features, WIDTH, plan.optimizer, now)
     return loss, n_features
@@ -340,10 +435,11 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
 
 @kernel
 def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, workspace):
-    """As `train_tile`, by dual coordinate descent: ½|w|² + `plan.c` times the summed loss of each label, its bias as a weight.
+    """As `train_tile`, by dual coordinate descent: ½|w|² + `plan.c` times the summed loss of each
+    label, its bias as a weight.
 
-    The biases start from zero. Lengths of inputs are over all features of the tile; a row whose mask has fewer takes shorter
-    steps for it.
+    The biases start from zero. Lengths of inputs are over all features of the tile; a row whose
+    mask has fewer takes shorter steps for it.
     """
     n = groups.members.indptr[group + 1] - groups.members.indptr[group]
     groups.bias[first:last] = 0
@@ -359,16 +455,23 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
         for at in range(n):
             if at + 1 < n:
                 _prefetch(workspace.examples, int64(workspace.order[at + 1]))
-            if _choose(workspace.examples, steps, plan, workspace.order, at, at + 1, last - first) == 0:
+            if (
+                _choose(workspace.examples, steps, plan, workspace.order, at, at + 1, last - first)
+                == 0
+            ):
                 continue
             m = steps.active[0]
             batch.key[0] = m
-            _score_tile(workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z)
+            _score_tile(
+                workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z
+            )
             square = splat(workspace.square[m])
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, SIMD_WIDTH, square)
             loss += dual_steps(batch, workspace.alpha, plan.constants, 1, WIDTH, plan.c)
-            longest = max(longest, workspace.square[m] * _dual_update(workspace.examples, steps, plan, m))
+            longest = max(
+                longest, workspace.square[m] * _dual_update(workspace.examples, steps, plan, m)
+            )
         if longest < TOLERANCE:
             break
     return loss, n_features
@@ -385,7 +488,9 @@ def _prefetch(examples, m):
 
 @kernel_part
 def _dual_update(examples, steps, plan, m):
-    """Move the rows by the step of example m, within the sparsity mask; return the largest coefficient."""
+    """Move the rows by the step of example m, within the sparsity mask; return the largest
+    coefficient.
+    """
     a, b = load(steps.batch.z, 0, 0), load(steps.batch.z, 0, SIMD_WIDTH)
     if _is_idle(examples, plan, m, a, b):
         return ZERO
@@ -403,7 +508,9 @@ def _dual_update(examples, steps, plan, m):
 
 @kernel_part
 def _shuffle(order, n, key, counter):
-    """Bring order[:n] into random order; return how many random numbers of the stream have been used."""
+    """Bring order[:n] into random order; return how many random numbers of the stream have been
+    used.
+    """
     for m in range(n - 1, 0, -1):
         other = low_half_below(bits(key, counter), m + 1)
         counter += uint64(1)
@@ -414,11 +521,15 @@ def _shuffle(order, n, key, counter):
 @kernel_part
 def _begin(examples, groups, group, first, last, plan, workspace):
     """Set up a tile; return how many features it has."""
-    begin, n = groups.members.indptr[group], groups.members.indptr[group + 1] - groups.members.indptr[group]
+    begin, n = (
+        groups.members.indptr[group],
+        groups.members.indptr[group + 1] - groups.members.indptr[group],
+    )
     n_features = _find_features(examples, groups.positives, workspace, first, last)
     _read_examples(examples, groups.members, begin, n, plan, workspace)
     for p in range(first, last):
-        for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):  # members of the group
+        # members of the group
+        for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):
             m = workspace.place[groups.positives.indices[at]]
             workspace.examples.mask[m] |= uint32(1) << uint32(p - first)
     steps = workspace.steps
@@ -446,7 +557,9 @@ def _clear_row(tile, row, first_state):
 
 @kernel_part
 def _find_features(examples, positives, workspace, first, last):
-    """Number the features of the tile, and mark those that each label has; return how many there are."""
+    """Number the features of the tile, and mark those that each label has; return how many there
+    are.
+    """
     n, support = 0, workspace.steps.support
     for p in range(first, last):
         for at in range(positives.indptr[p], positives.indptr[p + 1]):
@@ -484,11 +597,21 @@ def _read_examples(examples, members, begin, n, plan, workspace):
         out.offsets[m + 1] = n_values
 
 
-Kept = tuple[ndarray, ndarray, ndarray]  # of a tile: int32 feature, int32 label within the tile, float32 weight
+# of a tile: int32 feature, int32 label within the tile, float32 weight
+Kept = tuple[ndarray, ndarray, ndarray]
 
 
-def kept_weights(groups: LabelGroups, first: int, last: int, plan: TilePlan, workspace: TileWorkspace, n_features: int) -> Kept:
-    """The weights above the threshold of a tile that was trained; writes its biases and forgets the numbers of its features."""
+def kept_weights(
+    groups: LabelGroups,
+    first: int,
+    last: int,
+    plan: TilePlan,
+    workspace: TileWorkspace,
+    n_features: int,
+) -> Kept:
+    """The weights above the threshold of a tile that was trained; writes its biases and forgets the
+    numbers of its features.
+    """
     w, features = workspace.steps.tile.rows, workspace.features[:n_features]
     groups.bias[first:last] = w[-1, : last - first]
     row, label = np.nonzero(np.abs(w[:n_features, : last - first]) > plan.threshold)

@@ -1,16 +1,18 @@
 """Answers to analogy questions by matrix products, for many questions at a time.
 
-Words are folded to upper case, and of several variants the most frequent one counts; a question with a word outside the
-candidates is left out, and no variant of one of its words is its answer, as in gensim.
+Words are folded to upper case, and of several variants the most frequent one counts; a question
+with a word outside the candidates is left out, and no variant of one of its words is its answer, as
+in gensim.
 
 A question a : b = c : ? has the answer x, none of the words of the question, with the highest score
 
     3cosadd   cos(b, x) - cos(a, x) + cos(c, x)                     Mikolov et al. 2013
     3cosmul   s(b, x) s(c, x) / (s(a, x) + ε),   s = (cos + 1) / 2  Levy & Goldberg 2014, eq. 4
 
-Google's 19,544 questions have 905 distinct words. So the cosines of these words with a tile of candidates are one matrix
-product, and a question's scores are three of its rows added or multiplied. Memory is bounded by BLOCK_FLOATS and SCORE_FLOATS,
-whatever the number of questions and the size of the vocabulary.
+Google's 19,544 questions have 905 distinct words. So the cosines of these words with a tile of
+candidates are one matrix product, and a question's scores are three of its rows added or
+multiplied. Memory is bounded by BLOCK_FLOATS and SCORE_FLOATS, whatever the number of questions and
+the size of the vocabulary.
 """
 
 import numpy as np
@@ -21,7 +23,8 @@ from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
 BLOCK_FLOATS = 1 << 21  # cosines of words of questions and candidates computed at a time: 8 MB
-SCORE_FLOATS = 1 << 17  # scores of questions and candidates at a time: 0.5 MB, which a core's cache holds
+# scores of questions and candidates at a time: 0.5 MB, which a core's cache holds
+SCORE_FLOATS = 1 << 17
 EPSILON = float32(0.001)  # of 3cosmul, as in the paper
 
 
@@ -29,18 +32,33 @@ def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answe
     """The answers to all questions: 1 where the answer is right, 0 where it is wrong."""
     questions = [tuple(word.upper() for word in words) for words in test.words]
     words = vectors.words[: test.candidates]
-    rows: dict[str, list[int]] = {}  # of all words with the same upper-case form, most frequent first
+    # of all words with the same upper-case form, most frequent first
+    rows: dict[str, list[int]] = {}
     for row, word in enumerate(words):
         rows.setdefault(word.upper(), []).append(row)
     is_known = [all(word in rows for word in question) for question in questions]
     values = np.full(len(test), np.nan)
     if sum(is_known) < MIN_ITEMS:
         return Answers(test, values)
-    distinct = list(dict.fromkeys(question[:3] for question, known in zip(questions, is_known, strict=True) if known))
+    distinct = list(
+        dict.fromkeys(
+            question[:3] for question, known in zip(questions, is_known, strict=True) if known
+        )
+    )
     asked = np.array([[rows[word][0] for word in question] for question in distinct])
-    barred = [(k, row) for k, question in enumerate(distinct) for word in set(question) for row in rows[word]]
-    found = best_answers(vectors.vectors[: test.candidates], asked, np.array(barred), progress, test.method)
-    answer = {question: words[row].upper() if row >= 0 else "" for question, row in zip(distinct, found.tolist(), strict=True)}
+    barred = [
+        (k, row)
+        for k, question in enumerate(distinct)
+        for word in set(question)
+        for row in rows[word]
+    ]
+    found = best_answers(
+        vectors.vectors[: test.candidates], asked, np.array(barred), progress, test.method
+    )
+    answer = {
+        question: words[row].upper() if row >= 0 else ""
+        for question, row in zip(distinct, found.tolist(), strict=True)
+    }
     sections: dict[str, dict[str, int]] = {}
     for k, (question, section) in enumerate(zip(questions, test.sections, strict=True)):
         counts = sections.setdefault(section, {"correct": 0, "used": 0})
@@ -51,8 +69,11 @@ def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answe
     return Answers(test, values, {"method": test.method, "sections": sections})
 
 
-def best_answers(table: ndarray, asked: ndarray, barred: ndarray, progress: Progress, method: str = METHODS[0]) -> ndarray:
-    """The row that answers each question, the first of equal ones, int64 (questions,); -1 where there is no candidate.
+def best_answers(
+    table: ndarray, asked: ndarray, barred: ndarray, progress: Progress, method: str = METHODS[0]
+) -> ndarray:
+    """The row that answers each question, the first of equal ones, int64 (questions,); -1 where
+    there is no candidate.
 
     table   float32 (candidates, dim)
     asked   int64 (questions, 3): the rows of a, b and c

@@ -1,22 +1,25 @@
-"""The likelihood of held-out text under word vectors: the mean of log p(y | x) over held-out pairs, in nats.
+"""The likelihood of held-out text under word vectors: the mean of log p(y | x) over held-out pairs,
+in nats.
 
-A pair is a context word x, the input, and the centre y of its window, the target. For CBOW it is a centre that has contexts and
-the mean of their vectors, one pair for each centre. Pairs are drawn as training draws them:
-words outside the vocabulary are left out, the others are subsampled, each kept centre gets a reach uniform in 1..window, and
-every kept word within reach of it is one of its inputs. p is the model's own, `Objective.log_probability` of the scores of all
-rows:
+A pair is a context word x, the input, and the centre y of its window, the target. For CBOW it is a
+centre that has contexts and the mean of their vectors, one pair for each centre. Pairs are drawn as
+training draws them: words outside the vocabulary are left out, the others are subsampled, each kept
+centre gets a reach uniform in 1..window, and every kept word within reach of it is one of its
+inputs. p is the model's own, `Objective.log_probability` of the scores of all rows:
 
     log_likelihood   mean of log p(y | x)
     standard_error   of that mean by groups of pairs, see `embedx.evaluation.statistics`
-    temperature      the T that maximises the likelihood of the calibration pairs, which are not scored, under
-                     p_k^(1/T) / Σ_j p_j^(1/T); not a number with fewer than MIN_CALIBRATION_PAIRS of them
+    temperature      the T that maximises the likelihood of the calibration pairs, which are not
+                     scored, under p_k^(1/T) / Σ_j p_j^(1/T); not a number with fewer than
+                     MIN_CALIBRATION_PAIRS of them
     calibrated       the mean of the log of that
-    unigram          mean log-probability of the same targets when each comes as often as it is kept from the training text,
-                     without the held-out part; see `embedx.text.vocabulary.trained_counts`
+    unigram          mean log-probability of the same targets when each comes as often as it is kept
+                     from the training text, without the held-out part; see
+                     `embedx.text.vocabulary.trained_counts`
 
-No window reaches into another sentence. A group is a span of the text that training held out, for words of a page go
-together: by sentences or by pieces of a span the standard error would be too small. Of any other text it is a sentence, or
-PIECE tokens of one that is longer.
+No window reaches into another sentence. A group is a span of the text that training held out, for
+words of a page go together: by sentences or by pieces of a span the standard error would be too
+small. Of any other text it is a sentence, or PIECE tokens of one that is longer.
 """
 
 import dataclasses
@@ -44,7 +47,8 @@ from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
-CALIBRATION_PAIRS = 1_000  # at most, and a tenth of all, and no more than have MAX_CALIBRATION log-probabilities
+# at most, and a tenth of all, and no more than have MAX_CALIBRATION log-probabilities
+CALIBRATION_PAIRS = 1_000
 MAX_CALIBRATION = 50_000_000  # 200 MB
 MIN_CALIBRATION_PAIRS = 20  # calibration pairs
 BLOCK_FLOATS = 1 << 22  # scores computed at a time: 16 MB
@@ -54,7 +58,8 @@ MIN_LOG_P = -1e4  # log-probabilities are clipped here in the fit, which takes n
 class HeldOutPairs(NamedTuple):
     """Inputs with their targets, in text order."""
 
-    inputs: ndarray  # int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
+    # int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
+    inputs: ndarray
     targets: ndarray  # int32 (n,): centres
     groups: ndarray  # int64 (n,): which group of the text each is from
 
@@ -76,17 +81,28 @@ class Likelihood:
 
     def metrics(self) -> dict[str, float]:
         """The numbers by their names."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.type in (int, float)}
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.type in (int, float)
+        }
 
 
 # ---- pairs
 
 
 def sample_pairs(
-    words: ndarray, sentences: ndarray, keep: ndarray, window: int, seed: int, at_most: int = PAIRS,
-    groups: ndarray | None = None, per_context: bool = True,
-) -> HeldOutPairs:  # fmt: skip
-    """The pairs of one pass of training over a text; a random sample of `at_most` if there are more.
+    words: ndarray,
+    sentences: ndarray,
+    keep: ndarray,
+    window: int,
+    seed: int,
+    at_most: int = PAIRS,
+    groups: ndarray | None = None,
+    per_context: bool = True,
+) -> HeldOutPairs:
+    """The pairs of one pass of training over a text; a random sample of `at_most` if there are
+    more.
 
     words      int32 (n,): in text order, -1 for a word outside the vocabulary
     sentences  int64 (n,): not decreasing; windows end where this changes
@@ -99,13 +115,22 @@ def sample_pairs(
     place = place[rng.random(len(place)) < keep[words[place]]]
     kept, sentence = words[place], sentences[place]
     group = sentence if groups is None else groups[place]
-    reach = np.full(len(kept), window) if window == WHOLE_SENTENCE else rng.integers(1, window + 1, len(kept))
+    reach = (
+        np.full(len(kept), window)
+        if window == WHOLE_SENTENCE
+        else rng.integers(1, window + 1, len(kept))
+    )
     here = np.arange(len(kept))
     before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
-    n = before + np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)  # contexts of each centre
+    # contexts of each centre
+    n = before + np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)
 
     def some_of(total: int) -> ndarray:
-        return np.sort(rng.choice(total, at_most, replace=False, shuffle=False)) if total > at_most else np.arange(total)
+        return (
+            np.sort(rng.choice(total, at_most, replace=False, shuffle=False))
+            if total > at_most
+            else np.arange(total)
+        )
 
     if per_context:
         chosen = some_of(int(n.sum()))
@@ -119,7 +144,9 @@ def sample_pairs(
         step = column - before[centre, None]
         place = np.minimum(centre[:, None] + step + (step >= 0), len(kept) - 1)
         inputs = np.where(column < n[centre, None], kept[place], -1)
-    return HeldOutPairs(inputs.astype(int32), kept[centre].astype(int32), group[centre].astype(np.int64))
+    return HeldOutPairs(
+        inputs.astype(int32), kept[centre].astype(int32), group[centre].astype(np.int64)
+    )
 
 
 def text_of(tokens: ndarray, remap: ndarray) -> tuple[ndarray, ndarray]:
@@ -135,40 +162,56 @@ def text_of(tokens: ndarray, remap: ndarray) -> tuple[ndarray, ndarray]:
 
 
 def draw(
-    words: ndarray, sentences: ndarray, vectors: WordVectors, seed: int = 0, at_most: int = PAIRS,
+    words: ndarray,
+    sentences: ndarray,
+    vectors: WordVectors,
+    seed: int = 0,
+    at_most: int = PAIRS,
     groups: ndarray | None = None,
-) -> tuple[HeldOutPairs, HeldOutPairs]:  # fmt: skip
-    """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place in the text.
+) -> tuple[HeldOutPairs, HeldOutPairs]:
+    """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place
+    in the text.
 
-    The model's own window and subsampling draw them; `words`, `sentences` and `groups` as for `sample_pairs`. Raises
-    `EmbedxError` where there is no pair.
+    The model's own window and subsampling draw them; `words`, `sentences` and `groups` as for
+    `sample_pairs`. Raises `EmbedxError` where there is no pair.
     """
     counts, settings = trained_on(vectors), vectors.settings
     spare = min(CALIBRATION_PAIRS, max(MIN_CALIBRATION_PAIRS, MAX_CALIBRATION // len(vectors)))
     keep = keep_probability(counts, settings["sample"])
     per_context = ENCODERS[architecture_of(vectors)].PER_CONTEXT
-    pairs = sample_pairs(words, sentences, keep, settings["window"], seed, at_most + spare, groups, per_context)
+    pairs = sample_pairs(
+        words, sentences, keep, settings["window"], seed, at_most + spare, groups, per_context
+    )
     n = len(pairs.targets)
     if n == 0:
-        raise EmbedxError("the held-out text has no two words of the model side by side; give more text, of the same kind")
+        raise EmbedxError(
+            "the held-out text has no two words of the model side by side; give more text, of the"
+            " same kind"
+        )
     n_spare = max(min(spare, n // 10), n - at_most)
     spared = np.zeros(n, bool)
     spared[np.random.default_rng([seed, 1]).choice(n, n_spare, replace=False)] = True
-    return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(*(each[spared] for each in pairs))
+    return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(
+        *(each[spared] for each in pairs)
+    )
 
 
 def pairs_of(
     corpora: Corpora, vectors: WordVectors, *, seed: int = 0, progress: Progress | None = None
 ) -> tuple[HeldOutPairs, HeldOutPairs]:
-    """Pairs to score and pairs to calibrate with, from text that is read by the model's own settings; see `draw`.
+    """Pairs to score and pairs to calibrate with, from text that is read by the model's own
+    settings; see `draw`.
 
-    Raises `EmbedxError` if the text cannot be read or has no pair, or embedx did not train the model.
+    Raises `EmbedxError` if the text cannot be read or has no pair, or embedx did not train the
+    model.
     """
     trained_on(vectors)
     text = TextSettings.from_options(vectors.settings)
     with encode(corpora, text, progress or Silent(), None, vectors.phrases) as corpus:
         number = {word: k for k, word in enumerate(vectors.words)}
-        remap = np.fromiter((number.get(word, -1) for word in corpus.words), int32, len(corpus.words))
+        remap = np.fromiter(
+            (number.get(word, -1) for word in corpus.words), int32, len(corpus.words)
+        )
         return draw(*text_of(corpus.tokens, remap), vectors, seed)
 
 
@@ -182,11 +225,13 @@ def trained_on(vectors: WordVectors) -> ndarray:
 
     Raises `EmbedxError` if embedx did not train the model, for then they are unknown.
     """
-    known = "objective" in vectors.facts and {"sample", "window", "sampler"} <= vectors.settings.keys()
+    known = (
+        "objective" in vectors.facts and {"sample", "window", "sampler"} <= vectors.settings.keys()
+    )
     if vectors.counts is None or vectors.output_vectors is None or not known:
         raise EmbedxError(
-            f"{vectors.facts.get('source', vectors)}: no record of how it was trained, hence no probabilities; "
-            "give a folder that `embedx train` wrote"
+            f"{vectors.facts.get('source', vectors)}: no record of how it was trained, hence no"
+            " probabilities; give a folder that `embedx train` wrote"
         )
     return trained_counts(vectors.counts, vectors.arrays.get("heldout_counts"))
 
@@ -195,7 +240,10 @@ def trained_on(vectors: WordVectors) -> ndarray:
 
 
 def evaluate(
-    vectors: WordVectors, pairs: HeldOutPairs, calibration: HeldOutPairs, progress: Progress | None = None
+    vectors: WordVectors,
+    pairs: HeldOutPairs,
+    calibration: HeldOutPairs,
+    progress: Progress | None = None,
 ) -> Likelihood:
     """The likelihood of `pairs`, with a temperature fitted to the pairs of `calibration`."""
     progress = progress or Silent()
@@ -209,16 +257,25 @@ def evaluate(
     for rows, log_p in log_p_of(inputs):
         some = order[ends[rows.start] : ends[rows.stop]]
         values[some] = log_p[row[some] - rows.start, pairs.targets[some]]
-        calibrated[some] = values[some] / temperature - logsumexp(log_p / temperature, axis=1)[row[some] - rows.start]
+        calibrated[some] = (
+            values[some] / temperature
+            - logsumexp(log_p / temperature, axis=1)[row[some] - rows.start]
+        )
         progress.update(int(ends[rows.stop]))
     progress.finish()
     times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
     return Likelihood(
-        log_likelihood=float(values.mean()), standard_error=grouped(values, pairs.groups).item_error().value,
-        calibrated=float(calibrated.mean()), temperature=temperature,
-        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()), n_pairs=len(values),
-        n_groups=len(np.unique(pairs.groups)), values=values, groups=pairs.groups, words=vectors.words,
-    )  # fmt: skip
+        log_likelihood=float(values.mean()),
+        standard_error=grouped(values, pairs.groups).item_error().value,
+        calibrated=float(calibrated.mean()),
+        temperature=temperature,
+        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()),
+        n_pairs=len(values),
+        n_groups=len(np.unique(pairs.groups)),
+        values=values,
+        groups=pairs.groups,
+        words=vectors.words,
+    )
 
 
 def compare(a: Likelihood, b: Likelihood) -> Estimate:
@@ -247,8 +304,8 @@ LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
 def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogProbability:
-    """A function from the inputs of pairs to their log p(. | x), (some, n_words), a block of them after another; from the rows
-    of `h`, float32 (n, dim), where it is given.
+    """A function from the inputs of pairs to their log p(. | x), (some, n_words), a block of them
+    after another; from the rows of `h`, float32 (n, dim), where it is given.
     """
     counts, settings = trained_on(vectors), vectors.settings
     found = objectives.find(vectors.facts["objective"])
@@ -260,28 +317,39 @@ def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogPro
     output, bias = vectors.arrays["output"], vectors.arrays.get("bias", float32(0))
     if len(output) != objective.n_rows(len(counts)):
         raise EmbedxError(
-            f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,} words has "
-            f"{objective.n_rows(len(counts)):,}; restore the model from a copy, or train again"
+            f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,}"
+            f" words has {objective.n_rows(len(counts)):,}; restore the model from a copy, or train"
+            " again"
         )
     size = max(1, BLOCK_FLOATS // len(counts))
-    noise = sampler.log_noise(objective.negatives) if objective.adds_log_noise else np.zeros(len(counts), float32)
+    noise = (
+        sampler.log_noise(objective.negatives)
+        if objective.adds_log_noise
+        else np.zeros(len(counts), float32)
+    )
 
     def log_p_of(inputs: ndarray) -> Iterator[tuple[slice, ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
-            z = (vectors_of(vectors.vectors, inputs[rows]) if h is None else h[inputs[rows]]) @ output.T
+            z = (
+                vectors_of(vectors.vectors, inputs[rows]) if h is None else h[inputs[rows]]
+            ) @ output.T
             z += bias
             yield rows, objective.log_probability(z, noise)
 
     return log_p_of
 
 
-def fitted_temperature(log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress) -> float:
+def fitted_temperature(
+    log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress
+) -> float:
     """The temperature at which the pairs are likeliest."""
     if len(calibration.targets) < MIN_CALIBRATION_PAIRS:
         return math.nan
     inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)
-    log_p = np.concatenate([np.maximum(block, MIN_LOG_P).astype(float32) for _, block in log_p_of(inputs)])
+    log_p = np.concatenate(
+        [np.maximum(block, MIN_LOG_P).astype(float32) for _, block in log_p_of(inputs)]
+    )
     done = 0
 
     def blocks() -> Iterator[tuple[ndarray, Labels]]:

@@ -1,23 +1,27 @@
-"""Scores of classifiers with huge label sets, block of test rows by block: accuracy, likelihood, P@k, nDCG@k and PSP@k.
+"""Scores of classifiers with huge label sets, block of test rows by block: accuracy, likelihood,
+P@k, nDCG@k and PSP@k.
 
-The rows that count, in every measure, are the n rows with at least one label; n_without_labels others are left out. A
-classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in test rows only, and it cannot name them. With y the
-labels of a row and best_1, best_2, ... the classifier's answers:
+The rows that count, in every measure, are the n rows with at least one label; n_without_labels
+others are left out. A classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in
+test rows only, and it cannot name them. With y the labels of a row and best_1, best_2, ... the
+classifier's answers:
 
     accuracy        share of the rows with best_1 in y, as p@1
-    log_likelihood  mean over rows of the mean over known l in y of log p(l); n_unknown rows without a known label are left out
+    log_likelihood  mean over rows of the mean over known l in y of log p(l); n_unknown rows without
+                    a known label are left out
     p@k             mean over rows of |{best_1 .. best_k} ∩ y| / k
-    ndcg@k          mean over rows of Σ_{i<=k} [best_i in y] / log2(i + 1), divided by the same sum for a perfect answer,
-                    which has its hits at i <= min(k, |y|)
-    psp@k           Σ over rows of Σ_{i<=k} [best_i in y] w(best_i), divided by Σ over rows of the k largest w(l), l in y;
-                    w(l) = 1 + C (n_l + B)^-A, one over the propensity of a label that n_l of N training rows have;
-                    C = (log N - 1) (B + 1)^A
+    ndcg@k          mean over rows of Σ_{i<=k} [best_i in y] / log2(i + 1), divided by the same sum
+                    for a perfect answer, which has its hits at i <= min(k, |y|)
+    psp@k           Σ over rows of Σ_{i<=k} [best_i in y] w(best_i), divided by Σ over rows of the k
+                    largest w(l), l in y; w(l) = 1 + C (n_l + B)^-A, one over the propensity of a
+                    label that n_l of N training rows have; C = (log N - 1) (B + 1)^A
 
     f1_micro, f1_macro, f1_samples   of decisions, not of a ranking: see `f1_measures`
 
-An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. Propensities are those of Jain, Prabhu &
-Varma 2016, eq. 1, and psp@k is a ratio of sums as in the tools of the Extreme Classification Repository (pyxclib), so that the
-numbers compare with the published ones. In p@k and ndcg@k these tools count a row without labels as a row of misses.
+An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. Propensities are
+those of Jain, Prabhu & Varma 2016, eq. 1, and psp@k is a ratio of sums as in the tools of the
+Extreme Classification Repository (pyxclib), so that the numbers compare with the published ones. In
+p@k and ndcg@k these tools count a row without labels as a row of misses.
 """
 
 import csv
@@ -40,7 +44,8 @@ MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ru
 TEMPERATURES = (1e-3, 1e3)  # the range of the fit
 GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
 TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last one
-MAX_INSERTED, MANY_TIMES = 100, 32  # more of fewer labels than so many times as many are sorted, not inserted
+# more of fewer labels than so many times as many are sorted, not inserted
+MAX_INSERTED, MANY_TIMES = 100, 32
 MAX_PASSES = 20  # of the fit; five to eight are usual
 PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # of Jain et al. 2016 for all but two of their data sets
 MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
@@ -50,26 +55,36 @@ class LabelMetrics:
     """The metrics above, of all rows added so far.
 
     n_labels      known to the classifier
-    label_counts  in how many training rows each of them is, int (n_labels,); psp@k is measured only with these, which
-                  need n_train, the number of training rows
+    label_counts  in how many training rows each of them is, int (n_labels,); psp@k is measured only
+                  with these, which need n_train, the number of training rows
     ks            the k of p@k, ndcg@k and psp@k
     propensity    A and B of psp@k
     """
 
     def __init__(
-        self, n_labels: int, label_counts: ndarray | None = None, n_train: int | None = None,
-        ks: tuple[int, ...] = (1, 3, 5), propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
-    ) -> None:  # fmt: skip
+        self,
+        n_labels: int,
+        label_counts: ndarray | None = None,
+        n_train: int | None = None,
+        ks: tuple[int, ...] = (1, 3, 5),
+        propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
+    ) -> None:
         self.n_labels, self.ks = n_labels, ks
-        self.weights = inverse_propensity(label_counts, n_train or 0, *propensity) if label_counts is not None else None
+        self.weights = (
+            inverse_propensity(label_counts, n_train or 0, *propensity)
+            if label_counts is not None
+            else None
+        )
         self.log_p: list[ndarray] = []  # of the rows of each block, float64
         self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
 
     def add(self, log_p: ndarray | None, scores: ndarray | None, labels: Labels) -> None:
         """Take in a block of rows.
 
-        log_p   float (B, n_labels): log-probabilities, finite or -inf; None if the classifier has none
-        scores  float (B, n_labels): rank the labels; of equal ones the lower id comes first; None if they are `add_ranked`
+        log_p   float (B, n_labels): log-probabilities, finite or -inf; None if the classifier has
+                none
+        scores  float (B, n_labels): rank the labels; of equal ones the lower id comes first; None
+                if they are `add_ranked`
         labels  of these rows, each once in a row
         """
         if scores is not None:
@@ -78,15 +93,17 @@ class LabelMetrics:
             self.log_p.append(label_means(log_p, labels)[1])
 
     def add_ranked(self, top: ndarray, labels: Labels) -> None:
-        """Take in a block of rows of which only the best labels are known: their distinct ids, best first, int (B, max(ks)) or
-        as many as there are labels.
+        """Take in a block of rows of which only the best labels are known: their distinct ids, best
+        first, int (B, max(ks)) or as many as there are labels.
         """
         labelled = np.flatnonzero(labels.n_of_row)
         self.sums["n_without_labels"] += len(labels) - len(labelled)
         top, labels = top[labelled], labels.rows(labelled)
         hit = hits(top, labels)
         self.sums["n"] += len(labels)
-        self.sums["n_unknown"] += len(labels) - len(np.unique(labels.row_of_id[labels.ids < self.n_labels]))
+        self.sums["n_unknown"] += len(labels) - len(
+            np.unique(labels.row_of_id[labels.ids < self.n_labels])
+        )
         self.sums["hits"] += np.count_nonzero(hit[:, 0])
         for k in self.ks:
             gain = 1 / np.log2(np.arange(2, k + 2))
@@ -103,25 +120,38 @@ class LabelMetrics:
         With label_counts also psp@k, and with log_p also
 
             log_likelihood
-            log_likelihood_clamped         the same with each row's at least -26, as augment & reduce prints it
+            log_likelihood_clamped         the same with each row's at least -26, as augment &
+                                           reduce prints it
             log_likelihood_standard_error  of log_likelihood, by the choice of test rows
         """
         sums = self.sums
         n = sums["n"]
-        measures = {name: sums[name] for name in ("n", "n_without_labels", "n_unknown")} | {"accuracy": ratio(sums["hits"], n)}
+        measures = {name: sums[name] for name in ("n", "n_without_labels", "n_unknown")} | {
+            "accuracy": ratio(sums["hits"], n)
+        }
         if self.log_p:
             log_p = np.concatenate(self.log_p)
             m, mean = len(log_p), ratio(log_p.sum(), len(log_p))
             measures["log_likelihood"] = mean
-            measures["log_likelihood_clamped"] = ratio(np.maximum(log_p, MIN_LOG_LIKELIHOOD).sum(), m)
+            measures["log_likelihood_clamped"] = ratio(
+                np.maximum(log_p, MIN_LOG_LIKELIHOOD).sum(), m
+            )
             with np.errstate(invalid="ignore"):  # a row with log p = -inf makes the error nan
-                measures["log_likelihood_standard_error"] = math.sqrt(ratio(((log_p - mean) ** 2).sum(), (m - 1) * m))
-        measures |= {f"{name}@{k}": ratio(sums[f"{name}@{k}"], n) for name in ("p", "ndcg") for k in self.ks}
+                measures["log_likelihood_standard_error"] = math.sqrt(
+                    ratio(((log_p - mean) ** 2).sum(), (m - 1) * m)
+                )
+        measures |= {
+            f"{name}@{k}": ratio(sums[f"{name}@{k}"], n) for name in ("p", "ndcg") for k in self.ks
+        }
         if self.weights is not None:
-            measures |= {f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks}
+            measures |= {
+                f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks
+            }
         return measures
 
-    def _add_propensity_scored(self, hit: ndarray, top: ndarray, labels: Labels, weights: ndarray) -> None:
+    def _add_propensity_scored(
+        self, hit: ndarray, top: ndarray, labels: Labels, weights: ndarray
+    ) -> None:
         gain = np.where(hit, weights[top], 0.0)
         row = labels.row_of_id
         own = weights[np.minimum(labels.ids, self.n_labels)]
@@ -133,7 +163,9 @@ class LabelMetrics:
 
 
 class LabelCounts(NamedTuple):
-    """How often labels were predicted correctly, predicted, and true, by label or by row: int64 (n,) each."""
+    """How often labels were predicted correctly, predicted, and true, by label or by row: int64
+    (n,) each.
+    """
 
     right: ndarray
     predicted: ndarray
@@ -155,68 +187,105 @@ class LabelCounts(NamedTuple):
         return 2 * self.right / np.maximum(self.predicted + self.true, 1)
 
 
-def label_counts(predicted: Labels, true: Labels, n_labels: int = 1) -> tuple[LabelCounts, LabelCounts]:
-    """The counts of each label, of at least n_labels and up to the largest id that occurs, and of each row."""
+def label_counts(
+    predicted: Labels, true: Labels, n_labels: int = 1
+) -> tuple[LabelCounts, LabelCounts]:
+    """The counts of each label, of at least n_labels and up to the largest id that occurs, and of
+    each row.
+    """
     width = int(max(predicted.ids.max(initial=0), true.ids.max(initial=0), n_labels - 1)) + 1
     places = [each.row_of_id * width + each.ids for each in (predicted, true)]
     both = places[0][np.isin(*places)]
-    by_label = LabelCounts(*(np.bincount(each % width, minlength=width) for each in (both, *places)))
-    return by_label, LabelCounts(*(np.bincount(each // width, minlength=len(true)) for each in (both, *places)))
+    by_label = LabelCounts(
+        *(np.bincount(each % width, minlength=width) for each in (both, *places))
+    )
+    return by_label, LabelCounts(
+        *(np.bincount(each // width, minlength=len(true)) for each in (both, *places))
+    )
 
 
 def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
     """f1_micro, f1_macro and f1_samples of decisions, as scikit-learn's f1_score defines them.
 
-    The macro average is over the labels that occur in `true` or `predicted`, as that of f1_score is for one label a row.
+    The macro average is over the labels that occur in `true` or `predicted`, as that of f1_score is
+    for one label a row.
     """
     by_label, by_row = label_counts(predicted, true)
     occurs = by_label.predicted + by_label.true > 0
     right, of_both = by_label.right.sum(), (by_label.predicted + by_label.true).sum()
     means = {"f1_macro": by_label.f1[occurs], "f1_samples": by_row.f1}
-    return {"f1_micro": ratio(2 * right, of_both)} | {name: ratio(each.sum(), len(each)) for name, each in means.items()}
+    return {"f1_micro": ratio(2 * right, of_both)} | {
+        name: ratio(each.sum(), len(each)) for name, each in means.items()
+    }
 
 
-def per_label_csv(names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts) -> str:
-    """A line of CSV for each label; the threshold is empty where each row is given its best label."""
+def per_label_csv(
+    names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts
+) -> str:
+    """A line of CSV for each label; the threshold is empty where each row is given its
+    best label.
+    """
     table = io.StringIO()
     out = csv.writer(table, lineterminator="\n")
     out.writerow(["label", "train_count", "test_count", "threshold", "precision", "recall", "f1"])
     shown = "" if threshold is None else f"{threshold:.4g}"
-    columns = (train_counts.tolist(), counts.true.tolist(), counts.precision, counts.recall, counts.f1)
-    for name, trained, tested, *measures in zip(names, *columns, strict=False):  # ids above are unknown labels
+    columns = (
+        train_counts.tolist(),
+        counts.true.tolist(),
+        counts.precision,
+        counts.recall,
+        counts.f1,
+    )
+    # ids above are unknown labels
+    for name, trained, tested, *measures in zip(names, *columns, strict=False):
         out.writerow([name, trained, tested, shown, *(f"{each:.4f}" for each in measures)])
     return table.getvalue()
 
 
 def scores_by_groups(
     evaluate: Callable[[Labeled], Mapping[str, float]], data: Labeled, measures: Iterable[str]
-) -> dict[str, Score]:  # fmt: skip
-    """The measures of test data by groups of rows, those that all groups have; `evaluate` is that of a classifier."""
+) -> dict[str, Score]:
+    """The measures of test data by groups of rows, those that all groups have; `evaluate` is that
+    of a classifier.
+    """
     n = len(data)
-    groups, scores = [evaluate(data.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))], {}
+    groups, scores = (
+        [evaluate(data.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))],
+        {},
+    )
     for name in measures:
-        sizes = [int(each["n"] - (each["n_unknown"] if name == "log_likelihood" else 0)) for each in groups]
+        sizes = [
+            int(each["n"] - (each["n_unknown"] if name == "log_likelihood" else 0))
+            for each in groups
+        ]
         if all(name in each for each in groups) and sum(sizes) > 0:
-            sums = [each[name] * size if size else 0.0 for each, size in zip(groups, sizes, strict=True)]
+            sums = [
+                each[name] * size if size else 0.0 for each, size in zip(groups, sizes, strict=True)
+            ]
             scores[name] = Score.of_groups(sums, sizes)
     return scores
 
 
 def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
-    """A warning for a log-likelihood below that of the uniform distribution over n labels, else ""."""
+    """A warning for a log-likelihood below that of the uniform distribution over n
+    labels, else "".
+    """
     found, uniform = metrics.get("log_likelihood", 0.0), -math.log(max(n_labels, 1))
     if not found < uniform:
         return ""
     return (
-        f"log-likelihood {found:.2f} is below {uniform:.2f}, that of equal probabilities for all {n_labels:,} labels: scores "
-        "rank labels, but as a distribution over labels they are overconfident; --objective softmax is trained for this measure"
+        f"log-likelihood {found:.2f} is below {uniform:.2f}, that of equal probabilities for all"
+        f" {n_labels:,} labels: scores rank labels, but as a distribution over labels they are"
+        " overconfident; --objective softmax is trained for this measure"
     )
 
 
 def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
-    """Ids and values of the k highest scores of each row, best first: int32 and float, both (B, min(k, K)).
+    """Ids and values of the k highest scores of each row, best first: int32 and float, both (B,
+    min(k, K)).
 
-    scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as -inf
+    scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as
+            -inf
     """
     if k < 0:
         raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
@@ -231,23 +300,31 @@ def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
     return ids, values
 
 
-def inverse_propensity(label_counts: ndarray, n_train: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B) -> ndarray:
-    """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row: float64 (n_labels + 1,)."""
+def inverse_propensity(
+    label_counts: ndarray, n_train: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B
+) -> ndarray:
+    """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row:
+    float64 (n_labels + 1,).
+    """
     c = (math.log(n_train) - 1) * (b + 1) ** a
     return 1 + c * (np.append(label_counts, 0) + b) ** -a
 
 
 def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> float:
-    """The T within TEMPERATURES by which to multiply scores so that log_softmax(T z) is most likely on validation data.
+    """The T within TEMPERATURES by which to multiply scores so that log_softmax(T z) is most likely
+    on validation data.
 
-    blocks  called for each pass over the data, gives the scores or log-probabilities z of some rows, float (B, K), and their
-            labels. Likelihood as in `LabelMetrics`: unknown labels and rows without a known one are left out
+    blocks  called for each pass over the data, gives the scores or log-probabilities z of some
+            rows, float (B, K), and their labels. Likelihood as in `LabelMetrics`: unknown labels
+            and rows without a known one are left out
 
-    The likelihood is concave in T. Its slope is brought to 0 by Newton's method on log T, with a bisection wherever a step
-    would leave the interval in which the slope is known to change its sign. Where the likelihood has no maximum, as on rows
-    that all rank their label first, the fit ends when it hardly grows any more.
+    The likelihood is concave in T. Its slope is brought to 0 by Newton's method on log T, with a
+    bisection wherever a step would leave the interval in which the slope is known to change its
+    sign. Where the likelihood has no maximum, as on rows that all rank their label first, the fit
+    ends when it hardly grows any more.
 
-    Raises EmbedxError if no row has a known label, DivergedError if scores are not finite; -inf is allowed off the labels.
+    Raises EmbedxError if no row has a known label, DivergedError if scores are not finite; -inf is
+    allowed off the labels.
     """
     low, high = np.log(TEMPERATURES)
     at = 0.0
@@ -267,10 +344,13 @@ def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> f
     return math.exp(at)
 
 
-def derivatives(blocks: Iterable[tuple[ndarray, Labels]], temperature: float) -> tuple[float, float]:
+def derivatives(
+    blocks: Iterable[tuple[ndarray, Labels]], temperature: float
+) -> tuple[float, float]:
     """Slope of the mean log-likelihood of log_softmax(T z) in T, and minus its second derivative.
 
-    With p = softmax(T z) these are the means over rows of z_label - Σ p z and of the variance Σ p z² - (Σ p z)².
+    With p = softmax(T z) these are the means over rows of z_label - Σ p z and of the variance Σ p
+    z² - (Σ p z)².
     """
     slope = variance = 0.0
     n = 0
@@ -282,7 +362,8 @@ def derivatives(blocks: Iterable[tuple[ndarray, Labels]], temperature: float) ->
             best = block.max(axis=1)
             if not np.isfinite(best).all() or not np.isfinite(of_label[rows]).all():
                 raise DivergedError(
-                    "no temperature to fit: some scores of validation rows are not finite; try a smaller --learning-rate"
+                    "no temperature to fit: some scores of validation rows are not finite; try a"
+                    " smaller --learning-rate"
                 )
             block = np.maximum(block - best[:, None], MIN_SCORE)
             p = np.exp(temperature * block)
@@ -291,12 +372,16 @@ def derivatives(blocks: Iterable[tuple[ndarray, Labels]], temperature: float) ->
             slope += float((of_label[rows] - best - mean).sum())
             variance += float((np.einsum("ij,ij,ij->i", p, block, block) - mean * mean).sum())
     if n == 0:
-        raise EmbedxError("no temperature to fit: not one validation row has a label that training has seen")
+        raise EmbedxError(
+            "no temperature to fit: not one validation row has a label that training has seen"
+        )
     return slope / n, variance / n
 
 
 def label_means(values: ndarray, labels: Labels) -> tuple[ndarray, ndarray]:
-    """The rows with a known label, int64 (n,), and the mean of each one's values at its known labels, float64 (n,)."""
+    """The rows with a known label, int64 (n,), and the mean of each one's values at its known
+    labels, float64 (n,).
+    """
     known = labels.ids < values.shape[1]
     row = labels.row_of_id[known]
     sums = np.bincount(row, weights=values[row, labels.ids[known]], minlength=len(labels))

@@ -9,7 +9,11 @@ Points = list[list[float]]
 
 def heldout_points(facts: Mapping[str, Any]) -> Points:
     """The log-likelihood of held-out text, during training and at the end."""
-    end = {**(facts.get("heldout") or {}), "epoch": facts.get("epochs"), "seconds": facts.get("seconds")}
+    end = {
+        **(facts.get("heldout") or {}),
+        "epoch": facts.get("epochs"),
+        "seconds": facts.get("seconds"),
+    }
     return _points([*_history(facts), end], "log_likelihood")
 
 
@@ -31,5 +35,12 @@ def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _points(records: list[dict[str, Any]], name: str) -> Points:
     """The points of records whose values are all finite."""
-    found: list[list[Any]] = [[each.get("epoch", each.get("number")), each.get("seconds"), each.get(name)] for each in records]
-    return [each for each in found if all(isinstance(value, int | float) and math.isfinite(value) for value in each)]
+    found: list[list[Any]] = [
+        [each.get("epoch", each.get("number")), each.get("seconds"), each.get(name)]
+        for each in records
+    ]
+    return [
+        each
+        for each in found
+        if all(isinstance(value, int | float) and math.isfinite(value) for value in each)
+    ]

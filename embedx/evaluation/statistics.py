@@ -2,22 +2,27 @@
 
 A score is known by parts, so that the error of any difference follows from what is on record:
 
-    groups      sums of the items' values by group, and the sizes of the groups. Groups are independent, such as spans of
-                held-out text or single items. With value v = Σ sums / Σ sizes and r_g = sum_g - size_g v of G groups, the
-                standard error is sqrt(G / (G - 1) Σ_g r_g²) / Σ sizes. Where each item is in several groups (`overlap`; an
-                analogy in those of its two pairs of words), it is so many times that: the covariances of all items that share
-                a group are added up, as in two-way clustering (Cameron, Gelbach & Miller 2011; Aronow, Samii & Assenova 2015),
-                but those of items that share both groups count twice, which makes the error at most sqrt(2) times too large
-    resamples   the score on bootstrap resamples of the items, the same for all runs: the error is their standard deviation
+    groups      sums of the items' values by group, and the sizes of the groups. Groups are
+                independent, such as spans of held-out text or single items. With value v = Σ sums /
+                Σ sizes and r_g = sum_g - size_g v of G groups, the standard error is sqrt(G / (G -
+                1) Σ_g r_g²) / Σ sizes. Where each item is in several groups (`overlap`; an analogy
+                in those of its two pairs of words), it is so many times that: the covariances of
+                all items that share a group are added up, as in two-way clustering (Cameron,
+                Gelbach & Miller 2011; Aronow, Samii & Assenova 2015), but those of items that share
+                both groups count twice, which makes the error at most sqrt(2) times too large
+    resamples   the score on bootstrap resamples of the items, the same for all runs: the error is
+                their standard deviation
 
-Of several runs that differ in their seed, the mean of all parts is taken. The standard deviation s between seeds is estimated
-from all configurations together, which takes it to be the same for all; what of it comes from noise in single items, which the
-error by items has already, is left out. It adds s sqrt(1/n + 1/m) to the error of a difference of means over n and m runs.
+Of several runs that differ in their seed, the mean of all parts is taken. The standard deviation s
+between seeds is estimated from all configurations together, which takes it to be the same for all;
+what of it comes from noise in single items, which the error by items has already, is left out. It
+adds s sqrt(1/n + 1/m) to the error of a difference of means over n and m runs.
 
-The half width of an interval is the root of the sum of the squares of t times each of the two errors, Student's t having the
-degrees of freedom of that error (Howe 1974): for items the groups or resamples less one, for seeds the runs less the
-configurations. With one run of each configuration, an interval covers the choice of items alone. Where several pairs are
-compared, levels are corrected by Holm's method (1979), so that any two that are equal are ordered with a probability of LEVEL.
+The half width of an interval is the root of the sum of the squares of t times each of the two
+errors, Student's t having the degrees of freedom of that error (Howe 1974): for items the groups or
+resamples less one, for seeds the runs less the configurations. With one run of each configuration,
+an interval covers the choice of items alone. Where several pairs are compared, levels are corrected
+by Holm's method (1979), so that any two that are equal are ordered with a probability of LEVEL.
 """
 
 import itertools
@@ -34,7 +39,8 @@ LEVEL = 0.05
 RESAMPLES = 2000
 BLOCK_FLOATS = 1 << 20
 
-Statistic = Callable[[Sequence[ndarray]], ndarray]  # of float64 (resamples, size) for each set: how often items are drawn
+# of float64 (resamples, size) for each set: how often items are drawn
+Statistic = Callable[[Sequence[ndarray]], ndarray]
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -59,22 +65,32 @@ class Estimate:
 
     def half_width(self, level: float = LEVEL) -> float:
         """Of the interval that holds the true number with the probability 1 - level."""
-        quantiles = [float(special.stdtrit(max(each.freedom, 1), 1 - level / 2)) for each in self.errors]
+        quantiles = [
+            float(special.stdtrit(max(each.freedom, 1), 1 - level / 2)) for each in self.errors
+        ]
         return math.hypot(*(t * each.value for t, each in zip(quantiles, self.errors, strict=True)))
 
     def interval(self, low: float = -math.inf, high: float = math.inf) -> tuple[float, float]:
         """The 95 % interval, clipped to the range that a score can have."""
         width = self.half_width()
-        return (max(self.value - width, low), min(self.value + width, high)) if math.isfinite(width) else (math.nan, math.nan)
+        return (
+            (max(self.value - width, low), min(self.value + width, high))
+            if math.isfinite(width)
+            else (math.nan, math.nan)
+        )
 
     def sign(self, level: float = LEVEL) -> int:
-        """1 or -1 where the number differs from 0 significantly, else 0; also where its error is not known."""
+        """1 or -1 where the number differs from 0 significantly, else 0; also where its error is
+        not known.
+        """
         return (1 if self.value > 0 else -1) if abs(self.value) > self.half_width(level) else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """A score of one run, or the mean or the difference of those of several, by parts; see above."""
+    """A score of one run, or the mean or the difference of those of several, by parts;
+    see above.
+    """
 
     value: float
     parts: ndarray  # float64: sums of groups, or values on resamples
@@ -86,7 +102,9 @@ class Score:
     def of_groups(cls, sums: Sequence[float], sizes: Sequence[int], overlap: int = 1) -> "Score":
         """The mean over all items."""
         parts, counts = np.asarray(sums, float64), np.asarray(sizes, np.int64)
-        return cls(float(parts.sum() / counts.sum()), parts, counts, int(counts.sum()) // overlap, overlap)
+        return cls(
+            float(parts.sum() / counts.sum()), parts, counts, int(counts.sum()) // overlap, overlap
+        )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Score":
@@ -99,7 +117,9 @@ class Score:
         """As plain JSON types."""
         parts = [round(value, 6) for value in self.parts.tolist()]
         if self.sizes is not None:
-            return {"sums": parts, "sizes": self.sizes.tolist()} | ({"overlap": self.overlap} if self.overlap > 1 else {})
+            return {"sums": parts, "sizes": self.sizes.tolist()} | (
+                {"overlap": self.overlap} if self.overlap > 1 else {}
+            )
         return {"value": round(self.value, 6), "items": self.items, "resampled": parts}
 
     @property
@@ -114,15 +134,20 @@ class Score:
     def item_error(self) -> Error:
         """By the choice of items."""
         if self.sizes is None:
-            values = self.parts[np.isfinite(self.parts)]  # a correlation has no value on a resample without variation
-            return Error(float(values.std(ddof=1)) if len(values) > 1 else math.nan, len(values) - 1)
+            # a correlation has no value on a resample without variation
+            values = self.parts[np.isfinite(self.parts)]
+            return Error(
+                float(values.std(ddof=1)) if len(values) > 1 else math.nan, len(values) - 1
+            )
         left, n = self.parts - self.sizes * self.value, len(self.sizes)
         error = math.sqrt(n / (n - 1) * float(left @ left)) / self.items if n > 1 else math.nan
         return Error(error, n - 1)
 
 
 def grouped(values: ndarray, groups: ndarray) -> Score:
-    """The mean of values, float64 (n,), by independent groups, int (n,), or (overlap, n) where each item is in several."""
+    """The mean of values, float64 (n,), by independent groups, int (n,), or (overlap, n) where each
+    item is in several.
+    """
     groups = np.atleast_2d(groups)
     _, group = np.unique(groups, return_inverse=True)
     sums = np.bincount(group.ravel(), np.tile(values, len(groups)))
@@ -131,40 +156,59 @@ def grouped(values: ndarray, groups: ndarray) -> Score:
 
 def mean(scores: Sequence[Score]) -> Score:
     """The mean of scores of the same items."""
-    value, parts = float(np.mean([each.value for each in scores])), np.mean([each.parts for each in scores], axis=0)
+    value, parts = (
+        float(np.mean([each.value for each in scores])),
+        np.mean([each.parts for each in scores], axis=0),
+    )
     return Score(value, parts, scores[0].sizes, scores[0].items, scores[0].overlap)
 
 
 def gain(a: Sequence[Score], b: Sequence[Score]) -> Score:
     """The mean of the first scores minus that of the second, of the same items."""
     ours, theirs = mean(a), mean(b)
-    return Score(ours.value - theirs.value, ours.parts - theirs.parts, ours.sizes, ours.items, ours.overlap)
+    return Score(
+        ours.value - theirs.value, ours.parts - theirs.parts, ours.sizes, ours.items, ours.overlap
+    )
 
 
 def pooled_deviation(groups: Sequence[Sequence[float]]) -> Error:
-    """The standard deviation within groups of numbers, from all of them together; 0 where none has two."""
+    """The standard deviation within groups of numbers, from all of them together; 0 where none has
+    two.
+    """
     freedom = sum(max(len(each) - 1, 0) for each in groups)
-    return Error(math.sqrt(sum(len(each) * float(np.var(each)) for each in groups if each) / max(freedom, 1)), freedom)
+    return Error(
+        math.sqrt(
+            sum(len(each) * float(np.var(each)) for each in groups if each) / max(freedom, 1)
+        ),
+        freedom,
+    )
 
 
 def between_seeds(configurations: Sequence[Sequence[Score]]) -> Error:
-    """The standard deviation between the runs of a configuration, from all configurations together, less what comes from noise
-    in single items; 0 where none has two runs.
+    """The standard deviation between the runs of a configuration, from all configurations together,
+    less what comes from noise in single items; 0 where none has two runs.
     """
     found = pooled_deviation([[run.value for run in runs] for runs in configurations])
     several = [runs for runs in configurations if len(runs) > 1]
-    of_items = sum(gain([run], runs).item_error().value ** 2 for runs in several for run in runs) / max(found.freedom, 1)
+    of_items = sum(
+        gain([run], runs).item_error().value ** 2 for runs in several for run in runs
+    ) / max(found.freedom, 1)
     return Error(math.sqrt(max(0.0, found.value**2 - of_items)), found.freedom)
 
 
 def estimate(scores: Sequence[Score], seeds: Error) -> Estimate:
     """The mean over runs; `seeds` is their standard deviation, see `between_seeds`."""
     together = mean(scores)
-    return Estimate(together.value, (together.item_error(), Error(seeds.value / math.sqrt(len(scores)), seeds.freedom)))
+    return Estimate(
+        together.value,
+        (together.item_error(), Error(seeds.value / math.sqrt(len(scores)), seeds.freedom)),
+    )
 
 
 def difference(a: Sequence[Score], b: Sequence[Score], seeds: Error) -> Estimate | None:
-    """How much higher the first runs score on average; None where they were not scored on the same items."""
+    """How much higher the first runs score on average; None where they were not scored on the same
+    items.
+    """
     if any(not each.is_of_same_items(a[0]) for each in (*a, *b)):
         return None
     found, of_seeds = gain(a, b), seeds.value * math.sqrt(1 / len(a) + 1 / len(b))
@@ -172,19 +216,27 @@ def difference(a: Sequence[Score], b: Sequence[Score], seeds: Error) -> Estimate
 
 
 def signs(found: Mapping[Key, Estimate | None]) -> dict[Key, int]:
-    """The sign of each number where it differs from 0 significantly, else 0, by Holm's method over all of them."""
+    """The sign of each number where it differs from 0 significantly, else 0, by Holm's method over
+    all of them.
+    """
     left = {key: each for key, each in found.items() if each is not None}
     known = dict.fromkeys(found, 0)
-    while apart := {key: sign for key, each in left.items() if (sign := each.sign(LEVEL / len(left)))}:
+    while apart := {
+        key: sign for key, each in left.items() if (sign := each.sign(LEVEL / len(left)))
+    }:
         known |= apart
         left = {key: each for key, each in left.items() if key not in apart}
     return known
 
 
 def orders(runs: Mapping[str, Sequence[Score]]) -> dict[tuple[str, str], int]:
-    """For each two configurations, both ways, 1 where the first is significantly higher, -1 where it is lower, else 0."""
+    """For each two configurations, both ways, 1 where the first is significantly higher, -1 where
+    it is lower, else 0.
+    """
     seeds = between_seeds(list(runs.values()))
-    found = signs({(a, b): difference(runs[a], runs[b], seeds) for a, b in itertools.combinations(runs, 2)})
+    found = signs(
+        {(a, b): difference(runs[a], runs[b], seeds) for a, b in itertools.combinations(runs, 2)}
+    )
     return found | {(b, a): -sign for (a, b), sign in found.items()}
 
 
@@ -197,9 +249,11 @@ class Standing(NamedTuple):
     items: int
 
 
-def standings(runs: Mapping[str, Sequence[Score]], reference: str | None = None) -> dict[str, Standing]:
-    """Where each configuration stands, the highest score first, from the scores of its runs; differences are to `reference`, by
-    default the first.
+def standings(
+    runs: Mapping[str, Sequence[Score]], reference: str | None = None
+) -> dict[str, Standing]:
+    """Where each configuration stands, the highest score first, from the scores of its runs;
+    differences are to `reference`, by default the first.
     """
     seeds, order = between_seeds(list(runs.values())), orders(runs)
     found = {name: estimate(scores, seeds) for name, scores in runs.items()}
@@ -209,7 +263,11 @@ def standings(runs: Mapping[str, Sequence[Score]], reference: str | None = None)
         name: Standing(
             found[name],
             1 + sum(order[name, other] < 0 for other in names if other != name),
-            None if reference is None or name == reference else difference(runs[name], runs[reference], seeds),
+            (
+                None
+                if reference is None or name == reference
+                else difference(runs[name], runs[reference], seeds)
+            ),
             runs[name][0].items,
         )
         for name in names
@@ -219,8 +277,12 @@ def standings(runs: Mapping[str, Sequence[Score]], reference: str | None = None)
 # ---- resampling
 
 
-def resampled(statistic: Statistic, sizes: Sequence[int], seed: int, how_many: int = RESAMPLES) -> Score:
-    """The statistic of sets of items of these sizes, with its values on resamples of them, each set resampled by itself."""
+def resampled(
+    statistic: Statistic, sizes: Sequence[int], seed: int, how_many: int = RESAMPLES
+) -> Score:
+    """The statistic of sets of items of these sizes, with its values on resamples of them, each set
+    resampled by itself.
+    """
     rng = np.random.default_rng(seed)
     step = max(1, BLOCK_FLOATS // sum(sizes))
     parts = []
@@ -238,7 +300,9 @@ def _drawn(rng: np.random.Generator, rows: int, size: int) -> ndarray:
 
 
 def mean_spearman(sets: Sequence[tuple[ndarray, ndarray]]) -> Statistic:
-    """The mean of Spearman's correlations of pairs of arrays, float64 (n,) both, weighted by n: Pearson's of their ranks."""
+    """The mean of Spearman's correlations of pairs of arrays, float64 (n,) both, weighted by n:
+    Pearson's of their ranks.
+    """
 
     def statistic(counts: Sequence[ndarray]) -> ndarray:
         found = []
@@ -246,14 +310,18 @@ def mean_spearman(sets: Sequence[tuple[ndarray, ndarray]]) -> Statistic:
             x, y = (ranks(each, n) for each in arrays)
             x, y = (rank - (n * rank).mean(axis=1, keepdims=True) for rank in (x, y))
             with np.errstate(invalid="ignore", divide="ignore"):  # all values equal: no correlation
-                found.append((n * x * y).sum(axis=1) / np.sqrt((n * x * x).sum(axis=1) * (n * y * y).sum(axis=1)))
+                found.append(
+                    (n * x * y).sum(axis=1)
+                    / np.sqrt((n * x * x).sum(axis=1) * (n * y * y).sum(axis=1))
+                )
         return np.average(found, axis=0, weights=[len(values) for values, _ in sets])
 
     return statistic
 
 
 def ranks(values: ndarray, counts: ndarray) -> ndarray:
-    """The rank of each item in each resample, (resamples, n), without sorting again; equal values share a mean rank.
+    """The rank of each item in each resample, (resamples, n), without sorting again; equal values
+    share a mean rank.
 
     counts  float64 (resamples, n): how often each item was drawn
     """

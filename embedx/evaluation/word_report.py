@@ -11,9 +11,15 @@ from embedx.pages.plain import aligned
 PROTOCOL = {
     "case": "ignored; the most frequent variant counts",
     "unknown_words": "items with one are left out and counted as oov",
-    "pooled": "mean of the sets' correlations weighted by their items; a set that is a part of another is left out",
-    "interval": "95 %, Student's t; by items, which are resampled for correlations, while analogies with a pair of words in "
-    "common are one group; that of a difference also by the variance between the models of a side",
+    "pooled": (
+        "mean of the sets' correlations weighted by their items; a set that is a part of another is"
+        " left out"
+    ),
+    "interval": (
+        "95 %, Student's t; by items, which are resampled for correlations, while analogies with a"
+        " pair of words in common are one group; that of a difference also by the variance between"
+        " the models of a side"
+    ),
     "resamples": statistics.RESAMPLES,
 }
 
@@ -40,7 +46,9 @@ class TestScore:
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How much better the first model, or the mean of the first models, is on the items that all can score."""
+    """How much better the first model, or the mean of the first models, is on the items that all
+    can score.
+    """
 
     test: str
     measure: str
@@ -65,11 +73,17 @@ class Report:
 
     @property
     def sides(self) -> list[str]:
-        """A letter for each model; with two sides for each side, with a number where it has several models."""
+        """A letter for each model; with two sides for each side, with a number where it has several
+        models.
+        """
         if not self.differences:
             return [chr(ord("A") + k) if k < 26 else str(k + 1) for k in range(len(self.models))]
         sizes = {"A": self.n_first, "B": len(self.models) - self.n_first}
-        return [side if size == 1 else f"{side}{k + 1}" for side, size in sizes.items() for k in range(size)]
+        return [
+            side if size == 1 else f"{side}{k + 1}"
+            for side, size in sizes.items()
+            for k in range(size)
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types; None where there is no number."""
@@ -80,7 +94,12 @@ class Report:
             "protocol": {"name": self.protocol, **PROTOCOL, "seed": self.seed},
             "scores": [
                 {"set": s.test, "model": s.model, "measure": s.measure, "score": number(s.score)}
-                | {"interval": [*map(number, s.interval)], "used": s.used, "total": s.total, "oov": s.oov}
+                | {
+                    "interval": [*map(number, s.interval)],
+                    "used": s.used,
+                    "total": s.total,
+                    "oov": s.oov,
+                }
                 | {"candidates": s.candidates, **s.details}
                 for s in self.scores
             ],
@@ -94,11 +113,15 @@ class Report:
         }
 
     def rows(self) -> list[list[str]]:
-        """The scores with their 95 % intervals, a row for each set and a column for each model and for the difference of two
-        sides, under a row of names; items are those of the model that scores the fewest.
+        """The scores with their 95 % intervals, a row for each set and a column for each model and
+        for the difference of two sides, under a row of names; items are those of the model that
+        scores the fewest.
         """
         n, differences = len(self.models), {each.test: each for each in self.differences}
-        names = [*(self.sides if n > 1 else ["score (95 % interval)"]), *["A - B"] * bool(differences)]
+        names = [
+            *(self.sides if n > 1 else ["score (95 % interval)"]),
+            *["A - B"] * bool(differences),
+        ]
         rows = [["set", "measure", *names, "items", "OOV", "candidates"]]
         for first in range(0, len(self.scores), n):
             some = self.scores[first : first + n]
@@ -123,14 +146,36 @@ class Report:
     __repr__ = __str__  # in a notebook
 
     def tsv(self) -> str:
-        """The same for programs: a row for each score, then one for each difference, whose model is `A - B`; six significant
-        digits, and nothing where there is no number.
+        """The same for programs: a row for each score, then one for each difference, whose model is
+        `A - B`; six significant digits, and nothing where there is no number.
         """
-        rows: list[list[Any]] = [["set", "model", "measure", "score", "low", "high", "used", "total", "oov", "candidates"]]
-        rows += [[s.test, s.model, s.measure, s.score, *s.interval, s.used, s.total, s.oov, s.candidates] for s in self.scores]
-        rows += [[d.test, "A - B", d.measure, d.difference, *d.interval, d.shared, "", "", ""] for d in self.differences]
+        rows: list[list[Any]] = [
+            [
+                "set",
+                "model",
+                "measure",
+                "score",
+                "low",
+                "high",
+                "used",
+                "total",
+                "oov",
+                "candidates",
+            ]
+        ]
+        rows += [
+            [s.test, s.model, s.measure, s.score, *s.interval, s.used, s.total, s.oov, s.candidates]
+            for s in self.scores
+        ]
+        rows += [
+            [d.test, "A - B", d.measure, d.difference, *d.interval, d.shared, "", "", ""]
+            for d in self.differences
+        ]
         return "\n".join(
-            "\t".join("" if cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row)
+            "\t".join(
+                "" if cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+                for cell in row
+            )
             for row in rows
         )
 
@@ -139,7 +184,8 @@ class Report:
         found = [sentence(each) for each in self.differences if math.isfinite(each.difference)]
         if found and max(self.differences[0].runs) == 1:
             found.append(
-                "A and B are one run each, so the intervals leave out the variance over seeds: give several seeds of both."
+                "A and B are one run each, so the intervals leave out the variance over seeds: give"
+                " several seeds of both."
             )
         return found
 
@@ -163,7 +209,9 @@ def with_ends(measure: str, value: float, interval: tuple[float, float], sign: s
 
 
 def shown(measure: str, *values: float, sign: str = "") -> str:
-    """One number, or the two ends of an interval; accuracies in per cent, their differences in percentage points."""
+    """One number, or the two ends of an interval; accuracies in per cent, their differences in
+    percentage points.
+    """
     if not all(math.isfinite(value) for value in values):
         return "-"
     percent = measure == "accuracy"

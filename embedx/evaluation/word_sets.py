@@ -1,10 +1,12 @@
 """Test sets of word vectors, and the files they are read from.
 
-    pairs        word TAB word TAB score; further columns and a first line with the names of the columns are ignored
+    pairs        word TAB word TAB score; further columns and a first line with the names of the
+                 columns are ignored
     questions    four words a line, a : b = c : d, with `: name` before each section
 
-Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with CR LF, lack the last line's
-end, and be compressed; blank lines and those that begin with `#` do not count.
+Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with
+CR LF, lack the last line's end, and be compressed; blank lines and those that begin with `#` do not
+count.
 """
 
 import dataclasses
@@ -25,9 +27,11 @@ from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
 from embedx.training.progress import Silent
 
-PAIR_CANDIDATES = 300_000  # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
+# gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
+PAIR_CANDIDATES = 300_000
 ANALOGY_CANDIDATES = 30_000
-PROTOCOLS = {"embedx": ANALOGY_CANDIDATES, "gensim": PAIR_CANDIDATES}  # with the number of candidates of analogies
+# with the number of candidates of analogies
+PROTOCOLS = {"embedx": ANALOGY_CANDIDATES, "gensim": PAIR_CANDIDATES}
 MAX_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
 MIN_ITEMS = 3  # below this many items there is no correlation to speak of
 METHODS = ("3cosadd", "3cosmul")
@@ -41,7 +45,8 @@ class SimilarityPairs:
     name: str
     words: list[tuple[str, str]]
     gold: ndarray  # float64 (items,)
-    sizes: tuple[int, ...] = ()  # of the sets that it pools, whose items follow each other; empty if it is a set of its own
+    # of the sets that it pools, whose items follow each other; empty if it is a set of its own
+    sizes: tuple[int, ...] = ()
     candidates: ClassVar[int] = PAIR_CANDIDATES
     measure: ClassVar[str] = "spearman"
 
@@ -69,10 +74,14 @@ class Analogies:
 
     @cached_property
     def clusters(self) -> ndarray:
-        """int64 (2, items): the two pairs of words of each question. Questions with one in common depend on each other."""
+        """int64 (2, items): the two pairs of words of each question. Questions with one in common
+        depend on each other.
+        """
         number: dict[tuple[str, ...], int] = {}
         words = [tuple(map(str.upper, question)) for question in self.words]
-        return np.array([[number.setdefault(each[k : k + 2], len(number)) for each in words] for k in (0, 2)])
+        return np.array(
+            [[number.setdefault(each[k : k + 2], len(number)) for each in words] for k in (0, 2)]
+        )
 
 
 TestSet = SimilarityPairs | Analogies
@@ -83,26 +92,35 @@ class Answers:
     """The scores of one model on one test set, by item."""
 
     test: TestSet
-    values: ndarray  # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
+    # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
+    values: ndarray
     details: dict[str, Any] = dataclasses.field(default_factory=dict)  # further measures
 
     @cached_property
     def score(self) -> float:
         """Spearman's correlation, or the mean of the values; NaN if there are too few."""
-        return self.scored(resamples=1).value if np.count_nonzero(self.used) >= MIN_ITEMS else math.nan
+        return (
+            self.scored(resamples=1).value if np.count_nonzero(self.used) >= MIN_ITEMS else math.nan
+        )
 
     @property
     def used(self) -> ndarray:  # bool (items,)
         return ~np.isnan(self.values)
 
-    def scored(self, items: ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES) -> statistics.Score:
-        """The score of some items, bool (items,), by default all used; of a set of pairs MIN_ITEMS or none."""
+    def scored(
+        self, items: ndarray | None = None, seed: int = 0, resamples: int = statistics.RESAMPLES
+    ) -> statistics.Score:
+        """The score of some items, bool (items,), by default all used; of a set of pairs MIN_ITEMS
+        or none.
+        """
         items = self.used if items is None else items
         if not isinstance(self.test, SimilarityPairs):
             return statistics.grouped(self.values[items], self.test.clusters[:, items])
         sets = zip(*map(self.test.by_set, (self.test.gold, self.values, items)), strict=True)
         kept = [(gold[some], values[some]) for gold, values, some in sets if some.any()]
-        return statistics.resampled(statistics.mean_spearman(kept), [len(gold) for gold, _ in kept], seed, resamples)
+        return statistics.resampled(
+            statistics.mean_spearman(kept), [len(gold) for gold, _ in kept], seed, resamples
+        )
 
 
 def folded(words: Sequence[str]) -> dict[str, str]:
@@ -121,21 +139,34 @@ class WordTests:
     analogies: Path | None = None
     protocol: str = "embedx"
     method: str = METHODS[0]
-    candidates: int | None = None  # how many words, from the most frequent, may answer analogies; by default the protocol's
+    # how many words, from the most frequent, may answer analogies; by default the protocol's
+    candidates: int | None = None
     seed: int = 0  # of the resampling and the clustering
 
     def read(self) -> list[TestSet]:
-        """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown protocol or method."""
-        for name, value, known in (("protocol", self.protocol, PROTOCOLS), ("method", self.method, METHODS)):
+        """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown
+        protocol or method.
+        """
+        for name, value, known in (
+            ("protocol", self.protocol, PROTOCOLS),
+            ("method", self.method, METHODS),
+        ):
             if value not in known:
                 raise EmbedxError(f"--{name} {value}: {choice(value, known)}")
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
         method = "" if self.method == METHODS[0] else f" ({self.method})"
-        how: Any = {"method": self.method, "candidates": self.candidates or PROTOCOLS[self.protocol]}
+        how: Any = {
+            "method": self.method,
+            "candidates": self.candidates or PROTOCOLS[self.protocol],
+        }
         return [
-            dataclasses.replace(test, name=test.name + method, **how) if isinstance(test, Analogies) else test
+            (
+                dataclasses.replace(test, name=test.name + method, **how)
+                if isinstance(test, Analogies)
+                else test
+            )
             for test in tests or default_tests()
         ]
 
@@ -145,14 +176,15 @@ def default_tests() -> list[TestSet]:
     gensim = find_spec("gensim")  # an import would take seconds
     if gensim is None or gensim.origin is None:
         raise EmbedxError(
-            "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to 3.13, or name test sets by "
-            "--pairs or --analogies"
+            "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to"
+            " 3.13, or name test sets by --pairs or --analogies"
         )
     folder = Path(gensim.origin).parent / "test" / "test_data"
     return [
-        read_pairs(folder / "wordsim353.tsv", "WordSim-353"), read_pairs(folder / "simlex999.txt", "SimLex-999"),
+        read_pairs(folder / "wordsim353.tsv", "WordSim-353"),
+        read_pairs(folder / "simlex999.txt", "SimLex-999"),
         read_analogies(folder / "questions-words.txt", "Google analogies"),
-    ]  # fmt: skip
+    ]
 
 
 def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
@@ -166,9 +198,13 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
         except (IndexError, ValueError):
             if order == 0 and len(fields) > 2:
                 continue  # the names of the columns
-            raise EmbedxError(f"{where}: not a pair with its score; lines look like `{PAIR}`") from None
+            raise EmbedxError(
+                f"{where}: not a pair with its score; lines look like `{PAIR}`"
+            ) from None
         if not (a and b and math.isfinite(score)):
-            raise EmbedxError(f"{where}: a word is missing or the score is not finite; fix or delete the line")
+            raise EmbedxError(
+                f"{where}: a word is missing or the score is not finite; fix or delete the line"
+            )
         words.append((a, b))
         gold.append(score)
     if not words:
@@ -176,7 +212,9 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
     return SimilarityPairs(name or path.stem, words, np.array(gold))
 
 
-def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES) -> Analogies:
+def read_analogies(
+    path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES
+) -> Analogies:
     """The questions in a file of four words a line, with `: name` before each section."""
     section = "all"
     sections = []
@@ -186,9 +224,12 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
             section = line[1:].strip() or "all"
             continue
         fields = fields_of(line, 4)
-        question = tuple(fields if len(fields) == 4 else line.split())  # a word with a comma in it is no list
+        # a word with a comma in it is no list
+        question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
-            raise EmbedxError(f"{where}: {len(question)} words; a question has four, such as `{QUESTION}`")
+            raise EmbedxError(
+                f"{where}: {len(question)} words; a question has four, such as `{QUESTION}`"
+            )
         sections.append(section)
         words.append(question)
     if not words:
@@ -197,11 +238,16 @@ def read_analogies(path: Path, name: str | None = None, candidates: int = ANALOG
 
 
 def fields_of(line: str, n: int) -> list[str]:
-    """The fields of a line, without quotation marks around them: between tabs if there are n, else commas, else spaces."""
+    """The fields of a line, without quotation marks around them: between tabs if there are n, else
+    commas, else spaces.
+    """
     for separator in ("\t", ","):
         fields = [field.strip() for field in line.split(separator)]
         if len(fields) >= n:
-            return [field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field for field in fields]
+            return [
+                field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field
+                for field in fields
+            ]
     return line.split()
 
 
@@ -214,7 +260,10 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     for chunk in lines:
         n_bytes += len(chunk)
         if n_bytes > MAX_TEXT:
-            raise EmbedxError(f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a part of it")
+            raise EmbedxError(
+                f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a"
+                " part of it"
+            )
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
             if line.strip() and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

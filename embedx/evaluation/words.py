@@ -2,16 +2,21 @@
 
 Words are scored by gensim's rules, which are printed with every score:
 
-    case          ignored: words are folded to upper case, and of several variants the most frequent one counts
-    unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a pair is scored by the
-                  vectors that such words have by their n-grams, in lower case where no word of the vocabulary has capitals
-    candidates    similarity knows the first 300,000 words; analogies know, and answer with, the first 30,000, or with
-                  --protocol gensim the first 300,000, which is gensim's default
+    case          ignored: words are folded to upper case, and of several variants the most frequent
+                  one counts
+    unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a
+                  pair is scored by the vectors that such words have by their n-grams, in lower case
+                  where no word of the vocabulary has capitals
+    candidates    similarity knows the first 300,000 words; analogies know, and answer with, the
+                  first 30,000, or with --protocol gensim the first 300,000, which is gensim's
+                  default
     similarity    Spearman's rank correlation of cosines with the mean human score
-    analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b and c
-    pooled        the mean of the correlations of several similarity sets, each weighted by its pairs: one number whose error is
-                  about half of one set's; a set that is a part of another does not count, as the two halves of WordSim-353
-                  and MC-30, all of which is in RG-65
+    analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b
+                                 and c
+    pooled        the mean of the correlations of several similarity sets, each weighted by its
+                  pairs: one number whose error is about half of one set's; a set that is a part of
+                  another does not count, as the two halves of WordSim-353 and MC-30, all of which
+                  is in RG-65
 
 Each score has a 95 % interval; see `embedx.evaluation.statistics` for what it covers.
 """
@@ -49,7 +54,10 @@ POOLED = "pooled"  # the name of several sets of pairs together
 
 
 def score(
-    vectors: WordVectors, tests: Sequence[TestSet] | None = None, progress: Progress | None = None, oov: bool = False
+    vectors: WordVectors,
+    tests: Sequence[TestSet] | None = None,
+    progress: Progress | None = None,
+    oov: bool = False,
 ) -> list[Answers]:
     """The answers to each test.
 
@@ -57,7 +65,10 @@ def score(
     oov    whether pairs with words outside the vocabulary are scored by their n-grams
     """
     progress = progress or Silent()
-    return [answers(test, vectors, progress, oov) for test in (default_tests() if tests is None else tests)]
+    return [
+        answers(test, vectors, progress, oov)
+        for test in (default_tests() if tests is None else tests)
+    ]
 
 
 def answers(test: TestSet, vectors: WordVectors, progress: Progress, oov: bool) -> Answers:
@@ -79,7 +90,9 @@ def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False)
         return subwords.vector(word if has_capitals else word.lower()) if subwords else None
 
     pairs = [(vector(a), vector(b)) for a, b in test.words]
-    cosines = np.array([math.nan if a is None or b is None else float(unit(a) @ unit(b)) for a, b in pairs])
+    cosines = np.array(
+        [math.nan if a is None or b is None else float(unit(a) @ unit(b)) for a, b in pairs]
+    )
     return Answers(test, cosines)
 
 
@@ -88,13 +101,22 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
     sets = [(each.test, each.values) for each in answers if isinstance(each.test, SimilarityPairs)]
     pairs = [{frozenset(map(str.upper, words)) for words in test.words} for test, _ in sets]
     # A set counts unless another holds all its pairs; of two with the same pairs the first does.
-    is_part = [any(mine < other or (mine == other and j < k) for j, other in enumerate(pairs)) for k, mine in enumerate(pairs)]
+    is_part = [
+        any(mine < other or (mine == other and j < k) for j, other in enumerate(pairs))
+        for k, mine in enumerate(pairs)
+    ]
     kept = [each for each, is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
     if len(kept) < 2:
         return None
     tests = [test for test, _ in kept]
-    values = [each if np.count_nonzero(~np.isnan(each)) >= MIN_ITEMS else np.full(len(each), np.nan) for _, each in kept]
-    words, gold = [pair for test in tests for pair in test.words], np.concatenate([test.gold for test in tests])
+    values = [
+        each if np.count_nonzero(~np.isnan(each)) >= MIN_ITEMS else np.full(len(each), np.nan)
+        for _, each in kept
+    ]
+    words, gold = (
+        [pair for test in tests for pair in test.words],
+        np.concatenate([test.gold for test in tests]),
+    )
     together = SimilarityPairs(POOLED, words, gold, tuple(map(len, tests)))
     return Answers(together, np.concatenate(values), {"sets": [test.name for test in tests]})
 
@@ -103,19 +125,25 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
 
 
 def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
-    """The score of `a` minus that of `b` on one test; each side is one model, or the same one trained with several seeds.
+    """The score of `a` minus that of `b` on one test; each side is one model, or the same one
+    trained with several seeds.
 
-    Only items that every model can score count. A side's score is the mean of its models' scores: for pairs the mean of the
-    models' Spearman correlations (not the correlation of mean cosines, which would be that of an ensemble). The interval
-    includes the variance between the models of a side where a side has several.
+    Only items that every model can score count. A side's score is the mean of its models' scores:
+    for pairs the mean of the models' Spearman correlations (not the correlation of mean cosines,
+    which would be that of an ensemble). The interval includes the variance between the models of a
+    side where a side has several.
     """
     test = a[0].test
     items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
     if isinstance(test, SimilarityPairs) and test.sizes:
-        items = np.concatenate([part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.by_set(items)])
+        items = np.concatenate(
+            [part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.by_set(items)]
+        )
     shared, runs = int(np.count_nonzero(items)), (len(a), len(b))
     if shared < MIN_ITEMS:
-        return ScoreDifference(test.name, test.measure, math.nan, (math.nan, math.nan), shared, runs)
+        return ScoreDifference(
+            test.name, test.measure, math.nan, (math.nan, math.nan), shared, runs
+        )
     ours, theirs = ([each.scored(items, seed) for each in side] for side in (a, b))
     found = statistics.difference(ours, theirs, statistics.between_seeds([ours, theirs]))
     assert found is not None
@@ -123,36 +151,68 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
 
 
 def evaluated(model: Model, against: Sequence[Model] | Model = (), **how: Any) -> Report:
-    """As `evaluate`, with the fields of `WordTests` by name: pairs=["sim.tsv"], analogies="questions.txt", seed=3, ..."""
-    tests = {field.name: how.pop(field.name) for field in dataclasses.fields(WordTests) if field.name in how}
+    """As `evaluate`, with the fields of `WordTests` by name: pairs=["sim.tsv"],
+    analogies="questions.txt", seed=3, ...
+    """
+    tests = {
+        field.name: how.pop(field.name)
+        for field in dataclasses.fields(WordTests)
+        if field.name in how
+    }
     tests |= {"pairs": [tests["pairs"]]} if isinstance(tests.get("pairs"), str | Path) else {}
-    return evaluate([model], [against] if isinstance(against, Model) else against, WordTests(**tests), **how)
+    return evaluate(
+        [model], [against] if isinstance(against, Model) else against, WordTests(**tests), **how
+    )
 
 
 def evaluate(
-    models: Sequence[Model], others: Sequence[Model] = (), tests: WordTests | None = None, *, which: str = VECTORS[0],
-    oov: bool = False, trust_pickle: bool = False, progress: Progress | None = None,
-) -> Report:  # fmt: skip
+    models: Sequence[Model],
+    others: Sequence[Model] = (),
+    tests: WordTests | None = None,
+    *,
+    which: str = VECTORS[0],
+    oov: bool = False,
+    trust_pickle: bool = False,
+    progress: Progress | None = None,
+) -> Report:
     """Score models; with `others`, also the difference between the means of the two sides.
 
-    models  any, or with `others` models of one configuration that differ in their seed, usually one; `others` likewise, of
-            another configuration, and there a pattern stands for all paths that match it
+    models  any, or with `others` models of one configuration that differ in their seed, usually
+            one; `others` likewise, of another configuration, and there a pattern stands for all
+            paths that match it
     which   the vectors: "input", "output" or "sum", see `WordVectors.of`
-    oov     score pairs with words outside the vocabulary too, by the n-grams of a model that has such
+    oov     score pairs with words outside the vocabulary too, by the n-grams of a model that has
+            such
     """
     tests, progress = tests or WordTests(), progress or Silent()
     given = [*models, *matching(others)]
-    names = [str(each.facts.get("source", "model")) if isinstance(each, WordVectors) else str(each) for each in given]
+    names = [
+        str(each.facts.get("source", "model")) if isinstance(each, WordVectors) else str(each)
+        for each in given
+    ]
     sets = tests.read()
-    loaded = [each if isinstance(each, WordVectors) else load(each, progress, trust_pickle) for each in given]
+    loaded = [
+        each if isinstance(each, WordVectors) else load(each, progress, trust_pickle)
+        for each in given
+    ]
     opened = [each.of(which) for each in loaded]
     if oov and not any(each.subwords for each in opened):
-        raise EmbedxError(f"--oov: {' and '.join(names)} without n-grams; train with --subwords 3-6")
+        raise EmbedxError(
+            f"--oov: {' and '.join(names)} without n-grams; train with --subwords 3-6"
+        )
     answered = [score(each, sets, progress, oov) for each in opened]
     answered = [[*each, last] if (last := pooled(each)) else each for each in answered]
-    scores = [summary(*each, tests.seed) for some in zip(*answered, strict=True) for each in zip(names, some, strict=True)]
+    scores = [
+        summary(*each, tests.seed)
+        for some in zip(*answered, strict=True)
+        for each in zip(names, some, strict=True)
+    ]
     n = len(models)
-    differences = [paired_difference(each[:n], each[n:], tests.seed) for each in zip(*answered, strict=True)] if others else []
+    differences = (
+        [paired_difference(each[:n], each[n:], tests.seed) for each in zip(*answered, strict=True)]
+        if others
+        else []
+    )
     warnings = [warning for each in scores for warning in coverage(each)]
     return Report(names, scores, differences, warnings, tests.seed, tests.protocol, which, n)
 
@@ -180,7 +240,17 @@ def summary(name: str, answers: Answers, seed: int) -> TestScore:
         found = answers.scored(seed=seed)
         low = -1.0 if test.measure == "spearman" else 0.0
         ends = statistics.Estimate(found.value, (found.item_error(),)).interval(low, 1.0)
-    return TestScore(test.name, name, test.measure, answers.score, ends, used, len(test), test.candidates, answers.details)
+    return TestScore(
+        test.name,
+        name,
+        test.measure,
+        answers.score,
+        ends,
+        used,
+        len(test),
+        test.candidates,
+        answers.details,
+    )
 
 
 def coverage(score: TestScore) -> list[str]:
@@ -188,6 +258,13 @@ def coverage(score: TestScore) -> list[str]:
     if score.test == POOLED:  # there are warnings for its sets
         return []
     if score.used < MIN_ITEMS:
-        return [f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used} of {score.total:,} items"]
+        return [
+            f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used}"
+            f" of {score.total:,} items"
+        ]
     of_all = f"{score.used:,} of {score.total:,} items, the vocabulary lacks the others"
-    return [f"{score.model}: the score on {score.test} rests on {of_all}"] if 2 * score.used < score.total else []
+    return (
+        [f"{score.model}: the score on {score.test} rests on {of_all}"]
+        if 2 * score.used < score.total
+        else []
+    )

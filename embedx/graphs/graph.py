@@ -12,14 +12,17 @@ from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
 from embedx.training.memory import allocating, plan_memory
 
-Edges = tuple[ndarray, ndarray, ndarray]  # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
+# sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
+Edges = tuple[ndarray, ndarray, ndarray]
 SELF_LOOPS, WITHOUT_WEIGHT = 0, 1  # places of counts
 TOO_LARGE = "take fewer edges, or a machine with more memory"
 
 
 @kernel
 def count_edges(sources, targets, weights, is_directed, degrees, left_out):
-    """Add edges to the numbers of neighbours, int64 (nodes,), and those that are left out to their counts, int64 (2,)."""
+    """Add edges to the numbers of neighbours, int64 (nodes,), and those that are left out to their
+    counts, int64 (2,).
+    """
     for e in range(len(sources)):
         if sources[e] == targets[e]:
             left_out[SELF_LOOPS] += 1
@@ -33,7 +36,9 @@ def count_edges(sources, targets, weights, is_directed, degrees, left_out):
 
 @kernel
 def place_edges(sources, targets, weights, is_directed, free, neighbours, values):
-    """Write the same edges to the rows of their nodes, of which free[node], int64, is the next place."""
+    """Write the same edges to the rows of their nodes, of which free[node], int64, is the next
+    place.
+    """
     for e in range(len(sources)):
         if sources[e] != targets[e] and (len(weights) == 0 or weights[e] != 0):
             for way in range(1 if is_directed else 2):
@@ -46,7 +51,9 @@ def place_edges(sources, targets, weights, is_directed, free, neighbours, values
 
 @kernel
 def finish_rows(offsets, neighbours, weights, is_met):
-    """Mark the nodes that have edges, and make of the weights of each row, if any, their cumulative shares."""
+    """Mark the nodes that have edges, and make of the weights of each row, if any, their cumulative
+    shares.
+    """
     for node in range(len(offsets) - 1):
         total = 0.0
         for at in range(offsets[node], offsets[node + 1]):
@@ -61,16 +68,19 @@ def finish_rows(offsets, neighbours, weights, is_met):
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes, and for each those that a walk may go to next. Made by `from_edges`, `from_scipy` or `from_networkx`.
+    """Nodes, and for each those that a walk may go to next. Made by `from_edges`, `from_scipy` or
+    `from_networkx`.
 
-    Self-loops are left out; an edge that is given more than once counts once, with the sum of the weights. Without `directed`
-    an edge can be followed both ways.
+    Self-loops are left out; an edge that is given more than once counts once, with the sum of the
+    weights. Without `directed` an edge can be followed both ways.
     """
 
     names: Sequence[str]  # of the nodes
     offsets: ndarray  # int64 (nodes + 1,)
     neighbours: ndarray  # int32 (edges,), ascending for each node
-    cumulative: ndarray  # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are alike
+    # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are
+    # alike
+    cumulative: ndarray
     left_out: dict[str, int] = field(default_factory=dict)  # counts of what was not taken
 
     def __len__(self) -> int:
@@ -80,51 +90,88 @@ class Graph:
         return f"Graph({len(self):,} nodes, {len(self.neighbours):,} steps)"
 
     @classmethod
-    def from_edges(cls, edges: Iterable[Sequence[Any]], weights: Any = None, *, directed: bool = False) -> Self:
-        """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges, 2); and their weights."""
+    def from_edges(
+        cls, edges: Iterable[Sequence[Any]], weights: Any = None, *, directed: bool = False
+    ) -> Self:
+        """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges,
+        2); and their weights.
+        """
         if isinstance(edges, ndarray) and edges.dtype.kind in "iu":
             names, ids = np.unique(edges, return_inverse=True)
-            return cls.of_ids([str(each) for each in names], ids.reshape(-1, 2).T, weights, directed)
+            return cls.of_ids(
+                [str(each) for each in names], ids.reshape(-1, 2).T, weights, directed
+            )
         number: dict[str, int] = {}
         pairs = [[number.setdefault(str(node), len(number)) for node in edge] for edge in edges]
         if wrong := next((pair for pair in pairs if len(pair) != 2), None):
-            raise EmbedxError(f"an edge is a pair of nodes, not {len(wrong)}; give weights beside the edges")
+            raise EmbedxError(
+                f"an edge is a pair of nodes, not {len(wrong)}; give weights beside the edges"
+            )
         return cls.of_ids(list(number), np.array(pairs, int32).reshape(-1, 2).T, weights, directed)
 
     @classmethod
     def from_scipy(
-        cls, matrix: Any, names: Sequence[str] | None = None, *, weighted: bool = False, directed: bool = False
+        cls,
+        matrix: Any,
+        names: Sequence[str] | None = None,
+        *,
+        weighted: bool = False,
+        directed: bool = False,
     ) -> Self:
         """From an adjacency matrix (nodes, nodes), whose element [i, j] is the edge from i to j."""
         found = coo_matrix(matrix)
         if found.shape[0] != found.shape[1]:
-            raise EmbedxError(f"a matrix of {found.shape[0]:,} × {found.shape[1]:,} is no graph; it must be square")
+            raise EmbedxError(
+                f"a matrix of {found.shape[0]:,} × {found.shape[1]:,} is no graph; it must be"
+                " square"
+            )
         names = [str(k) for k in range(found.shape[0])] if names is None else list(names)
         return cls.of_ids(names, (found.row, found.col), found.data if weighted else None, directed)
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str | None = None) -> Self:
-        """From a networkx graph, directed or not; `weight` names the attribute of edges that is their weight."""
+        """From a networkx graph, directed or not; `weight` names the attribute of edges that is
+        their weight.
+        """
         nodes = list(graph)
         number = {node: k for k, node in enumerate(nodes)}
         pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], int32).reshape(-1, 2)
-        weights = None if weight is None else [value for _, _, value in graph.edges(data=weight, default=1.0)]
+        weights = (
+            None
+            if weight is None
+            else [value for _, _, value in graph.edges(data=weight, default=1.0)]
+        )
         return cls.of_ids([str(node) for node in nodes], pairs.T, weights, graph.is_directed())
 
     @classmethod
     def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
-        """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none, and where nothing is left."""
+        """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none,
+        and where nothing is left.
+        """
         sources, targets = (np.asarray(each, int32) for each in pairs)
         values = np.zeros(0, float32) if weights is None else np.asarray(weights, float32)
         if weights is not None and len(values) != len(sources):
-            raise EmbedxError(f"{len(values):,} weights for {len(sources):,} edges; give one for each")
+            raise EmbedxError(
+                f"{len(values):,} weights for {len(sources):,} edges; give one for each"
+            )
         if (wrong := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))).size:
             a, b = names[int(sources[wrong[0]])], names[int(targets[wrong[0]])]
-            raise EmbedxError(f"edge {wrong[0] + 1:,}, {a} {b}: weight {values[wrong[0]]:g}; it must be a number of 0 or more")
-        return cls.of_parts(names, lambda: [(sources, targets, values)], weights is not None, directed)
+            raise EmbedxError(
+                f"edge {wrong[0] + 1:,}, {a} {b}: weight {values[wrong[0]]:g}; it must be a number"
+                " of 0 or more"
+            )
+        return cls.of_parts(
+            names, lambda: [(sources, targets, values)], weights is not None, directed
+        )
 
     @classmethod
-    def of_parts(cls, names: Sequence[str], parts: Callable[[], Iterable[Edges]], weighted: bool, directed: bool) -> Self:
+    def of_parts(
+        cls,
+        names: Sequence[str],
+        parts: Callable[[], Iterable[Edges]],
+        weighted: bool,
+        directed: bool,
+    ) -> Self:
         """From edges that are gone through twice, a part at a time: to count and to place them."""
         degrees, left_out = np.zeros(len(names), int64), np.zeros(2, int64)
         for part in parts():
@@ -145,8 +192,17 @@ class Graph:
         cumulative = rows.data if weighted else np.zeros(0, float32)
         finish_rows(offsets, rows.indices, cumulative, is_met)
         counts = {
-            "self-loops": left_out[SELF_LOOPS], "edges of weight 0": left_out[WITHOUT_WEIGHT],
-            "repeated edges": 0 if weighted else (len(neighbours) - rows.nnz) // (1 if directed else 2),
+            "self-loops": left_out[SELF_LOOPS],
+            "edges of weight 0": left_out[WITHOUT_WEIGHT],
+            "repeated edges": (
+                0 if weighted else (len(neighbours) - rows.nnz) // (1 if directed else 2)
+            ),
             "nodes without edges": len(names) - is_met.sum(),
-        }  # fmt: skip
-        return cls(names, offsets, rows.indices, cumulative, {what: int(each) for what, each in counts.items() if each})
+        }
+        return cls(
+            names,
+            offsets,
+            rows.indices,
+            cumulative,
+            {what: int(each) for what, each in counts.items() if each},
+        )

@@ -7,15 +7,17 @@ from embedx.errors import EmbedxError
 from embedx.settings import Settings, check_used, param, settings_of
 
 MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
-# In place of 0.06, from LARGE_TEXT nodes of walks on; one seed, gradients clipped at 8, 59 draws a block on BlogCatalog and
-# ca-AstroPh. F1 of labels at 10 and 50 % of the nodes by 0.03 and 0.04: BlogCatalog micro .352 .380, .350 .386, macro .179
-# .223, .188 .238; Wikipedia's words micro .498 .541, .484 .531. Links of ca-AstroPh, AUC by hadamard by 0.025, 0.03, 0.04 and
-# 0.06: .984, .981, .976, .967.
+# In place of 0.06, from LARGE_TEXT nodes of walks on; one seed, gradients clipped at 8, 59 draws a
+# block on BlogCatalog and ca-AstroPh. F1 of labels at 10 and 50 % of the nodes by 0.03 and 0.04:
+# BlogCatalog micro .352 .380, .350 .386, macro .179 .223, .188 .238; Wikipedia's words micro .498
+# .541, .484 .531. Links of ca-AstroPh, AUC by hadamard by 0.025, 0.03, 0.04 and 0.06: .984, .981,
+# .976, .967.
 SGD_RATE = 0.03
-# In place of the engine's 16: rows of nodes with many neighbours grow less. Links of ca-AstroPh, AUC by dot and hadamard and
-# training loss by 16, 8, 6 and 4 (sgd at 0.04, 59 draws, one seed): .894 .961 1.414, .956 .976 1.415, .970 .979 1.445, .974
-# .979 1.527. F1 of labels by 8 and 4 is at most .005 lower than by 16, and up to .012 higher (two seeds). Text of 16 words is
-# fitted less well by less than 16.
+# In place of the engine's 16: rows of nodes with many neighbours grow less. Links of ca-AstroPh,
+# AUC by dot and hadamard and training loss by 16, 8, 6 and 4 (sgd at 0.04, 59 draws, one seed):
+# .894 .961 1.414, .956 .976 1.415, .970 .979 1.445, .974 .979 1.527. F1 of labels by 8 and 4 is at
+# most .005 lower than by 16, and up to .012 higher (two seeds). Text of 16 words is fitted less
+# well by less than 16.
 MAX_GRADIENT = 6.0
 DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}  # of other settings, with --walks
 
@@ -26,15 +28,35 @@ class GraphSettings(Settings):
     panel = "Graphs"
 
     walks: int | None = param(
-        None, "read CORPORA as edges of a graph, and train on this many walks from each node in each epoch", at_least=1, at_most=100_000
+        None,
+        "read CORPORA as edges of a graph, and train on this many walks from each node in each"
+        " epoch",
+        at_least=1,
+        at_most=100_000,
     )
     walk_length: int = param(80, "nodes of a walk", at_least=2, at_most=MAX_LENGTH)
-    p: float = param(1.0, "return parameter of node2vec: the higher, the fewer walks turn back", at_least=0.001, at_most=1000)
-    q: float = param(1.0, "in-out parameter of node2vec: above 1 walks stay near, below 1 go far", at_least=0.001, at_most=1000)
+    p: float = param(
+        1.0,
+        "return parameter of node2vec: the higher, the fewer walks turn back",
+        at_least=0.001,
+        at_most=1000,
+    )
+    q: float = param(
+        1.0,
+        "in-out parameter of node2vec: above 1 walks stay near, below 1 go far",
+        at_least=0.001,
+        at_most=1000,
+    )
     directed: bool = param(False, "follow edges from the first node to the second only")
-    weighted: bool = param(False, "use the third column as weights, to which edge probabilities are proportional")
-    node_types: str | None = param(None, "file of a node and its type per line, for --metapath", metavar="path")
-    metapath: str | None = param(None, "types of nodes that walks visit in turn: author,paper,author", metavar="type,...")
+    weighted: bool = param(
+        False, "use the third column as weights, to which edge probabilities are proportional"
+    )
+    node_types: str | None = param(
+        None, "file of a node and its type per line, for --metapath", metavar="path"
+    )
+    metapath: str | None = param(
+        None, "types of nodes that walks visit in turn: author,paper,author", metavar="type,..."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +67,9 @@ class GraphSettings(Settings):
         if self.metapath is not None:
             pattern = [each.strip() for each in self.metapath.split(",")]
             if len(pattern) < 2 or not all(pattern) or pattern[0] != pattern[-1]:
-                wanted = "two types or more, the last one the first again, such as author,paper,author"
+                wanted = (
+                    "two types or more, the last one the first again, such as author,paper,author"
+                )
                 raise EmbedxError(f"--metapath {self.metapath}: must be {wanted}")
 
     def record(self) -> dict[str, Any]:
@@ -54,10 +78,16 @@ class GraphSettings(Settings):
 
 
 def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
-    """The settings of walks among `options`; None without --walks. Raises `EmbedxError` for what does not apply."""
+    """The settings of walks among `options`; None without --walks. Raises `EmbedxError` for what
+    does not apply.
+    """
     names, is_graph = settings_of(GraphSettings), options.get("walks") is not None
     check_used(options, [(name, is_graph, "--walks") for name in names])
     of_text = ("tokenizer", "lowercase", "json_field", "column", "phrases", "subwords", "start")
-    if is_graph and (given := [name for name in of_text if options.get(name) not in (None, 0, False)]):
-        raise EmbedxError(f"--{given[0].replace('_', '-')} does not apply with --walks; leave it out")
+    if is_graph and (
+        given := [name for name in of_text if options.get(name) not in (None, 0, False)]
+    ):
+        raise EmbedxError(
+            f"--{given[0].replace('_', '-')} does not apply with --walks; leave it out"
+        )
     return GraphSettings.from_options(dict(options)) if is_graph else None

@@ -1,11 +1,13 @@
-"""Random walks, made by the threads that train: walk k of an epoch is a function of seed, epoch and k, and not stored.
+"""Random walks, made by the threads that train: walk k of an epoch is a function of seed, epoch and
+k, and not stored.
 
-The chance of a step from t over v to x, with the weight w of the edge from v to x, is proportional to w / p if x is t, w if
-there is an edge from t to x, and w / q otherwise (Grover & Leskovec 2016, "node2vec: scalable feature learning for networks",
-eq. 3). Steps are drawn by the weights alone and accepted with a chance proportional to the rest, so that no table by edges is
-needed; where 1 / p is above the other two, what a step back has more than these is drawn separately (Yang et al. 2019,
-"KnightKing: a fast distributed graph random walk engine", 4.2). Along a metapath each node is drawn among the neighbours of the
-next type (Dong, Chawla & Swami 2017, "metapath2vec").
+The chance of a step from t over v to x, with the weight w of the edge from v to x, is proportional
+to w / p if x is t, w if there is an edge from t to x, and w / q otherwise (Grover & Leskovec 2016,
+"node2vec: scalable feature learning for networks", eq. 3). Steps are drawn by the weights alone and
+accepted with a chance proportional to the rest, so that no table by edges is needed; where 1 / p is
+above the other two, what a step back has more than these is drawn separately (Yang et al. 2019,
+"KnightKing: a fast distributed graph random walk engine", 4.2). Along a metapath each node is drawn
+among the neighbours of the next type (Dong, Chawla & Swami 2017, "metapath2vec").
 """
 
 import math
@@ -32,7 +34,8 @@ from embedx.training.memory import n_bytes
 from embedx.training.progress import Progress
 from embedx.training.trainer import usable_cores
 
-COUNTED = 2**35  # the place of the walks that are counted, among a seed's random numbers; those of epochs come after
+# the place of the walks that are counted, among a seed's random numbers; those of epochs come after
+COUNTED = 2**35
 SAMPLED = 1 << 22  # tokens of them that are kept, to be held out and to be recognised by
 NO_TYPE = -1
 
@@ -44,9 +47,13 @@ class Walker(NamedTuple):
     neighbours: ndarray  # int32 (edges,)
     cumulative: ndarray  # float32 (edges,) or (0,): see `Graph`
     starts: ndarray  # int32: the nodes that walks begin at
-    stride: int  # walk k begins at starts[k * stride mod their number], so that walks at a time begin all over the graph
+    # walk k begins at starts[k * stride mod their number], so that walks at a time begin all over
+    # the graph
+    stride: int
     length: int
-    of_return: float  # 1 / p, 1 and 1 / q over the greater of the last two: chances of acceptance of a step back, which may
+    # 1 / p, 1 and 1 / q over the greater of the last two: chances of acceptance of a step back,
+    # which may
+    of_return: float
     of_near: float  # be above 1, to a neighbour of the last node,
     of_far: float  # and to others
     node_type: ndarray  # int32 (nodes,), or (0,) without a metapath
@@ -55,7 +62,9 @@ class Walker(NamedTuple):
 
 @kernel
 def write_walks(walker, key, first, last, tokens):
-    """Write the walks first:last with a mark after each to int32 `tokens`; return how many these are."""
+    """Write the walks first:last with a mark after each to int32 `tokens`; return how many these
+    are.
+    """
     n = 0
     for k in range(first, last):
         start = walker.starts[(k * walker.stride) % len(walker.starts)]
@@ -67,7 +76,13 @@ def write_walks(walker, key, first, last, tokens):
 def count_walks(walker, key, first, last, tokens, counts):
     """Add how often each node is in the walks first:last to int64 `counts`."""
     for k in range(first, last):
-        n = _write_walk(walker, bits(key, uint64(k)), walker.starts[(k * walker.stride) % len(walker.starts)], tokens, 0)
+        n = _write_walk(
+            walker,
+            bits(key, uint64(k)),
+            walker.starts[(k * walker.stride) % len(walker.starts)],
+            tokens,
+            0,
+        )
         for at in range(n - 1):
             counts[tokens[at]] += 1
 
@@ -85,7 +100,13 @@ def _write_walk(walker, key, start, tokens, n):
         if begin == end:
             break
         if len(walker.pattern) > 0:
-            to = _of_type(walker, begin, end, walker.pattern[step % len(walker.pattern)], uniform(key, counter))
+            to = _of_type(
+                walker,
+                begin,
+                end,
+                walker.pattern[step % len(walker.pattern)],
+                uniform(key, counter),
+            )
             counter += uint64(1)
             if to < 0:
                 break
@@ -103,7 +124,9 @@ def _write_walk(walker, key, start, tokens, n):
 
 @kernel_part
 def _second_order(walker, key, counter, last, begin, end):
-    """A neighbour among begin:end by node2vec's chances after the node `last`, and the next random number."""
+    """A neighbour among begin:end by node2vec's chances after the node `last`, and the next random
+    number.
+    """
     extra = 0.0
     if walker.of_return > 1:
         back = _edge_to(walker, begin, end, last)
@@ -174,7 +197,9 @@ def _share(walker, begin, end, at):
     """The weight of an edge over that of all edges begin:end of its node."""
     if len(walker.cumulative) == 0:
         return 1 / float64(end - begin)
-    return float64(walker.cumulative[at]) - (float64(walker.cumulative[at - 1]) if at > begin else 0.0)
+    return float64(walker.cumulative[at]) - (
+        float64(walker.cumulative[at - 1]) if at > begin else 0.0
+    )
 
 
 class Walks:
@@ -192,17 +217,35 @@ class Walks:
             types = node_types(settings.node_types, graph.names)
             numbers = {each: k for k, each in enumerate(dict.fromkeys(wanted))}
             if missing := [each for each in numbers if each not in types]:
-                raise EmbedxError(f"--metapath {settings.metapath}: no node of the graph has the type {missing[0]}")
-            node_type = np.array([numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], int32)
+                raise EmbedxError(
+                    f"--metapath {settings.metapath}: no node of the graph has the type"
+                    f" {missing[0]}"
+                )
+            node_type = np.array(
+                [numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], int32
+            )
             pattern = np.array([numbers[each] for each in wanted[:-1]], int32)
             starts = starts[node_type[starts] == pattern[0]]
         n, highest = len(starts), max(1, 1 / settings.q)
-        stride = next(each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1)
-        of_return, of_near, of_far = (each / highest for each in (1 / settings.p, 1, 1 / settings.q))
+        stride = next(
+            each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1
+        )
+        of_return, of_near, of_far = (
+            each / highest for each in (1 / settings.p, 1, 1 / settings.q)
+        )
         self.walker = Walker(
-            graph.offsets, graph.neighbours, graph.cumulative, starts, stride, settings.walk_length, of_return, of_near, of_far,
-            node_type, pattern,
-        )  # fmt: skip
+            graph.offsets,
+            graph.neighbours,
+            graph.cumulative,
+            starts,
+            stride,
+            settings.walk_length,
+            of_return,
+            of_near,
+            of_far,
+            node_type,
+            pattern,
+        )
 
     @property
     def n_walks(self) -> int:
@@ -214,9 +257,13 @@ class Walks:
         return -(-self.n_walks // self._at_a_time(n_tokens))
 
     def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: ndarray) -> int:
-        """Write the walks of a chunk of an epoch to int32 (n_tokens,) `tokens`; return how many they are, with marks."""
+        """Write the walks of a chunk of an epoch to int32 (n_tokens,) `tokens`; return how many
+        they are, with marks.
+        """
         key, n = stream_key(self.seed, COUNTED, epoch + 1), self._at_a_time(n_tokens)
-        return int(write_walks(self.walker, key, chunk * n, min((chunk + 1) * n, self.n_walks), tokens))
+        return int(
+            write_walks(self.walker, key, chunk * n, min((chunk + 1) * n, self.n_walks), tokens)
+        )
 
     def _at_a_time(self, n_tokens: int) -> int:
         """How many walks fit into so many tokens, with their marks."""
@@ -224,44 +271,77 @@ class Walks:
 
     def counts(self, threads: int) -> ndarray:
         """How often each node is in an epoch, int64 (nodes,), by one walk from each."""
-        key, n, length = stream_key(self.seed, COUNTED, 0), len(self.walker.starts), self.settings.walk_length
+        key, n, length = (
+            stream_key(self.seed, COUNTED, 0),
+            len(self.walker.starts),
+            self.settings.walk_length,
+        )
         edges = np.linspace(0, n, threads + 1).astype(int64)
 
         def count(t: int) -> ndarray:
             counts = np.zeros(len(self.graph), int64)
-            count_walks(self.walker, key, edges[t], edges[t + 1], np.zeros(length + 1, int32), counts)
+            count_walks(
+                self.walker, key, edges[t], edges[t + 1], np.zeros(length + 1, int32), counts
+            )
             return counts
 
         with ThreadPoolExecutor(threads) as pool:
-            return np.sum(list(pool.map(count, range(threads))), axis=0) * int(self.settings.walks or 1)
+            return np.sum(list(pool.map(count, range(threads))), axis=0) * int(
+                self.settings.walks or 1
+            )
 
     def corpus(
-        self, progress: Progress, cache_dir: Path | None, threads: int, sources: list[str], is_stored: bool
+        self,
+        progress: Progress,
+        cache_dir: Path | None,
+        threads: int,
+        sources: list[str],
+        is_stored: bool,
     ) -> EncodedCorpus:
-        """Some walks that training has not, with the counts of nodes in those that it has; or all of an epoch, stored."""
+        """Some walks that training has not, with the counts of nodes in those that it has; or all
+        of an epoch, stored.
+        """
         key, step = stream_key(self.seed, COUNTED, 0), self._at_a_time(SAMPLED)
         n = self.n_walks if is_stored else min(len(self.walker.starts), step)
         tokens = np.zeros(min(n, step) * (self.settings.walk_length + 1), int32)
         with CorpusWriter(cache_dir or cache.default_folder()) as writer:
             for first in range(0, n, step):
-                writer.write_tokens(tokens[: write_walks(self.walker, key, first, min(first + step, n), tokens)])
-            writer.write_words(names if isinstance(names := self.graph.names, WordList) else WordList.of(names))
+                writer.write_tokens(
+                    tokens[: write_walks(self.walker, key, first, min(first + step, n), tokens)]
+                )
+            writer.write_words(
+                names if isinstance(names := self.graph.names, WordList) else WordList.of(names)
+            )
             about = {"sources": [{"name": each, "skipped": None} for each in sources]}
             corpus = writer.finish(about, {})
         if not is_stored:
             corpus.counts, corpus.generated = self.counts(threads), self
             corpus.n_tokens = int(corpus.counts.sum())
         size = amount(n_bytes(self.walker))
-        progress.note(f"{self.graph!r}, {size}, {self.n_walks:,} walks of up to {self.settings.walk_length} nodes in an epoch")
+        progress.note(
+            f"{self.graph!r}, {size}, {self.n_walks:,} walks of up to {self.settings.walk_length}"
+            " nodes in an epoch"
+        )
         return corpus
 
 
 def walks_of(
-    corpora: object, settings: GraphSettings, training: Any, progress: Progress, cache_dir: Path | None, *, is_stored: bool
+    corpora: object,
+    settings: GraphSettings,
+    training: Any,
+    progress: Progress,
+    cache_dir: Path | None,
+    *,
+    is_stored: bool,
 ) -> EncodedCorpus:
-    """Walks over the graph that `corpora` are: a `Graph`, or the names of its files; on disk if they are counted as text is."""
+    """Walks over the graph that `corpora` are: a `Graph`, or the names of its files; on disk if
+    they are counted as text is.
+    """
     threads, sources = int(training.threads or usable_cores()), [str(corpora)]
     if not isinstance(corpora, Graph):
-        sources = [str(each) for each in ([corpora] if isinstance(corpora, str | Path) else corpora)]  # type: ignore[attr-defined]
+        names: Any = [corpora] if isinstance(corpora, str | Path) else corpora
+        sources = [str(name) for name in names]
         corpora = read_graph(sources, settings, progress, cache_dir, threads)
-    return Walks(corpora, settings, int(training.seed)).corpus(progress, cache_dir, threads, sources, is_stored)
+    return Walks(corpora, settings, int(training.seed)).corpus(
+        progress, cache_dir, threads, sources, is_stored
+    )

@@ -1,4 +1,6 @@
-"""What compiled code is written in: the decorators, vector instructions, mathematics, random numbers, matrix products."""
+"""What compiled code is written in: the decorators, vector instructions, mathematics, random
+numbers, matrix products.
+"""
 
 from embedx.kernels.batch import *
 from embedx.kernels.by_address import *

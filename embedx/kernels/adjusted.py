@@ -1,7 +1,9 @@
-"""numba's compiler and disk cache, adjusted for kernels: less to compile, and machine code kept by a hash of all sources.
+"""numba's compiler and disk cache, adjusted for kernels: less to compile, and machine code kept by
+a hash of all sources.
 
-The classes below extend numba's own, which may change without notice: `embedx.kernels.compiled` does without this module where
-they have. What cannot be read from the disk cache, or not be written, is compiled again.
+The classes below extend numba's own, which may change without notice: `embedx.kernels.compiled`
+does without this module where they have. What cannot be read from the disk cache, or not be
+written, is compiled again.
 """
 
 import functools
@@ -27,23 +29,36 @@ from numba.core.targetconfig import ConfigStack
 from embedx.kernels.kernel_folder import KERNEL_FOLDER
 from embedx.storage.cache_home import log
 
-# Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array expressions, literal types
+# Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array
+# expressions, literal types
 LEFT_OUT = {
-    "with_lifting", "inline_closure_likes", "make_function_op_code_to_jit_function", "inline_inlinables", "find_literally",
-    "Rewrite dynamic raises", "literal_unroll", "LiteralPropagation", "inline_overloads", "nopython_rewrites", "annotate_types",
-}  # fmt: skip
+    "with_lifting",
+    "inline_closure_likes",
+    "make_function_op_code_to_jit_function",
+    "inline_inlinables",
+    "find_literally",
+    "Rewrite dynamic raises",
+    "literal_unroll",
+    "LiteralPropagation",
+    "inline_overloads",
+    "nopython_rewrites",
+    "annotate_types",
+}
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Compile `function` on first use, without reference counting, and keep it on disk."""
     # `forceinline` is set explicitly: otherwise numba takes that of the first caller
     compiled = _compiled(_Kernel, function, forceinline=False, pipeline_class=_Compiler, **options)
-    compiled._cache = _Cache(function)  # in place of numba's own, which `cache=True` would put there
+    # in place of numba's own, which `cache=True` would put there
+    compiled._cache = _Cache(function)
     return compiled
 
 
 def kernel_part(function: Callable[..., Any], **options: Any) -> Any:
-    """A function that is inlined where it is called: neither optimised nor cached by itself, most of the time of compiling."""
+    """A function that is inlined where it is called: neither optimised nor cached by itself, most
+    of the time of compiling.
+    """
     part = _compiled(Part, function, **PART, **options)
     if isinstance(part, Part):
         part.for_python = functools.cache(lambda: kernel(function, **options))
@@ -58,7 +73,9 @@ def _compiled(kind: type, function: Callable[..., Any], **options: Any) -> Any:
 
 
 def check() -> None:
-    """Compile a kernel and load it again. Raises any error if that does not work with this numba."""
+    """Compile a kernel and load it again. Raises any error if that does not work with
+    this numba.
+    """
 
     def trial(x: Any) -> Any:
         return double(x) + 1.0
@@ -72,7 +89,10 @@ def check() -> None:
 
 def is_cached(*kernels: Any) -> bool:
     """Whether the machine code of these kernels is on disk."""
-    return all(Path(each._cache.cache_path, f"{each._cache._impl.filename_base}.nbi").exists() for each in kernels)
+    return all(
+        Path(each._cache.cache_path, f"{each._cache._impl.filename_base}.nbi").exists()
+        for each in kernels
+    )
 
 
 class _Compiler(Compiler):  # type: ignore[misc]
@@ -85,7 +105,9 @@ class _Compiler(Compiler):  # type: ignore[misc]
 
 
 class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """Compiles without the garbage collector, which would search all that numba keeps many times, and with `_once`."""
+    """Compiles without the garbage collector, which would search all that numba keeps many times,
+    and with `_once`.
+    """
 
     def compile(self, signature: Any) -> Any:
         with global_compiler_lock:
@@ -101,12 +123,17 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
 
 
 def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """How numba finds what a call of some types returns, once for all calls of a kernel: it asks at each, several times."""
+    """How numba finds what a call of some types returns, once for all calls of a kernel: it asks at
+    each, several times.
+    """
 
-    found = functools.cache(lambda function, arguments, is_inlined: resolve(function, arguments, {}))
+    found = functools.cache(
+        lambda function, arguments, is_inlined: resolve(function, arguments, {})
+    )
 
     def resolved(function: Any, arguments: Any, named: Any) -> Any:
-        if named or isinstance(function, str):  # an operation with a constant, which may have no hash
+        # an operation with a constant, which may have no hash
+        if named or isinstance(function, str):
             return resolve(function, arguments, named)
         return found(function, tuple(arguments), ConfigStack.top_or_none().forceinline)
 
@@ -114,7 +141,9 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """Called from Python, it is compiled as a kernel. A constant argument is typed as a variable, so that both share code."""
+    """Called from Python, it is compiled as a kernel. A constant argument is typed as a variable,
+    so that both share code.
+    """
 
     for_python: Callable[[], Any]
 
@@ -126,18 +155,23 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The LLVM code of a part. It is inlined into its callers, and never becomes machine code, so that it has no address."""
+    """The LLVM code of a part. It is inlined into its callers, and never becomes machine code, so
+    that it has no address.
+    """
 
     @property
     def codegen(self) -> Any:
-        return SimpleNamespace(set_env=lambda name, environment: None)  # which is written into machine code
+        # which is written into machine code
+        return SimpleNamespace(set_env=lambda name, environment: None)
 
     def get_pointer_to_function(self, name: str) -> int:
         return 0
 
     def _optimize_final_module(self) -> None:
         # The cheapest passes do no more than inline the parts that this one calls
-        passes, builder = self._codegen._module_pass_manager(opt=0, loop_vectorize=False, slp_vectorize=False, cost="cheap")
+        passes, builder = self._codegen._module_pass_manager(
+            opt=0, loop_vectorize=False, slp_vectorize=False, cost="cheap"
+        )
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
@@ -149,15 +183,23 @@ class _PartCompiler(_Compiler):
         super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *others)
 
 
-# Options of what is inlined, for functions that are parts of kernels under `numba.extending.overload`
-PART = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _PartCompiler}
+# Options of what is inlined, for functions that are parts of kernels under
+# `numba.extending.overload`
+PART = {
+    "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": _PartCompiler,
+}
 
 
 # ---- numba's cache, by the interface that its `caching.py` has for other places and formats
 
 
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Where a kernel is kept, whether or not it can be written to: that shows when there is something to write."""
+    """Where a kernel is kept, whether or not it can be written to: that shows when there is
+    something to write.
+    """
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._py_file, self._lineno = file, function.__code__.co_firstlineno
@@ -171,7 +213,9 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  #
 
 
 class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    """What is kept of a kernel: its machine code with a hash, without which damaged code would be run."""
+    """What is kept of a kernel: its machine code with a hash, without which damaged code would be
+    run.
+    """
 
     _locator_classes = (_Locator,)
 
@@ -187,7 +231,9 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    """The compiled forms of one kernel on disk; without them, or room for them, the kernel works all the same."""
+    """The compiled forms of one kernel on disk; without them, or room for them, the kernel works
+    all the same.
+    """
 
     _impl_class = _CacheImpl
 
@@ -195,7 +241,9 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         try:
             return super().load_overload(signature, target_context)
         except Exception as error:  # there is nothing that pickle does not raise, given the bytes
-            _tell_once("cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled again")
+            _tell_once(
+                "cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled again"
+            )
         try:
             self.flush()
         except OSError:
@@ -206,7 +254,11 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         try:
             super().save_overload(signature, compiled)
         except OSError as error:
-            _tell_once("cannot be kept", error.strerror or error, "free some space, or set EMBEDX_CACHE_DIR to another folder")
+            _tell_once(
+                "cannot be kept",
+                error.strerror or error,
+                "free some space, or set EMBEDX_CACHE_DIR to another folder",
+            )
 
 
 _told: set[str] = set()

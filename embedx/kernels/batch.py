@@ -1,4 +1,5 @@
-"""What an objective is handed: some examples with their candidates, and the compiled signature of `coefficients`.
+"""What an objective is handed: some examples with their candidates, and the compiled signature of
+`coefficients`.
 
 `embedx.objectives.contract` says what each array means and what an objective may do with it.
 """
@@ -12,11 +13,16 @@ from numpy import float32, int64, ndarray
 
 
 class Batch(NamedTuple):
-    """Some examples: a row of each matrix for each example, a column for each candidate. float32, or float64 for L-BFGS."""
+    """Some examples: a row of each matrix for each example, a column for each candidate. float32,
+    or float64 for L-BFGS.
+    """
 
     z: ndarray  # (examples, candidates): scores; overwritten by ∂loss/∂z
-    label: ndarray  # like z: the weight of a positive, or its number of pairs, else 0; on a tree: pairs whose bit is 1
-    sample_count: ndarray  # like z: how often a candidate was drawn; on a tree: pairs whose bit is 0
+    # like z: the weight of a positive, or its number of pairs, else 0; on a tree: pairs whose bit
+    # is 1
+    label: ndarray
+    # like z: how often a candidate was drawn; on a tree: pairs whose bit is 0
+    sample_count: ndarray
     log_expected_count: ndarray  # like z: log of the expected number of draws
     uniforms: ndarray  # (examples, uniforms_width): random numbers in (0, 1)
     key: ndarray  # int64 (examples,): each example's row in the objective's state
@@ -24,19 +30,26 @@ class Batch(NamedTuple):
     score_gain: ndarray  # like z: how far a score moves per unit of lr · its coefficient
 
 
-def new_batch(n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = float32) -> Batch:
+def new_batch(
+    n_examples: int, n_candidates: int, uniforms_width: int = 0, dtype: Any = float32
+) -> Batch:
     """Memory for a batch, all zeros."""
     return Batch(
-        z=np.zeros((n_examples, n_candidates), dtype), label=np.zeros((n_examples, n_candidates), dtype),
+        z=np.zeros((n_examples, n_candidates), dtype),
+        label=np.zeros((n_examples, n_candidates), dtype),
         sample_count=np.zeros((n_examples, n_candidates), dtype),
-        log_expected_count=np.zeros((n_examples, n_candidates), dtype), uniforms=np.zeros((n_examples, uniforms_width), dtype),
-        key=np.zeros(n_examples, int64), n_updates=np.zeros(n_examples, int64),
+        log_expected_count=np.zeros((n_examples, n_candidates), dtype),
+        uniforms=np.zeros((n_examples, uniforms_width), dtype),
+        key=np.zeros(n_examples, int64),
+        n_updates=np.zeros(n_examples, int64),
         score_gain=np.zeros((n_examples, n_candidates), dtype),
-    )  # fmt: skip
+    )
 
 
 def _signature(dtype: Any) -> Any:
-    """coefficients(batch, state, constants, n_examples, n_candidates, lr) -> loss, in float32 or float64."""
+    """coefficients(batch, state, constants, n_examples, n_candidates, lr) -> loss, in float32 or
+    float64.
+    """
     batch, vector = numba.typeof(new_batch(0, 0, dtype=dtype)), numba.typeof(np.zeros(0, dtype))
     return types.float64(batch, batch.types[0], vector, types.int64, types.int64, vector.dtype)
 

@@ -1,9 +1,10 @@
 """Named tuples of many arrays, which kernels pass to each other by their address.
 
-numba passes a named tuple by value, as all the numbers it consists of: nine for each matrix. For a workspace of sixty arrays
-that is more code than most functions have themselves, and takes half of the time of compiling. A tuple of a class marked
-`by_address` is passed as one pointer, and a field is read where it is used. Compiled code can only read fields by name: it
-cannot unpack, index or make such a tuple. (`Batch` is made in kernels, and so is not marked.)
+numba passes a named tuple by value, as all the numbers it consists of: nine for each matrix. For a
+workspace of sixty arrays that is more code than most functions have themselves, and takes half of
+the time of compiling. A tuple of a class marked `by_address` is passed as one pointer, and a field
+is read where it is used. Compiled code can only read fields by name: it cannot unpack, index or
+make such a tuple. (`Batch` is made in kernels, and so is not marked.)
 """
 
 from typing import Any, TypeVar
@@ -12,7 +13,15 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, models, register_model, typeof_impl, unbox
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 from embedx.kernels.compiled import ADJUSTED
 
@@ -28,13 +37,17 @@ class _Address(types.Type):  # type: ignore[misc]
 
 
 def by_address(named_tuple: Class) -> Class:
-    """Mark a class of named tuples. Where kernels count references after all, arrays cannot be passed so: it stays as it is."""
+    """Mark a class of named tuples. Where kernels count references after all, arrays cannot be
+    passed so: it stays as it is.
+    """
     if ADJUSTED is None:
         return named_tuple
 
     @typeof_impl.register(named_tuple)
     def _(value: Any, context: Any) -> _Address:
-        return _Address(types.BaseTuple.from_types([typeof_impl(each, context) for each in value], named_tuple))
+        return _Address(
+            types.BaseTuple.from_types([typeof_impl(each, context) for each in value], named_tuple)
+        )
 
     return named_tuple
 
@@ -43,7 +56,11 @@ def _memory(manager: Any, address_of: _Address) -> ir.Type:
     """The struct of the fields; a nested tuple of such a class is a struct within it."""
     return ir.LiteralStructType(
         [
-            _memory(manager, field) if isinstance(field, _Address) else manager.lookup(field).get_value_type()
+            (
+                _memory(manager, field)
+                if isinstance(field, _Address)
+                else manager.lookup(field).get_value_type()
+            )
             for field in address_of.tuple_type
         ]
     )
@@ -60,7 +77,9 @@ class _Attributes(AttributeTemplate):  # type: ignore[misc]
     key = _Address
 
     def generic_resolve(self, address_of: _Address, name: str) -> Any:
-        return dict(zip(address_of.tuple_type.fields, address_of.tuple_type.types, strict=True)).get(name)
+        return dict(
+            zip(address_of.tuple_type.fields, address_of.tuple_type.types, strict=True)
+        ).get(name)
 
 
 @lower_getattr_generic(_Address)
@@ -84,12 +103,16 @@ def _unbox(address_of: _Address, value: Any, c: Any) -> NativeValue:
 
 
 def _write(tuple_type: Any, value: Any, address: Any, c: Any) -> None:
-    """Write the fields of a Python tuple to memory. Kernels count no references, so that nothing is to be released."""
+    """Write the fields of a Python tuple to memory. Kernels count no references, so that nothing is
+    to be released.
+    """
     for i, field in enumerate(tuple_type):
         item, at = c.pyapi.tuple_getitem(value, i), cgutils.gep_inbounds(c.builder, address, 0, i)
         if isinstance(field, _Address | types.BaseTuple):
             _write(getattr(field, "tuple_type", field), item, at, c)
-        elif isinstance(field, types.Array):  # in place; `unbox` would check again what the dispatcher has checked
+        elif isinstance(
+            field, types.Array
+        ):  # in place; `unbox` would check again what the dispatcher has checked
             c.pyapi.numba_array_adaptor(item, c.builder.bitcast(at, c.pyapi.voidptr))
         else:
             c.builder.store(c.unbox(field, item).value, at)

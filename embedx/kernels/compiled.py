@@ -1,7 +1,8 @@
 """`kernel` and `kernel_part`, the decorators of compiled functions.
 
-`embedx.kernels.adjusted` makes numba compile them faster and keep them on disk, by classes of numba that may change without
-notice. Where those do not work, numba compiles and keeps functions in its own way: with the same results, in more time.
+`embedx.kernels.adjusted` makes numba compile them faster and keep them on disk, by classes of numba
+that may change without notice. Where those do not work, numba compiles and keeps functions in its
+own way: with the same results, in more time.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,10 +13,20 @@ import numba
 from embedx.kernels.kernel_folder import KERNEL_FOLDER, WITHOUT_KERNELS
 from embedx.storage.cache_home import log
 
-__all__ = ["KERNEL_FOLDER", "PART", "WITHOUT_KERNELS", "chosen_by_number", "is_cached", "kernel", "kernel_part"]
+__all__ = [
+    "KERNEL_FOLDER",
+    "PART",
+    "WITHOUT_KERNELS",
+    "chosen_by_number",
+    "is_cached",
+    "kernel",
+    "kernel_part",
+]
 
-TESTED = (0, 68)  # the latest numba that the tests ran with; a later one is tried before it is adjusted
-# Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run can be seen.
+# the latest numba that the tests ran with; a later one is tried before it is adjusted
+TESTED = (0, 68)
+# Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run
+# can be seen.
 FAST_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy"}
 
@@ -30,7 +41,8 @@ def _adjusted() -> Any:
     except Exception as error:  # whatever has changed
         latest = ".".join(map(str, TESTED))
         log.warning(
-            f"numba {numba.__version__} is not known to this embedx ({error}): kernels take minutes to compile, once; "
+            f"numba {numba.__version__} is not known to this embedx ({error}): kernels take minutes"
+            " to compile, once; "
             f'pip install "numba=={latest}.*" makes that seconds'
         )
         return None
@@ -38,15 +50,18 @@ def _adjusted() -> Any:
 
 
 ADJUSTED = _adjusted()
-# Options of what is inlined, for functions that are parts of kernels under `numba.extending.overload`
+# Options of what is inlined, for functions that are parts of kernels under
+# `numba.extending.overload`
 PART = {} if ADJUSTED is None else ADJUSTED.PART
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` on first use: without the GIL, cached on disk, vectorised, division by zero as IEEE has it.
+    """Compile `function` on first use: without the GIL, cached on disk, vectorised, division by
+    zero as IEEE has it.
 
-    Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments, one for each array of each
-    call, would otherwise take more than half of the training kernel's time.
+    Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments,
+    one for each array of each call, would otherwise take more than half of the training kernel's
+    time.
     """
     if ADJUSTED is not None:
         return ADJUSTED.kernel(function, **OPTIONS)
@@ -58,24 +73,39 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
-    """A function that is inlined into every kernel that calls it, and optimised there. Called from Python, it is a kernel."""
-    return numba.njit(**OPTIONS)(function) if ADJUSTED is None else ADJUSTED.kernel_part(function, **OPTIONS)
+    """A function that is inlined into every kernel that calls it, and optimised there. Called from
+    Python, it is a kernel.
+    """
+    return (
+        numba.njit(**OPTIONS)(function)
+        if ADJUSTED is None
+        else ADJUSTED.kernel_part(function, **OPTIONS)
+    )
 
 
 def chosen_by_number(functions: Sequence[Any]) -> Any:
-    """A kernel part `f(i, ...)` that calls kernel part functions[i] with the rest, decided while it runs.
+    """A kernel part `f(i, ...)` that calls kernel part functions[i] with the rest, decided while it
+    runs.
 
-    A compiled function can only call what it knows when it is compiled. So this is a chain of comparisons, one for each
-    function.
+    A compiled function can only call what it knows when it is compiled. So this is a chain of
+    comparisons, one for each function.
     """
 
     first, second, *_ = functions
     if len(functions) == 2:
-        return kernel_part(lambda number, *arguments: first(*arguments) if number == 0 else second(*arguments))
+        return kernel_part(
+            lambda number, *arguments: first(*arguments) if number == 0 else second(*arguments)
+        )
     others = chosen_by_number(functions[1:])
-    return kernel_part(lambda number, *arguments: first(*arguments) if number == 0 else others(number - 1, *arguments))
+    return kernel_part(
+        lambda number, *arguments: (
+            first(*arguments) if number == 0 else others(number - 1, *arguments)
+        )
+    )
 
 
 def is_cached(*kernels: Any) -> bool:
-    """Whether the machine code of these kernels is known to be on disk, so that starting costs no compilation."""
+    """Whether the machine code of these kernels is known to be on disk, so that starting costs no
+    compilation.
+    """
     return ADJUSTED is not None and bool(ADJUSTED.is_cached(*kernels))

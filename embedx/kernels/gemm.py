@@ -1,20 +1,32 @@
 """The dot product of two rows, and three matrix products of a small block in register tiles.
 
-Tiles are as large as the vector registers of the processor hold: with 32 of 16 floats (AVX-512) 4 × 4 scores, and 4 rows × 32
-floats; with fewer or shorter ones 2 × 2 and 4 × 16. A sum is added up in the same order by both.
+Tiles are as large as the vector registers of the processor hold: with 32 of 16 floats (AVX-512) 4 ×
+4 scores, and 4 rows × 32 floats; with fewer or shorter ones 2 × 2 and 4 × 16. A sum is added up in
+the same order by both.
 
-A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to whole lanes (simd.padded)
-and blocks to whole tiles with rows of zeros, so that no loop has a remainder.
+A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to
+whole lanes (simd.padded) and blocks to whole tiles with rows of zeros, so that no loop has a
+remainder.
 
-Where parts of a coefficient matrix are known to be 0, `spans` says which columns each tile of rows has: first to end, and from
-rest on, int64 (tiles, 3); (0, 3) where every row has all.
+Where parts of a coefficient matrix are known to be 0, `spans` says which columns each tile of rows
+has: first to end, and from rest on, int64 (tiles, 3); (0, 3) where every row has all.
 """
 
 import numpy as np
 from numpy import int64
 
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import HAS_AVX512, SIMD_WIDTH, load, multiply_add, splat, store, store_sums, sum_of, zeros
+from embedx.kernels.simd import (
+    HAS_AVX512,
+    SIMD_WIDTH,
+    load,
+    multiply_add,
+    splat,
+    store,
+    store_sums,
+    sum_of,
+    zeros,
+)
 
 TILE = 4
 NO_SPANS = np.zeros((0, 3), int64)
@@ -22,7 +34,9 @@ NO_SPANS = np.zeros((0, 3), int64)
 
 @kernel_part
 def _columns(spans, i, n, part):
-    """Begin and end of the columns below n that the tile of row i has: up to its end in part 0, from its rest on in part 1."""
+    """Begin and end of the columns below n that the tile of row i has: up to its end in part 0,
+    from its rest on in part 1.
+    """
     if spans.shape[0] == 0:
         return int64(0), n * part
     first, end, rest = spans[i // TILE]
@@ -37,7 +51,9 @@ def round_up_to_tile(n):
 
 @kernel_part
 def dot(a, i, b, j):
-    """a[i]·b[j], of rows padded to whole lanes: float32 (>= i + 1, stride) and (>= j + 1, stride)."""
+    """a[i]·b[j], of rows padded to whole lanes: float32 (>= i + 1, stride) and (>= j +
+    1, stride).
+    """
     total = zeros()
     for d in range(0, a.shape[1], SIMD_WIDTH):
         total = multiply_add(load(a, i, d), load(b, j, d), total)
@@ -61,9 +77,11 @@ def add_to_row(a, i, x, b, j):
 
 @kernel
 def scores(h, n_h, w, n_w, z, spans):
-    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ, in the spans and what else their tiles hold.
+    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ, in the spans and what else their tiles
+    hold.
 
-    h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w are multiples of TILE.
+    h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w
+    are multiples of TILE.
     """
     for i in range(0, n_h, TILE):
         done = 0
@@ -119,17 +137,19 @@ def _add_4(x, y, sums):
 
 @kernel
 def weighted_sums(c, n_out, rows, n_rows, out, spans):
-    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, and k < n_rows in the span of i.
+    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, and k < n_rows in
+    the span of i.
 
-    c float32 (>= n_out, >= n_rows), rows float32 (>= n_rows, stride), out float32 (>= n_out, stride).
+    c float32 (>= n_out, >= n_rows), rows float32 (>= n_rows, stride), out float32 (>= n_out,
+    stride).
     """
     _weighted_sums(c, n_out, rows, n_rows, out, spans)
 
 
 @kernel
 def weighted_sums_transposed(c, n_out, rows, n_rows, out, spans):
-    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows in the span of k. Shapes as
-    `weighted_sums`.
+    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows in
+    the span of k. Shapes as `weighted_sums`.
     """
     _weighted_sums(c.T, n_out, rows, n_rows, out, spans)
 

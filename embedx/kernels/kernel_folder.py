@@ -1,7 +1,7 @@
 """The folder of compiled kernels, named by a hash of the sources that kernels can depend on.
 
-numba looks only at the file a function stands in and does not notice edits in the helpers it calls, or the constants it takes,
-from other files.
+numba looks only at the file a function stands in and does not notice edits in the helpers it calls,
+or the constants it takes, from other files.
 """
 
 import hashlib
@@ -12,8 +12,19 @@ import numba
 
 from embedx.storage.cache_home import cache_home, writable
 
-# Folders without kernels, which those with kernels do not import: an edit there leaves the machine code valid.
-WITHOUT_KERNELS = {"classification", "cli", "comparison", "distributed", "evaluation", "pages", "report", "skipgram", "vectors"}
+# Folders without kernels, which those with kernels do not import: an edit there leaves the machine
+# code valid.
+WITHOUT_KERNELS = {
+    "classification",
+    "cli",
+    "comparison",
+    "distributed",
+    "evaluation",
+    "pages",
+    "report",
+    "skipgram",
+    "vectors",
+}
 
 
 def _sources_hash() -> str:

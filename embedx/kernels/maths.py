@@ -1,8 +1,9 @@
 """exp, log, sigmoid and softplus in float32, written so that a loop over scores vectorises.
 
-The C library's functions are called one number at a time; these are a few multiplications without a branch. In float64, and
-in plain Python, the same names are numpy's own functions, so that gradients can be checked to full precision.
-Worst relative error in float32, measured over the whole range: 4e-7 (a few units in the last place).
+The C library's functions are called one number at a time; these are a few multiplications without a
+branch. In float64, and in plain Python, the same names are numpy's own functions, so that gradients
+can be checked to full precision. Worst relative error in float32, measured over the whole range:
+4e-7 (a few units in the last place).
 """
 
 import math
@@ -20,7 +21,8 @@ _F = float32
 LOG2_E = _F(1.4426950408889634)
 LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
 LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
-_LARGEST, _SMALLEST = _F(88.0), _F(-87.0)  # beyond these exp leaves float32's normal range; it is held there
+# beyond these exp leaves float32's normal range; it is held there
+_LARGEST, _SMALLEST = _F(88.0), _F(-87.0)
 
 ONE, TWO, THREE, HALF, ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
 # Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
@@ -28,7 +30,8 @@ _EXP = tuple(_F(1 / math.factorial(n)) for n in range(7, 1, -1))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
 _BITS_OF_LEAST = int32(0x3F3504F3)  # of sqrt(1/2)
 _BITS_OF_FRACTION = int32(0x007FFFFF)
-_FRACTION, _BIAS = int32(23), int32(127)  # of a float32: the bits of the fraction, and what its exponent is above itself
+# of a float32: the bits of the fraction, and what its exponent is above itself
+_FRACTION, _BIAS = int32(23), int32(127)
 _LOG1P = tuple(_F(1 / n) for n in range(13, 0, -2))
 
 
@@ -57,7 +60,9 @@ def log(x):
 
 
 def larger(a, b):
-    """The larger of two numbers of one type, NaN if one is: unlike with max(), a loop for the largest of many vectorises."""
+    """The larger of two numbers of one type, NaN if one is: unlike with max(), a loop for the
+    largest of many vectorises.
+    """
     return np.maximum(a, b)
 
 
@@ -65,11 +70,15 @@ if not numba.config.DISABLE_JIT:
 
     @intrinsic
     def _larger(_typing, a, b):
-        """LLVM's own operation: max() is a comparison, whose order in a loop matters where there are NaN."""
+        """LLVM's own operation: max() is a comparison, whose order in a loop matters where there
+        are NaN.
+        """
 
         def emit(context, builder, signature, arguments):
             real = arguments[0].type
-            maximum = builder.module.declare_intrinsic("llvm.maximum", [real], ir.FunctionType(real, [real, real]))
+            maximum = builder.module.declare_intrinsic(
+                "llvm.maximum", [real], ir.FunctionType(real, [real, real])
+            )
             return builder.call(maximum, arguments)
 
         return a(a, b), emit
@@ -86,7 +95,10 @@ if not numba.config.DISABLE_JIT:
             n = np.floor(held * LOG2_E + HALF)
             r = held - n * LN2_HIGH - n * LN2_LOW
             p = _polynomial(_EXP, r)
-            return (p * (r * r) + r + ONE) * int32(int32(int32(n) + _BIAS) << _FRACTION).view(float32)  # 2^n
+            # 2^n
+            return (p * (r * r) + r + ONE) * int32(int32(int32(n) + _BIAS) << _FRACTION).view(
+                float32
+            )
 
         return exp32
 
@@ -108,7 +120,8 @@ if not numba.config.DISABLE_JIT:
 
         def log32(x):
             # Kept at 32 bits: numba adds integers at 64, and half as many fit a register.
-            n = int32(float32(x).view(int32) - _BITS_OF_LEAST)  # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            n = int32(float32(x).view(int32) - _BITS_OF_LEAST)
             m = int32(int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST).view(float32)
             exponent = float32(int32(n >> _FRACTION))
             return exponent * LN2_HIGH + (log1p(m - ONE) + exponent * LN2_LOW)
@@ -129,7 +142,8 @@ def softplus(x):
     return max(x, ZERO) + log1p(exp(-abs(x)))
 
 
-# Special functions, met once or a few times for each example. They answer in float32 or float64 as asked.
+# Special functions, met once or a few times for each example. They answer in float32 or float64 as
+# asked.
 
 
 # x (1 + A x) / (1 + (1 + A) x + C x²) is W(x) to the second power of x at 0, and exact at 1 and e.
@@ -141,12 +155,15 @@ def _near_lambert_w_exp(t):
     """W(e^t) within 1.5 %, without a branch, so that a loop over scores vectorises."""
     x, y = exp(min(t, ONE)), max(t, ONE)
     small = x * (ONE + _LAMBERT_A * x) / (ONE + x * ((ONE + _LAMBERT_A) + _LAMBERT_C * x))
-    return small + (y - ONE - log(y) * (y / (ONE + y)))  # of which one is at its value for t = 1, 1 or 0
+    # of which one is at its value for t = 1, 1 or 0
+    return small + (y - ONE - log(y) * (y / (ONE + y)))
 
 
 @kernel_part
 def _nearer_lambert_w_exp(w, t):
-    """A step of Halley's method for w = e^(t - w); the relative error becomes less than a tenth of its cube."""
+    """A step of Halley's method for w = e^(t - w); the relative error becomes less than a tenth of
+    its cube.
+    """
     e = exp(t - w)
     excess, slope = w - e, ONE + e
     return w - TWO * excess * slope / (TWO * slope * slope + excess * e)
@@ -154,7 +171,9 @@ def _nearer_lambert_w_exp(w, t):
 
 @kernel_part
 def moved_lambert_w(w, shift):
-    """W(e^{t - shift}) from w = W(e^t), for a shift of at most 1 up or down: three terms of its series, and Halley's step."""
+    """W(e^{t - shift}) from w = W(e^t), for a shift of at most 1 up or down: three terms of its
+    series, and Halley's step.
+    """
     slope = ONE / (ONE + w)
     step = w * slope * shift
     near = w - step * (ONE - HALF * slope * slope * shift)
@@ -164,7 +183,9 @@ def moved_lambert_w(w, shift):
 
 
 def lambert_w_exp(t):
-    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: W's argument overflows long before."""
+    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: W's argument
+    overflows long before.
+    """
     return _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
 
 
@@ -178,23 +199,38 @@ if not numba.config.DISABLE_JIT:
 
 
 def mills_ratio(a):
-    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a is large."""
+    """The normal distribution's tail over its density, Φ(-a) / φ(a), for a >= 0; about 1/a when a
+    is large.
+    """
     if a < 4:
         return math.sqrt(math.pi / 2) * math.erfc(a * math.sqrt(0.5)) * np.exp(0.5 * a * a)
     fraction = 0.0
-    for k in range(30, 0, -1):  # Laplace's continued fraction; from 4 on 30 terms are exact to rounding
+    # Laplace's continued fraction; from 4 on 30 terms are exact to rounding
+    for k in range(30, 0, -1):
         fraction = k / (a + fraction)
     return 1 / (a + fraction)
 
 
-# (1 + a) · mills_ratio(a) as a polynomial in (a - 3)/(a + 3), within 3e-8: interpolated at Chebyshev's points, the way Shepherd
-# & Laframboise 1981 do for the same function.
-# fmt: off
-_MILLS = tuple(map(_F, (
-    0.00015696368, 9.0067326e-05, -0.0012064095, -0.00091679586, 0.0075024946, 0.0029185307,
-    -0.056967527, 0.11320777, -0.041189719, -0.24195664, 1.2183611,
-)))
-# fmt: on
+# (1 + a) · mills_ratio(a) as a polynomial in (a - 3)/(a + 3), within 3e-8: interpolated at
+# Chebyshev's points, the way Shepherd & Laframboise 1981 do for the same function.
+_MILLS = tuple(
+    map(
+        _F,
+        (
+            0.00015696368,
+            9.0067326e-05,
+            -0.0012064095,
+            -0.00091679586,
+            0.0075024946,
+            0.0029185307,
+            -0.056967527,
+            0.11320777,
+            -0.041189719,
+            -0.24195664,
+            1.2183611,
+        ),
+    )
+)
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 _HALF_LOG_TAU_32 = _F(_HALF_LOG_TAU)
 
@@ -226,7 +262,9 @@ if not numba.config.DISABLE_JIT:
 
 @kernel_part
 def log_ndtr(x):
-    """log Φ(x), Φ the normal distribution function, without underflow on the left or cancellation on the right."""
+    """log Φ(x), Φ the normal distribution function, without underflow on the left or cancellation
+    on the right.
+    """
     tail = mills_ratio(abs(x))
     log_density = log_normal_density(x)
     left, right = log_density + log(tail), log1p(-min(tail * exp(log_density), HALF))
@@ -242,26 +280,48 @@ def hazard(x):
     return left if x < ZERO else right
 
 
-# Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution", PPND16 without its tail beyond 1e-11,
-# where no uniform number of 24 bits is; the highest power comes first.
-# fmt: off
+# Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution", PPND16 without
+# its tail beyond 1e-11, where no uniform number of 24 bits is; the highest power comes first.
 _CENTRE = (
-    2509.0809287301227, 33430.57558358813, 67265.7709270087, 45921.95393154987,
-    13731.69376550946, 1971.5909503065513, 133.14166789178438, 3.3871328727963665,
+    2509.0809287301227,
+    33430.57558358813,
+    67265.7709270087,
+    45921.95393154987,
+    13731.69376550946,
+    1971.5909503065513,
+    133.14166789178438,
+    3.3871328727963665,
 )
 _CENTRE_BELOW = (
-    5226.495278852854, 28729.085735721943, 39307.89580009271, 21213.794301586597,
-    5394.196021424751, 687.1870074920579, 42.31333070160091, 1.0,
+    5226.495278852854,
+    28729.085735721943,
+    39307.89580009271,
+    21213.794301586597,
+    5394.196021424751,
+    687.1870074920579,
+    42.31333070160091,
+    1.0,
 )
 _TAIL = (
-    0.0007745450142783414, 0.022723844989269184, 0.2417807251774506, 1.2704582524523684,
-    3.6478483247632045, 5.769497221460691, 4.630337846156546, 1.4234371107496835,
+    0.0007745450142783414,
+    0.022723844989269184,
+    0.2417807251774506,
+    1.2704582524523684,
+    3.6478483247632045,
+    5.769497221460691,
+    4.630337846156546,
+    1.4234371107496835,
 )
 _TAIL_BELOW = (
-    1.0507500716444169e-09, 0.0005475938084995345, 0.015198666563616457, 0.14810397642748008,
-    0.6897673349851, 1.6763848301838038, 2.053191626637759, 1.0,
+    1.0507500716444169e-09,
+    0.0005475938084995345,
+    0.015198666563616457,
+    0.14810397642748008,
+    0.6897673349851,
+    1.6763848301838038,
+    2.053191626637759,
+    1.0,
 )
-# fmt: on
 
 
 @register_jitable

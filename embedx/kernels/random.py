@@ -1,7 +1,9 @@
-"""Random numbers as a function of where they are needed: (seed, epoch, position), never of a thread or of history.
+"""Random numbers as a function of where they are needed: (seed, epoch, position), never of a thread
+or of history.
 
-SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators"): a counter times an odd constant, then
-two rounds of mixing. Any two runs that ask for the same place get the same number, whatever the order or number of threads.
+SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators"): a counter
+times an odd constant, then two rounds of mixing. Any two runs that ask for the same place get the
+same number, whatever the order or number of threads.
 """
 
 import numba

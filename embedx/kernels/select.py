@@ -9,9 +9,11 @@ NONE = np.float32(-np.inf)  # the score of what is not a number
 
 @kernel_part
 def select(order, key, low, middle, high):
-    """Rearrange order[low:high] so that none before `middle` comes behind one after it: Hoare's quickselect.
+    """Rearrange order[low:high] so that none before `middle` comes behind one after it: Hoare's
+    quickselect.
 
-    A number x comes before those with a larger key[x]; of two alike, the smaller number comes first.
+    A number x comes before those with a larger key[x]; of two alike, the smaller number comes
+    first.
     """
     first, last = low, high - 1
     while first < last:
@@ -41,9 +43,11 @@ def _comes_before(key, x, y):
 
 @kernel_part
 def insert(score, item, scores, items, r, n):
-    """Put an item where it belongs among the n best of row r, in falling order of their scores; return how many these are now.
+    """Put an item where it belongs among the n best of row r, in falling order of their scores;
+    return how many these are now.
 
-    Of more than a row has columns for, the last is dropped; of two alike, the earlier one comes first.
+    Of more than a row has columns for, the last is dropped; of two alike, the earlier one comes
+    first.
     """
     last = scores.shape[1] - 1
     if n <= last or score > scores[r, last]:
@@ -58,7 +62,8 @@ def insert(score, item, scores, items, r, n):
 
 @kernel
 def best_of_rows(scores, begin, end, items, best):
-    """Write the highest scores of the rows begin:end to the columns of `best`, best first, and where they stand to `items`.
+    """Write the highest scores of the rows begin:end to the columns of `best`, best first, and
+    where they stand to `items`.
 
     Of two alike the earlier one comes first; what is not a number counts as -inf.
     """

@@ -1,11 +1,13 @@
 """Sixteen float32 at a time: the vector type that the tile kernels are written with.
 
-LLVM's own vectoriser needs to guess; here the width, the register tile and the order of the sum are written down, and LLVM
-maps the sixteen lanes to whatever the machine has (one AVX-512 register, two AVX, four SSE or NEON). Each function below is
-also plain Python over numpy rows, which is what runs under NUMBA_DISABLE_JIT=1. Vectors also take +, -, * and / with each other
-and with a float32, so that a formula of those and `square_root` serves for one number and for sixteen.
+LLVM's own vectoriser needs to guess; here the width, the register tile and the order of the sum are
+written down, and LLVM maps the sixteen lanes to whatever the machine has (one AVX-512 register, two
+AVX, four SSE or NEON). Each function below is also plain Python over numpy rows, which is what runs
+under NUMBA_DISABLE_JIT=1. Vectors also take +, -, * and / with each other and with a float32, so
+that a formula of those and `square_root` serves for one number and for sixteen.
 
-A matrix is float32, C-contiguous along its rows; `column` is in floats and must leave sixteen of them.
+A matrix is float32, C-contiguous along its rows; `column` is in floats and must leave sixteen of
+them.
 """
 
 import functools
@@ -49,12 +51,16 @@ class _Float32x16Model(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def padded(n: int, width: int = SIMD_WIDTH) -> int:
-    """`n` rounded up to whole widths; by default to a whole number of lanes: the stride of a table with rows of `n` floats."""
+    """`n` rounded up to whole widths; by default to a whole number of lanes: the stride of a table
+    with rows of `n` floats.
+    """
     return -(-n // width) * width
 
 
 def aligned_zeros(rows: int, dim: int) -> np.ndarray:
-    """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that none shares a cache line."""
+    """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that
+    none shares a cache line.
+    """
     stride = padded(dim)
     memory = np.zeros(rows * stride + SIMD_WIDTH, float32)
     start = -(memory.ctypes.data // 4) % SIMD_WIDTH
@@ -145,10 +151,11 @@ else:
 
     @intrinsic
     def store_sums(_typing, matrix, row, column, vectors):
-        """Write `matrix[row + i, column + j] = sum of vectors[side * i + j]` for i, j below the side, 4 or 2.
+        """Write `matrix[row + i, column + j] = sum of vectors[side * i + j]` for i, j below the
+        side, 4 or 2.
 
-        The sums are formed together: each round adds pairs of vectors crosswise and leaves half as many, and then, where the
-        side is 2, adds the parts of one vector.
+        The sums are formed together: each round adds pairs of vectors crosswise and leaves half as
+        many, and then, where the side is 2, adds the parts of one vector.
         """
         side = 4 if len(vectors) == 16 else 2
 
@@ -156,24 +163,39 @@ else:
             vectors = [builder.extract_value(arguments[3], i) for i in range(side * side)]
             step = 1
             while len(vectors) > 1:
-                first_halves = [lane if lane // step % 2 == 0 else SIMD_WIDTH + lane - step for lane in range(SIMD_WIDTH)]
-                second_halves = [lane + step if lane // step % 2 == 0 else SIMD_WIDTH + lane for lane in range(SIMD_WIDTH)]
+                first_halves = [
+                    lane if lane // step % 2 == 0 else SIMD_WIDTH + lane - step
+                    for lane in range(SIMD_WIDTH)
+                ]
+                second_halves = [
+                    lane + step if lane // step % 2 == 0 else SIMD_WIDTH + lane
+                    for lane in range(SIMD_WIDTH)
+                ]
                 vectors = [
                     builder.fadd(
-                        builder.shuffle_vector(a, b, _lanes(first_halves)), builder.shuffle_vector(a, b, _lanes(second_halves))
+                        builder.shuffle_vector(a, b, _lanes(first_halves)),
+                        builder.shuffle_vector(a, b, _lanes(second_halves)),
                     )
                     for a, b in zip(vectors[::2], vectors[1::2], strict=True)
                 ]
                 step *= 2
             sums = vectors[0]
             while step < SIMD_WIDTH:
-                other = builder.shuffle_vector(sums, sums, _lanes([(lane + step) % SIMD_WIDTH for lane in range(SIMD_WIDTH)]))
+                other = builder.shuffle_vector(
+                    sums, sums, _lanes([(lane + step) % SIMD_WIDTH for lane in range(SIMD_WIDTH)])
+                )
                 sums, step = builder.fadd(sums, other), 2 * step
             row_of_sums = ir.VectorType(ir.FloatType(), side)
             for i in range(side):
                 part = builder.shuffle_vector(sums, sums, _lanes(range(side * i, side * (i + 1))))
                 at_row = builder.add(arguments[1], ir.Constant(arguments[1].type, i))
-                address = _address(context, builder, signature.args[0], (arguments[0], at_row, arguments[2]), row_of_sums)
+                address = _address(
+                    context,
+                    builder,
+                    signature.args[0],
+                    (arguments[0], at_row, arguments[2]),
+                    row_of_sums,
+                )
                 builder.store(part, address, align=4)
             return context.get_dummy_value()
 
@@ -183,7 +205,9 @@ else:
         """One number of all lanes, by both(one vector, another) of ever smaller halves."""
         half = SIMD_WIDTH // 2
         while half:
-            other = builder.shuffle_vector(vector, vector, _lanes([(lane + half) % SIMD_WIDTH for lane in range(SIMD_WIDTH)]))
+            other = builder.shuffle_vector(
+                vector, vector, _lanes([(lane + half) % SIMD_WIDTH for lane in range(SIMD_WIDTH)])
+            )
             vector = both(vector, other)
             half //= 2
         return builder.extract_element(vector, ir.Constant(_INDEX, 0))
@@ -194,7 +218,9 @@ else:
         def declare(emit):
             @functools.wraps(emit)  # which has the operands' names
             def typed(_typing, *_):
-                return result(*operands), lambda context, builder, signature, arguments: emit(builder, *arguments)
+                return result(*operands), lambda context, builder, signature, arguments: emit(
+                    builder, *arguments
+                )
 
             return intrinsic(typed)
 
@@ -224,15 +250,20 @@ else:
     def _declare_operator(operation, instruction, flags):
         """Make +, -, * or / work lane by lane, a float32 standing for sixteen copies.
 
-        A product of two vectors that is added is `multiply_add`; one with a float32 is not, so that a sum of products has only
-        one way to be taken. (Instructions without any flags of their own would be given all of `compiled.FAST_MATH`.)
+        A product of two vectors that is added is `multiply_add`; one with a float32 is not, so that
+        a sum of products has only one way to be taken. (Instructions without any flags of their own
+        would be given all of `compiled.FAST_MATH`.)
         """
 
         def emit(context, builder, signature, arguments):
             pairs = zip(signature.args, arguments, strict=True)
-            a, b = (value if kind == float32x16 else _copies(builder, value) for kind, value in pairs)
+            a, b = (
+                value if kind == float32x16 else _copies(builder, value) for kind, value in pairs
+            )
             both = signature.args == (float32x16, float32x16)
-            return getattr(builder, instruction)(a, b, flags=flags if both or instruction != "fmul" else ("nsz",))
+            return getattr(builder, instruction)(
+                a, b, flags=flags if both or instruction != "fmul" else ("nsz",)
+            )
 
         v, x = float32x16, types.float32
         cases = [signature(v, v, v), signature(v, v, x), signature(v, x, v)]
@@ -253,8 +284,12 @@ else:
     @_operation(float32x16, float32x16, types.uint32)
     def lanes_of(builder, vector, bits):
         """The lanes k of a vector for which bit k of a uint32 is set; zeros in the others."""
-        own = builder.and_(_copies(builder, bits), _lanes([1 << lane for lane in range(SIMD_WIDTH)]))
-        return builder.select(builder.icmp_unsigned("!=", own, _lanes([0] * SIMD_WIDTH)), vector, _ZEROS)
+        own = builder.and_(
+            _copies(builder, bits), _lanes([1 << lane for lane in range(SIMD_WIDTH)])
+        )
+        return builder.select(
+            builder.icmp_unsigned("!=", own, _lanes([0] * SIMD_WIDTH)), vector, _ZEROS
+        )
 
     @_operation(types.boolean, float32x16)
     def is_zero(builder, vector):
@@ -299,7 +334,9 @@ else:
 
     @intrinsic
     def prefetch(_typing, matrix, row, column):
-        """Ask for the cache line of `matrix[row, column]`, soon to be read; it has no other effect."""
+        """Ask for the cache line of `matrix[row, column]`, soon to be read; it has no
+        other effect.
+        """
 
         def emit(context, builder, signature, arguments):
             byte = ir.IntType(8)

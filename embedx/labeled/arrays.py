@@ -1,8 +1,9 @@
 """Binary files: NumPy's .npy, SciPy's sparse .npz, and IDX, the format of MNIST.
 
-Compiled code follows the indices of a sparse matrix without a check, and a memory-mapped file that is cut off while it is
-mapped ends the process with SIGBUS. So indices are checked when they are read, and arrays are read into memory; only one that
-takes more than MAX_SHARE_READ of the memory stays mapped, with a note. What a small file unpacks to is counted as it grows.
+Compiled code follows the indices of a sparse matrix without a check, and a memory-mapped file that
+is cut off while it is mapped ends the process with SIGBUS. So indices are checked when they are
+read, and arrays are read into memory; only one that takes more than MAX_SHARE_READ of the memory
+stays mapped, with a note. What a small file unpacks to is counted as it grows.
 """
 
 import io
@@ -37,11 +38,18 @@ def is_binary(head: bytes) -> bool:
 
 
 def _is_idx(head: bytes) -> bool:
-    return len(head) > 4 and head[:2] == b"\0\0" and head[2] in IDX_TYPES and 0 < head[3] <= MAX_IDX_DIMENSIONS
+    return (
+        len(head) > 4
+        and head[:2] == b"\0\0"
+        and head[2] in IDX_TYPES
+        and 0 < head[3] <= MAX_IDX_DIMENSIONS
+    )
 
 
 def read_array(source: Source, head: bytes, progress: Progress) -> Any:
-    """The array in the file: ndarray, mapped if it is too large to be read, or csr_matrix whose indices are in range."""
+    """The array in the file: ndarray, mapped if it is too large to be read, or csr_matrix whose
+    indices are in range.
+    """
     kind = "IDX file" if _is_idx(head) else "array of numpy.save"
     kind = "sparse matrix of scipy.sparse.save_npz" if head.startswith(ZIP_START) else kind
     try:
@@ -52,19 +60,25 @@ def read_array(source: Source, head: bytes, progress: Progress) -> Any:
             with open(source.name, "rb") if is_plain(source) else content_of(source) as content:
                 if _is_idx(head):
                     return _idx(source.name, content.read())
-                return _sparse(source.name, content) if head.startswith(ZIP_START) else np.load(content, allow_pickle=False)
+                return (
+                    _sparse(source.name, content)
+                    if head.startswith(ZIP_START)
+                    else np.load(content, allow_pickle=False)
+                )
     except (EmbedxError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
-        raise EmbedxError(f"{source.name}: no readable {kind} ({reason(error)}); write it again") from error
+        raise EmbedxError(
+            f"{source.name}: no readable {kind} ({reason(error)}); write it again"
+        ) from error
 
 
 def features_in(name: str, array: Any) -> Any:
     """The array as float32 (n_rows, n_features), the same memory if it is that already."""
     if array.ndim < 2 or array.dtype.kind not in "biuf" or 0 in array.shape:
         raise EmbedxError(
-            f"{name}: shape {tuple(map(int, array.shape))} of {array.dtype}; features are numbers in rows and columns, "
-            "(ROWS, FEATURES)"
+            f"{name}: shape {tuple(map(int, array.shape))} of {array.dtype}; features are numbers"
+            " in rows and columns, (ROWS, FEATURES)"
         )
     if array.dtype != np.float32 or not (issparse(array) or array.flags.c_contiguous):
         MemoryBudget(name).take(4 * array.size)  # for the copy
@@ -72,13 +86,17 @@ def features_in(name: str, array: Any) -> Any:
         if issparse(array):
             features = csr_matrix(array, dtype=np.float32)
         else:
-            features = np.ascontiguousarray(array.reshape(len(array), math.prod(array.shape[1:])), np.float32)
+            features = np.ascontiguousarray(
+                array.reshape(len(array), math.prod(array.shape[1:])), np.float32
+            )
     check_finite(name, features.data if issparse(array) else features)
     return features
 
 
 def labels_in(name: str, array: Any) -> tuple[Labels, int]:
-    """Labels, and how many there are, of integers (n_rows,) or of a sparse indicator matrix (n_rows, n_labels)."""
+    """Labels, and how many there are, of integers (n_rows,) or of a sparse indicator matrix
+    (n_rows, n_labels).
+    """
     if issparse(array) and array.dtype.kind in "biuf":
         check_finite(name, array.data)
         return Labels.of_matrix(array), int(array.shape[1])
@@ -89,7 +107,9 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
         )
     bad = np.flatnonzero((array < 0) | (array >= MAX_IDS))
     if len(bad):
-        raise EmbedxError(f"{name}: label {array[bad[0]]} of row {bad[0] + 1}; number the labels from 0")
+        raise EmbedxError(
+            f"{name}: label {array[bad[0]]} of row {bad[0] + 1}; number the labels from 0"
+        )
     labels = Labels.single(array)
     return labels, int(labels.ids.max(initial=-1)) + 1
 
@@ -107,8 +127,8 @@ def _mapped_or_read(name: str, progress: Progress) -> ndarray:
     if mapped.nbytes <= MAX_SHARE_READ * available_memory():
         return np.array(mapped)
     progress.note(
-        f"{name}: {mapped.nbytes / 1e9:.1f} GB are memory-mapped, being more than half of the available memory; "
-        "do not change the file during the run"
+        f"{name}: {mapped.nbytes / 1e9:.1f} GB are memory-mapped, being more than half of the"
+        " available memory; do not change the file during the run"
     )
     return mapped
 
@@ -130,7 +150,10 @@ def _idx(name: str, content: bytes) -> ndarray:
     dtype = np.dtype(IDX_TYPES[content[2]])
     needed = start + math.prod(shape) * dtype.itemsize
     if len(content) != needed:
-        raise EmbedxError(f"{name}: {len(content)} bytes, but its IDX header says {needed}; fetch or copy it again")
+        raise EmbedxError(
+            f"{name}: {len(content)} bytes, but its IDX header says {needed}; fetch or copy it"
+            " again"
+        )
     return np.frombuffer(content, dtype, offset=start).reshape(shape)
 
 
@@ -144,17 +167,24 @@ def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
     if max(matrix.shape) > MAX_IDS:
         raise ValueError(f"shape {matrix.shape}, of which no number may be above {MAX_IDS}")
     if matrix.format != "coo":
-        if (matrix.indptr[1:] < matrix.indptr[:-1]).any():  # scipy's check takes differences, which may overflow
+        # scipy's check takes differences, which may overflow
+        if (matrix.indptr[1:] < matrix.indptr[:-1]).any():
             raise ValueError("indptr must not decrease")
         matrix.check_format()  # that indices are within the shape
     return csr_matrix(matrix)
 
 
 def check_finite(name: str, values: ndarray) -> None:
-    """`EmbedxError` if some value is not finite; by their sum, because a mapped array may be larger than memory."""
+    """`EmbedxError` if some value is not finite; by their sum, because a mapped array may be larger
+    than memory.
+    """
     with np.errstate(invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
             return
     for place in np.argwhere(~np.isfinite(values))[:1]:
-        where = f"row {place[0] + 1}, feature {place[1]}" if values.ndim > 1 else f"value {place[0] + 1}"
+        where = (
+            f"row {place[0] + 1}, feature {place[1]}"
+            if values.ndim > 1
+            else f"value {place[0] + 1}"
+        )
         raise EmbedxError(f"{name}: {where} is not a finite float32; correct or rescale it")

@@ -24,7 +24,9 @@ def places_of(offsets: ndarray, chosen: ndarray | slice) -> tuple[ndarray, ndarr
 
 @dataclass(frozen=True)
 class Labels:
-    """Which labels each row has, in the order of the file: those of row i are ids[offsets[i]:offsets[i + 1]]."""
+    """Which labels each row has, in the order of the file: those of row i are
+    ids[offsets[i]:offsets[i + 1]].
+    """
 
     offsets: ndarray  # int64 (n_rows + 1,)
     ids: ndarray  # int32 (n_labels_in_all,)
@@ -52,11 +54,15 @@ class Labels:
 
     def where(self, kept: ndarray) -> "Labels":
         """Those of `ids` that are kept: bool, or their ascending places."""
-        return Labels(offsets_of(np.bincount(self.row_of_id[kept], minlength=len(self))), self.ids[kept])
+        return Labels(
+            offsets_of(np.bincount(self.row_of_id[kept], minlength=len(self))), self.ids[kept]
+        )
 
     def distinct(self) -> "Labels":
         """Each label once in a row, at its first place."""
-        _, first = np.unique(self.row_of_id * (int(self.ids.max(initial=0)) + 1) + self.ids, return_index=True)
+        _, first = np.unique(
+            self.row_of_id * (int(self.ids.max(initial=0)) + 1) + self.ids, return_index=True
+        )
         return self if len(first) == len(self.ids) else self.where(np.sort(first))
 
     @classmethod
@@ -75,12 +81,18 @@ class Labels:
     @classmethod
     def joined(cls, parts: Sequence["Labels"]) -> "Labels":
         """The rows of all parts."""
-        return cls(offsets_of(np.concatenate([part.n_of_row for part in parts])), np.concatenate([part.ids for part in parts]))
+        return cls(
+            offsets_of(np.concatenate([part.n_of_row for part in parts])),
+            np.concatenate([part.ids for part in parts]),
+        )
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[int]]) -> "Labels":
         """From one list of ids for each row."""
-        return cls(offsets_of([len(row) for row in rows]), np.array([label for row in rows for label in row], int32))
+        return cls(
+            offsets_of([len(row) for row in rows]),
+            np.array([label for row in rows for label in row], int32),
+        )
 
 
 class FileRows(NamedTuple):
@@ -105,7 +117,8 @@ class Columns:
     label: str | None = None
     id: str | None = None
     separator: str | None = None  # of labels in a cell
-    # The bounds of the intervals of each of `numbers` or, without text, the means and the deviations of all of them.
+    # The bounds of the intervals of each of `numbers` or, without text, the means and the
+    # deviations of all of them.
     scales: Sequence[Sequence[float]] = ()
 
     @property
@@ -121,7 +134,9 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class TextSchema:
-    """By what text becomes features: columns are first the words, then the n-grams (embedx.labeled.words)."""
+    """By what text becomes features: columns are first the words, then the n-grams
+    (embedx.labeled.words).
+    """
 
     vocabulary: list[str]
     hashes: ndarray  # int64 (n_ngrams,), ascending
@@ -130,14 +145,17 @@ class TextSchema:
 
 @dataclass(frozen=True)
 class DataSchema:
-    """What training data fix for later data: given when reading test data, so that ids mean there what they mean here."""
+    """What training data fix for later data: given when reading test data, so that ids mean there
+    what they mean here.
+    """
 
     n_features: int
     n_labels: int
     names: list[str] | None = None  # of the labels, by id
     text: TextSchema | None = None  # where features are those of text
     by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
-    first_feature: int = 0  # the id of the first feature in headerless files: 1 if the training file counts from 1
+    # the id of the first feature in headerless files: 1 if the training file counts from 1
+    first_feature: int = 0
     columns: Columns | None = None  # where the data are a table
 
     @property
@@ -150,11 +168,14 @@ class DataSchema:
 class Labeled:
     """A data set, or one half of it."""
 
-    features: Any  # float32, (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct columns
+    # float32, (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct
+    # columns
+    features: Any
     labels: Labels
     n_labels: int
     known: DataSchema | None = None  # of the files that it was read from
-    weights: ndarray | None = None  # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
+    # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
+    weights: ndarray | None = None
     ids: ndarray | None = None  # object (n_rows,): what the rows are called, if a table says so
 
     def __len__(self) -> int:
@@ -176,4 +197,10 @@ class Labeled:
     def rows(self, chosen: ndarray) -> "Labeled":
         """These rows, in this order."""
         weights, ids = (None if each is None else each[chosen] for each in (self.weights, self.ids))
-        return replace(self, features=self.features[chosen], labels=self.labels.rows(chosen), weights=weights, ids=ids)
+        return replace(
+            self,
+            features=self.features[chosen],
+            labels=self.labels.rows(chosen),
+            weights=weights,
+            ids=ids,
+        )

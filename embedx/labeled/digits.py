@@ -1,4 +1,6 @@
-"""Data sets that need no file: ten digits, drawn in ever different hands from one small picture of each."""
+"""Data sets that need no file: ten digits, drawn in ever different hands from one small picture of
+each.
+"""
 
 import numpy as np
 
@@ -15,7 +17,8 @@ GLYPHS = """
 #...# ..#.. .#... ....# ...#. ....# #...# .#... #...# ....#
 .###. .###. ##### ####. ...#. ####. .###. .#... .###. .###.
 """
-# How hands differ; chosen so that a linear classifier gets about nineteen in twenty right, and a better one can do more.
+# How hands differ; chosen so that a linear classifier gets about nineteen in twenty right, and a
+# better one can do more.
 SHIFT = 0.6  # standard deviations: pixels
 SLANT = 0.2  # pixels sideways a pixel up
 GROWTH = 0.1  # logarithm of the size, in each direction
@@ -29,7 +32,9 @@ GENERATED = "digits"  # the name of the data
 
 
 def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labeled, Labeled]:
-    """Grey pictures of digits, 16 by 16 pixels from 0 (paper) to 1 (ink), all classes as often as can be."""
+    """Grey pictures of digits, 16 by 16 pixels from 0 (paper) to 1 (ink), all classes as often as
+    can be.
+    """
     rng = np.random.default_rng(seed)
     return _drawn(rng, n_train), _drawn(rng, n_test)
 
@@ -37,13 +42,15 @@ def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labe
 def _drawn(rng: np.random.Generator, n: int) -> Labeled:
     labels = rng.permutation(np.arange(n) % 10)
     dots, is_ink = _dots()
-    dots, is_ink = dots[labels], is_ink[labels]  # (n, most dots of a glyph, 2), in pixels from the middle
+    # (n, most dots of a glyph, 2), in pixels from the middle
+    dots, is_ink = dots[labels], is_ink[labels]
     dots = dots * np.exp(rng.normal(0, GROWTH, (n, 1, 2))) + rng.normal(0, WOBBLE, dots.shape)
     dots[:, :, 0] -= rng.normal(0, SLANT, (n, 1)) * dots[:, :, 1]
     dots += rng.normal(0, SHIFT, (n, 1, 2)) + (SIDE - 1) / 2
     # A dot's ink falls off as a Gaussian does, separately in x and y.
     thickness = rng.uniform(*THICKNESS, (n, 1, 1, 1))
-    ink = np.exp(-0.5 * ((np.arange(SIDE) - dots[..., None]) / thickness) ** 2).astype(np.float32)  # (n, dots, 2, SIDE)
+    # (n, dots, 2, SIDE)
+    ink = np.exp(-0.5 * ((np.arange(SIDE) - dots[..., None]) / thickness) ** 2).astype(np.float32)
     across, down = ink[:, :, 0], ink[:, :, 1] * is_ink[..., None].astype(np.float32)
     grey = np.tanh(down.transpose(0, 2, 1) @ across).reshape(n, SIDE * SIDE)
     grey += rng.normal(0, NOISE, grey.shape).astype(np.float32)
@@ -52,8 +59,12 @@ def _drawn(rng: np.random.Generator, n: int) -> Labeled:
 
 
 def _dots() -> tuple[np.ndarray, np.ndarray]:
-    """The places (x, y) of the ink of each glyph, in pixels from its middle, and which of them are filled."""
-    bitmaps = np.array([[[*bits] for bits in line.split()] for line in GLYPHS.split("\n") if line]) == "#"
+    """The places (x, y) of the ink of each glyph, in pixels from its middle, and which of them are
+    filled.
+    """
+    bitmaps = (
+        np.array([[[*bits] for bits in line.split()] for line in GLYPHS.split("\n") if line]) == "#"
+    )
     n_rows, _, n_columns = bitmaps.shape
     step = (SIDE - 1 - 2 * MARGIN) / (n_rows - 1)
     places = [np.argwhere(glyph)[:, ::-1] for glyph in bitmaps.transpose(1, 0, 2)]

@@ -1,7 +1,9 @@
-"""The files of labelled data, opened: text as chunks of whole lines, binary files as their unpacked bytes.
+"""The files of labelled data, opened: text as chunks of whole lines, binary files as their unpacked
+bytes.
 
-A few megabytes of compressed data may unpack to any size, so readers count what they keep: more than MAX_SHARE_READ of the
-available memory is an error, and so is a line, with the empty lines before it, of more than MAX_LINE_BYTES.
+A few megabytes of compressed data may unpack to any size, so readers count what they keep: more
+than MAX_SHARE_READ of the available memory is an error, and so is a line, with the empty lines
+before it, of more than MAX_LINE_BYTES.
 """
 
 import io
@@ -18,8 +20,10 @@ from embedx.training.progress import Progress
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
-MAX_SHARE_READ = 0.5  # of the memory that is available; the parameters and their optimiser need the rest
-MAX_LINE_BYTES = 1 << 25  # a row of two million features; a hundred times what the largest public data sets have
+# of the memory that is available; the parameters and their optimiser need the rest
+MAX_SHARE_READ = 0.5
+# a row of two million features; a hundred times what the largest public data sets have
+MAX_LINE_BYTES = 1 << 25
 
 
 def source_of(name: str) -> Source:
@@ -30,18 +34,23 @@ def source_of(name: str) -> Source:
         raise EmbedxError(f"{name}: a directory; name the one file that holds the rows")
     if recipe := recipe_meant(name):
         if recipe.kind != "classes":
-            raise EmbedxError(f"{name}: text without labels; train word vectors on it with `embedx train {name}`")
+            raise EmbedxError(
+                f"{name}: text without labels; train word vectors on it with `embedx train {name}`"
+            )
         name = recipe.find_files()[0]
     try:
         size = os.stat(name).st_size
     except OSError as error:
         remedy = near_file(name, "check the name and your permissions", recipe_names())
         raise EmbedxError(f"{name}: cannot be opened ({error.strerror}); {remedy}") from error
-    return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)  # a pipe, as in <(zcat ...), is read once
+    # a pipe, as in <(zcat ...), is read once
+    return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)
 
 
 def head_of(source: Source) -> bytes:
-    """The first unpacked bytes, by which binary files are known; b"" where they could not be read again: those hold text."""
+    """The first unpacked bytes, by which binary files are known; b"" where they could not be read
+    again: those hold text.
+    """
     if source.fingerprint is None:
         return b""
     with io.BufferedReader(UnpackedReader(source)) as file:
@@ -62,13 +71,18 @@ class MemoryBudget:
         """Count so many bytes more; `EmbedxError` if that is too much."""
         self.n_bytes -= n_bytes
         if self.n_bytes < 0:
-            raise EmbedxError(f"{self.name}: takes more than half of the available memory; use fewer rows or more memory")
+            raise EmbedxError(
+                f"{self.name}: takes more than half of the available memory; use fewer rows or more"
+                " memory"
+            )
 
 
 class Lines:
-    """Iterates over a text in chunks of whole lines, each ended by b"\\n", of which the first chunk has one that is not empty.
+    """Iterates over a text in chunks of whole lines, each ended by b"\\n", of which the first chunk
+    has one that is not empty.
 
-    Empty lines at the end are left out but for those that make `min_lines`, which may be set before iteration.
+    Empty lines at the end are left out but for those that make `min_lines`, which may be set before
+    iteration.
     """
 
     min_lines: float = 0
@@ -78,9 +92,12 @@ class Lines:
         self.line = 1  # number of the first line of the chunk given last
         self.budget = MemoryBudget(source.name)
         self._chunks = self._read(source, progress)
-        self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)  # the first chunk, by which the format is known
+        # the first chunk, by which the format is known
+        self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)
         if not self.head:
-            raise EmbedxError(f"{self.name}: an empty file; is it the right one, and was it copied whole?")
+            raise EmbedxError(
+                f"{self.name}: an empty file; is it the right one, and was it copied whole?"
+            )
 
     @property
     def first_line(self) -> str:
@@ -103,13 +120,16 @@ class Lines:
 
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
-        rest = bytearray()  # an incomplete line, and empty lines, which are given with the line after them
+        # an incomplete line, and empty lines, which are given with the line after them
+        rest = bytearray()
         with ReadAhead([source]) as blocks:
             for _, block, stored in blocks:
                 rest += block
                 if len(rest) > MAX_LINE_BYTES + len(block):
                     line = self.line + rest.count(b"\n")
-                    raise self.error(line, f"a line of more than {MAX_LINE_BYTES:,} bytes; is it the right file?")
+                    raise self.error(
+                        line, f"a line of more than {MAX_LINE_BYTES:,} bytes; is it the right file?"
+                    )
                 if block.strip(b"\r\n"):
                     yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
                 progress.update(stored)

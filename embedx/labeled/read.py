@@ -1,17 +1,22 @@
 """`read`: labelled data from files of several formats, recognised by content.
 
     XC sparse     ROWS FEATURES LABELS, then lines `l1,l2,... f:v f:v ...`, ids from 0
-    XC, one file  DATA@SPLIT or DATA@SPLIT:COLUMN: the rows of DATA numbered, from 1, in a column of the file SPLIT
-    LIBSVM        the same lines without a header; labels are names; features count from 1, or from 0 if feature 0 occurs
-    fastText      `__label__a __label__b some words`; a feature is how often its word stands in the line
-    table         CSV, TSV, JSON Lines or Parquet; a column of text is read as fastText's lines are, others are numbers
+    XC, one file  DATA@SPLIT or DATA@SPLIT:COLUMN: the rows of DATA numbered, from 1, in a column of
+                  the file SPLIT
+    LIBSVM        the same lines without a header; labels are names; features count from 1, or from
+                  0 if feature 0 occurs
+    fastText      `__label__a __label__b some words`; a feature is how often its word stands in the
+                  line
+    table         CSV, TSV, JSON Lines or Parquet; a column of text is read as fastText's lines are,
+                  others are numbers
     dense         .npy or IDX, flattened to (rows, features); values as they are
     sparse .npz   of scipy.sparse.save_npz
 
     digits        generated
 
-Dense and .npz files need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or one line of text for each row.
-Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard input.
+Dense and .npz files need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or
+one line of text for each row. Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard
+input.
 """
 
 import math
@@ -44,58 +49,107 @@ TEXT, TABLE = TextFeatureSettings(), TableSettings()
 
 
 def read(
-    source: str, labels: str | None = None, *, progress: Progress = SILENT, like: DataSchema | None = None,
-    keeps_empty: bool = False, text: TextFeatureSettings = TEXT, table: TableSettings = TABLE, names_new_labels: bool = False,
-) -> Labeled:  # fmt: skip
-    """The rows in `source`, with the labels in the file `labels` if it has none of its own; they may also have none at all.
+    source: str,
+    labels: str | None = None,
+    *,
+    progress: Progress = SILENT,
+    like: DataSchema | None = None,
+    keeps_empty: bool = False,
+    text: TextFeatureSettings = TEXT,
+    table: TableSettings = TABLE,
+    names_new_labels: bool = False,
+) -> Labeled:
+    """The rows in `source`, with the labels in the file `labels` if it has none of its own; they
+    may also have none at all.
 
-    `text` says which words and n-grams of text are features, `table` which columns of a table are used. `like` is the schema
-    of the training data, which decides that too. Features not in it are dropped. Labels not in it are kept: they get ids of at
-    least its `n_labels`, while `n_labels` of the result stays that of the training data.
-    With `names_new_labels` the schema has their names too.
-    With `keeps_empty` empty lines at the end of a file without a header are rows, as those between others always are.
+    `text` says which words and n-grams of text are features, `table` which columns of a table are
+    used. `like` is the schema of the training data, which decides that too. Features not in it are
+    dropped. Labels not in it are kept: they get ids of at least its `n_labels`, while `n_labels` of
+    the result stays that of the training data. With `names_new_labels` the schema has their names
+    too. With `keeps_empty` empty lines at the end of a file without a header are rows, as those
+    between others always are.
     """
     if source == labels == STANDARD_INPUT:
-        raise EmbedxError("-: standard input cannot be both the features and the labels; name a file for one of them")
+        raise EmbedxError(
+            "-: standard input cannot be both the features and the labels; name a file for one of"
+            " them"
+        )
     if source == GENERATED:
         return digits()[0 if like is None else 1]
     name, split, column = _split_named(source)
     try:
-        data = _rows_of(name, progress, like, keeps_empty, text, table, labels is None and not keeps_empty)
+        data = _rows_of(
+            name, progress, like, keeps_empty, text, table, labels is None and not keeps_empty
+        )
         if labels is not None:
             if len(data.labels.ids):
-                raise EmbedxError(f"{name}: has labels of its own; leave out the file of labels, {labels}")
+                raise EmbedxError(
+                    f"{name}: has labels of its own; leave out the file of labels, {labels}"
+                )
             data = _with_labels(data, labels, progress, like)
         if like is not None and not names_new_labels:
             ids, names = data.labels.ids, data.schema.names
-            if names and data.schema.by_name and not keeps_empty and len(ids) and ids.min() >= like.n_labels:
-                progress.note(f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have "{names[0]}"')
+            if (
+                names
+                and data.schema.by_name
+                and not keeps_empty
+                and len(ids)
+                and ids.min() >= like.n_labels
+            ):
+                progress.note(
+                    f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have'
+                    f' "{names[0]}"'
+                )
             data = replace(data, known=replace(data.schema, names=like.names))
         return data.rows(_split_rows(split, column, len(data))) if split else data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
-        raise EmbedxError(f"{source}: takes more memory than is available; use fewer rows or more memory") from error
+        raise EmbedxError(
+            f"{source}: takes more memory than is available; use fewer rows or more memory"
+        ) from error
 
 
 def read_training(
-    source: str, labels: str | None = None, *, progress: Progress = SILENT, text: TextFeatureSettings = TEXT,
-    table: TableSettings = TABLE, like: DataSchema | None = None,
-) -> Labeled:  # fmt: skip
-    """What `read` gives, which must have two labels or more; if rows are to be `like` earlier ones, with those and new ones."""
-    data = read(source, labels, progress=progress, text=text, table=table, like=like, names_new_labels=like is not None)
+    source: str,
+    labels: str | None = None,
+    *,
+    progress: Progress = SILENT,
+    text: TextFeatureSettings = TEXT,
+    table: TableSettings = TABLE,
+    like: DataSchema | None = None,
+) -> Labeled:
+    """What `read` gives, which must have two labels or more; if rows are to be `like` earlier ones,
+    with those and new ones.
+    """
+    data = read(
+        source,
+        labels,
+        progress=progress,
+        text=text,
+        table=table,
+        like=like,
+        names_new_labels=like is not None,
+    )
     if like is not None:
-        n_labels, names = max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1), data.schema.names
+        n_labels, names = (
+            max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1),
+            data.schema.names,
+        )
         if names is not None:
             names = [*names, *map(str, range(len(names), n_labels))]
-        return replace(data, n_labels=n_labels, known=replace(data.schema, n_labels=n_labels, names=names))
+        return replace(
+            data, n_labels=n_labels, known=replace(data.schema, n_labels=n_labels, names=names)
+        )
     found = np.unique(data.labels.ids[:1])
     if not len(found):
-        raise EmbedxError(f"{source}: no row has a label; name the file of the labels with --train-labels")
+        raise EmbedxError(
+            f"{source}: no row has a label; name the file of the labels with --train-labels"
+        )
     if (data.labels.ids == found).all():
         n_rows, names = np.count_nonzero(data.labels.n_of_row), data.schema.names
         label = names[found[0]] if names else found[0]
         raise EmbedxError(
-            f'{labels or source}: only one label, "{label}", on {n_rows:,} of {len(data):,} rows; give data with two labels or '
-            "more, or train word vectors on text with `embedx train`"
+            f'{labels or source}: only one label, "{label}", on {n_rows:,} of {len(data):,} rows;'
+            " give data with two labels or more, or train word vectors on text with `embedx train`"
         )
     return data
 
@@ -103,7 +157,8 @@ def read_training(
 def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     """Training data whose labels are called by the names that `file` gives to their ids.
 
-    Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole numbers: they become the ids.
+    Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole
+    numbers: they become the ids.
     """
     labels, known = data.labels, data.schema
     n_labels = known.n_labels
@@ -111,13 +166,15 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
         own = known.names or []
         if others := [name for name in own if not (name.isdecimal() and name.isascii())]:
             raise EmbedxError(
-                f'{file}: the labels of the training data have names already, such as "{others[0]}"; '
-                "leave out --label-names, which names labels that are whole numbers from 0"
+                f"{file}: the labels of the training data have names already, such as"
+                f' "{others[0]}"; leave out --label-names, which names labels that are whole'
+                " numbers from 0"
             )
         n_labels = max(int(name) if len(name) < 20 else MAX_IDS for name in own) + 1
     if len(names) != n_labels:
         raise EmbedxError(
-            f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a line for each"
+            f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a"
+            " line for each"
         )
     if known.by_name:
         labels = Labels(labels.offsets, np.array([int(name) for name in own], np.int32)[labels.ids])
@@ -134,7 +191,8 @@ def check_there(source: str) -> None:
 def _split_named(source: str) -> tuple[str, str, int]:
     """(data file, split file, column) as `source` names them; no split is ""."""
     match = SPLIT.fullmatch(source)
-    if not match or os.path.exists(source) or URL_HOST.fullmatch(match["data"]):  # the last has a user's name
+    # the last has a user's name
+    if not match or os.path.exists(source) or URL_HOST.fullmatch(match["data"]):
         return source, "", 0
     if os.path.exists(with_colon := source[match.start("split") :]):
         return match["data"], with_colon, 1
@@ -142,21 +200,35 @@ def _split_named(source: str) -> tuple[str, str, int]:
 
 
 def _rows_of(
-    name: str, progress: Progress, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings, table: TableSettings,
+    name: str,
+    progress: Progress,
+    like: DataSchema | None,
+    keeps_empty: bool,
+    text: TextFeatureSettings,
+    table: TableSettings,
     needs_labels: bool,
-) -> Labeled:  # fmt: skip
+) -> Labeled:
     """The rows of one file, with the features of the training data."""
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
         features = features_in(name, read_array(source, head, progress))
-        rows = FileRows(features, Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32)))
+        rows = FileRows(
+            features, Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
+        )
     elif head and IDX_NAME.search(os.path.basename(name)):
-        raise EmbedxError(f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS; fetch it again")
+        raise EmbedxError(
+            f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS;"
+            " fetch it again"
+        )
     else:
         columns = like.columns if like else None
         lines = None if head.startswith(PARQUET_START) else Lines(source, progress)
-        format = "parquet" if lines is None else format_of(lines, table, columns, bool(like and like.text))
+        format = (
+            "parquet"
+            if lines is None
+            else format_of(lines, table, columns, bool(like and like.text))
+        )
         if lines is None or format:
             rows = read_table(source, lines, format, table, like, needs_labels, text, progress)
         else:
@@ -165,45 +237,70 @@ def _rows_of(
     if rows.names is not None:
         if like is None and rows.text is None and rows.columns is None:
             first = f"labels are names, features count from {rows.first_feature}"
-            progress.note(f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS; {first}")
-        id_of, names = settled(rows.names, like.by_name if like else True, like.names if like else None, name)
+            progress.note(
+                f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
+                f" {first}"
+            )
+        id_of, names = settled(
+            rows.names, like.by_name if like else True, like.names if like else None, name
+        )
         labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
     by_name = rows.names is not None
-    known = DataSchema(features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns)
-    known = replace(like, names=names or like.names) if like else known  # with the names of new labels
+    known = DataSchema(
+        features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns
+    )
+    # with the names of new labels
+    known = replace(like, names=names or like.names) if like else known
     if rows.columns is None:
         for setting in table.given:
-            raise EmbedxError(f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and Parquet")
+            raise EmbedxError(
+                f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and"
+                " Parquet"
+            )
         if like and like.columns and not like.columns.text:
             numbers = ", ".join(like.columns.numbers)
-            raise EmbedxError(f"{name}: no table, as the training data are; give a table with {numbers}")
+            raise EmbedxError(
+                f"{name}: no table, as the training data are; give a table with {numbers}"
+            )
         if like and like.columns and like.columns.numbers:
-            progress.note(f"{name}: no table, so that rows have no {', '.join(like.columns.numbers)}")
+            progress.note(
+                f"{name}: no table, so that rows have no {', '.join(like.columns.numbers)}"
+            )
     if issparse(features):
         n_values = features.nnz
         features.resize(features.shape[0], known.n_features)
         if dropped := n_values - features.nnz:
             progress.note(
-                f"{name}: {dropped:,} values dropped, whose feature ids are not below {known.n_features:,} as in the training "
-                "data"
+                f"{name}: {dropped:,} values dropped, whose feature ids are not below"
+                f" {known.n_features:,} as in the training data"
             )
         features.sum_duplicates()
         check_finite(name, features.data)  # sums may be too large
     elif features.shape[1] != known.n_features:
-        raise EmbedxError(f"{name}: {features.shape[1]} features, but the training data have {known.n_features}; give the same")
+        raise EmbedxError(
+            f"{name}: {features.shape[1]} features, but the training data have {known.n_features};"
+            " give the same"
+        )
     return Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids)
 
 
-def _text_rows(lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings) -> FileRows:
+def _text_rows(
+    lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings
+) -> FileRows:
     """The rows of a text."""
     has_header = HEADER.fullmatch(lines.first_line) is not None
     if keeps_empty:
         lines.min_lines = math.inf
-    has_words = is_fasttext(lines, text.label_prefix) or bool(like and like.text is not None and not has_header)
+    has_words = is_fasttext(lines, text.label_prefix) or bool(
+        like and like.text is not None and not has_header
+    )
     if like and has_words != (like.text is not None):
         kinds = "words", "ID:VALUE"
         here, there = kinds if has_words else kinds[::-1]
-        raise EmbedxError(f"{lines.name}: features are {here}, but those of the training data are {there}; give the same kind")
+        raise EmbedxError(
+            f"{lines.name}: features are {here}, but those of the training data are {there}; give"
+            " the same kind"
+        )
     if has_words:
         return read_lines(lines, text, like.text if like else None)
     by_name = like.by_name if like else not has_header
@@ -230,7 +327,10 @@ def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema 
     id_of, names = settled(words, by_name, names, file)
     labels = Labels(labels.offsets, id_of[labels.ids])
     if len(labels) != len(data):
-        raise EmbedxError(f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; do they belong together?")
+        raise EmbedxError(
+            f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; do they"
+            " belong together?"
+        )
     if like is None:
         n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
         known = replace(known, n_labels=n_labels, by_name=names is not None)
@@ -239,13 +339,17 @@ def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema 
 
 
 def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
-    """Numbers of the different labels, and these, of a text with a line of labels for each row, which may be empty."""
+    """Numbers of the different labels, and these, of a text with a line of labels for each row,
+    which may be empty.
+    """
     lines.min_lines = n_rows
     numbering = Numbering(lines.budget)
     found = []
     for chunk in lines:
         decoded(lines, chunk)
-        found.append(numbering.labels_of(row.split() for row in chunk.replace(b",", b" ").split(b"\n")[:-1]))
+        found.append(
+            numbering.labels_of(row.split() for row in chunk.replace(b",", b" ").split(b"\n")[:-1])
+        )
     return Labels.joined(found), list(numbering)
 
 
@@ -261,7 +365,9 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
             if not 1 <= row <= n_rows:
                 said = word.decode("utf-8", "replace")
                 raise lines.error(
-                    number, f'column {column} is "{said}", no row of the data, which has rows 1 to {n_rows}; is it their split?'
+                    number,
+                    f'column {column} is "{said}", no row of the data, which has rows 1 to'
+                    f" {n_rows}; is it their split?",
                 )
             rows.append(row - 1)
     return np.array(rows, np.int64)

@@ -1,4 +1,6 @@
-"""Which of a row's labels count, and on what scale its features are: decided at training, kept with the model."""
+"""Which of a row's labels count, and on what scale its features are: decided at training, kept with
+the model.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +13,19 @@ from embedx.labeled.data import Labels
 
 LABEL_RULES = ("all", "first", "lowest-id", "one")
 SCALINGS = ("none", "l2", "column-max", "tf-idf")
-ARRAY_OF = {"column-max": "maxima", "tf-idf": "idf"}  # what a scaling takes from the training data, an array by feature
+# what a scaling takes from the training data, an array by feature
+ARRAY_OF = {"column-max": "maxima", "tf-idf": "idf"}
 MAX_SAMPLED = 10_000  # rows by which a scaling is chosen
-UNEQUAL = 0.4  # standard deviation of the lengths of rows over their mean, above which they are scaled to one length
+# standard deviation of the lengths of rows over their mean, above which they are scaled to one
+# length
+UNEQUAL = 0.4
 NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
 
 
 def chosen_labels(labels: Labels, rule: str) -> Labels:
-    """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses again at each visit)."""
+    """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses
+    again at each visit).
+    """
     if rule not in ("first", "lowest-id"):
         return labels
     starts = labels.offsets[:-1][labels.n_of_row > 0]
@@ -33,7 +40,9 @@ def known_labels(labels: Labels, counts: ndarray) -> Labels:
 
 
 def column_maxima(features: Any) -> ndarray:
-    """The largest absolute value of each feature, float32 (n_features,); 1 where it never occurs."""
+    """The largest absolute value of each feature, float32 (n_features,); 1 where it
+    never occurs.
+    """
     if isinstance(features, csr_matrix):
         largest = np.zeros(features.shape[1], float32)
         np.maximum.at(largest, features.indices, np.abs(features.data))
@@ -43,10 +52,18 @@ def column_maxima(features: Any) -> ndarray:
 
 
 def idf(features: Any) -> ndarray:
-    """Smoothed inverse document frequencies, float32 (n_features,): ln((1 + n) / (1 + rows that have the feature)) + 1."""
+    """Smoothed inverse document frequencies, float32 (n_features,): ln((1 + n) / (1 + rows that
+    have the feature)) + 1.
+    """
     n, n_features = features.shape
-    columns = features.indices[features.data != 0] if isinstance(features, csr_matrix) else np.nonzero(features)[1]
-    return np.asarray(np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, float32)
+    columns = (
+        features.indices[features.data != 0]
+        if isinstance(features, csr_matrix)
+        else np.nonzero(features)[1]
+    )
+    return np.asarray(
+        np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, float32
+    )
 
 
 def scaling_arrays(features: Any, scaling: str) -> dict[str, ndarray]:
@@ -60,7 +77,8 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
 
     l2          each row divided by its length
     column-max  each column divided by its `maxima`
-    tf-idf      each value x replaced by (1 + ln x) idf, values below 1 by x idf, then each row divided by its length
+    tf-idf      each value x replaced by (1 + ln x) idf, values below 1 by x idf, then each row
+                divided by its length
 
     arrays  those of `scaling_arrays`
     """
@@ -84,7 +102,11 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
 def _with_values(features: Any, values: ndarray) -> Any:
     """Other values in the places of these, of their type."""
     values = values.astype(features.dtype)
-    return csr_matrix((values, features.indices, features.indptr), features.shape) if issparse(features) else values
+    return (
+        csr_matrix((values, features.indices, features.indptr), features.shape)
+        if issparse(features)
+        else values
+    )
 
 
 def row_lengths(features: Any) -> ndarray:
@@ -92,19 +114,29 @@ def row_lengths(features: Any) -> ndarray:
     if not isinstance(features, csr_matrix):
         return np.linalg.norm(features, axis=1)
     row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-    return np.sqrt(np.bincount(row, weights=np.square(features.data, dtype=float64), minlength=features.shape[0]))
+    return np.sqrt(
+        np.bincount(
+            row, weights=np.square(features.data, dtype=float64), minlength=features.shape[0]
+        )
+    )
 
 
 def chosen_scaling(features: Any) -> str:
-    """The scaling by default: tf-idf for counts, l2 for other sparse rows that differ in length, and none otherwise.
+    """The scaling by default: tf-idf for counts, l2 for other sparse rows that differ in length,
+    and none otherwise.
 
-    Counts are whole numbers above 0, 1 the most frequent, some larger. Pixels and codes are whole numbers too, but 1 is rare.
+    Counts are whole numbers above 0, 1 the most frequent, some larger. Pixels and codes are whole
+    numbers too, but 1 is rare.
     """
     if not isinstance(features, csr_matrix):
         return "none"
     some = features[:: max(1, features.shape[0] // MAX_SAMPLED)]
     values, n = np.unique(some.data[some.data != 0], return_counts=True)
-    if len(values) > 1 and values[0] == 1 == values[n.argmax()] and (values == np.floor(values)).all():
+    if (
+        len(values) > 1
+        and values[0] == 1 == values[n.argmax()]
+        and (values == np.floor(values)).all()
+    ):
         return "tf-idf"
     lengths = row_lengths(some)
     lengths = lengths[lengths > 0]
@@ -112,9 +144,15 @@ def chosen_scaling(features: Any) -> str:
 
 
 def input_length(features: Any) -> float:
-    """The root of the mean squared length of the rows that have any features; 1 where it is that, but for rounding."""
+    """The root of the mean squared length of the rows that have any features; 1 where it is that,
+    but for rounding.
+    """
     is_sparse = isinstance(features, csr_matrix)
-    n = np.count_nonzero(np.diff(features.indptr)) if is_sparse else np.count_nonzero(features.any(axis=1))
+    n = (
+        np.count_nonzero(np.diff(features.indptr))
+        if is_sparse
+        else np.count_nonzero(features.any(axis=1))
+    )
     squares = np.square(features.data if is_sparse else features, dtype=float64)
     length = float(np.sqrt(np.sum(squares) / max(n, 1)))
     return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0

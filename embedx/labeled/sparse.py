@@ -1,6 +1,8 @@
-"""Sparse rows as text: the XC repository's `N D L` header and `l1,l2 f:v f:v ...` lines, or LIBSVM's, without a header.
+"""Sparse rows as text: the XC repository's `N D L` header and `l1,l2 f:v f:v ...` lines, or
+LIBSVM's, without a header.
 
-A compiled kernel reads hundreds of megabytes a second. Where it finds what is no feature it stops, and Python explains it.
+A compiled kernel reads hundreds of megabytes a second. Where it finds what is no feature it stops,
+and Python explains it.
 """
 
 import re
@@ -16,13 +18,15 @@ from embedx.labeled.data import FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
 from embedx.labeled.schema import MAX_IDS, Numbering
 
-HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")  # Python reads no number of more than 4,300 digits
+# Python reads no number of more than 4,300 digits
+HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")
 WORD = re.compile(r"\S+")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
 NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, SMALL_E = b"\n +,-.09:e"
 MAX_WHOLE = int64(10**10)  # numbers are held there, above any id and any exponent of a float
-MAX_DIGITS = 10**17  # a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
+# a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
+MAX_DIGITS = 10**17
 MAX_POWER = int64(309)  # infinite as a float64
 INFINITE = 2.0**128 - 2.0**103  # from here on a float64 is rounded to an infinite float32
 POWERS = np.array([float(f"1e{power}") for power in range(MAX_POWER + 1)])
@@ -48,7 +52,8 @@ def whole(data, p):  # type: ignore[no-untyped-def]
 def decimal(data, p):  # type: ignore[no-untyped-def]
     """The decimal at data[p] as a float32, infinite if it is none, and its end.
 
-    With up to 15 digits it is to the last bit what Python reads: both digits and power are exact, and rounded once.
+    With up to 15 digits it is to the last bit what Python reads: both digits and power are exact,
+    and rounded once.
     """
     negative = data[p] == MINUS
     if negative or data[p] == PLUS:
@@ -89,8 +94,8 @@ def decimal(data, p):  # type: ignore[no-untyped-def]
 def parse(data, ranges, columns, values, feature_ends, label_spans, label_ends):  # type: ignore[no-untyped-def]
     """Read the lines of the data, the last of which is ended, into the arrays after `ranges`.
 
-    Returns where it stopped, the end or what is no feature whose id is in range, and how many rows, features and labels came
-    before.
+    Returns where it stopped, the end or what is no feature whose id is in range, and how many rows,
+    features and labels came before.
     """
     p = row = feature = label = 0
     within_row = False
@@ -130,7 +135,9 @@ def parse(data, ranges, columns, values, feature_ends, label_spans, label_ends):
 
 @kernel
 def whole_numbers(data, spans, highest, numbers):  # type: ignore[no-untyped-def]
-    """Write the number in each span; the first span that is none from 0 to `highest`, or how many spans there are."""
+    """Write the number in each span; the first span that is none from 0 to `highest`, or how many
+    spans there are.
+    """
     for i in range(len(spans)):
         number, end = whole(data, spans[i, 0])
         if number < 0 or number > highest or end != spans[i, 1]:
@@ -150,7 +157,9 @@ class Ranges(NamedTuple):
         """Where they come from, and what to do."""
         if self.highest < MAX_IDS - 1:
             return f", the {what} of the header; correct one of them"
-        return ", as in the training data; renumber one of them" if self.lowest else "; renumber them"
+        return (
+            ", as in the training data; renumber one of them" if self.lowest else "; renumber them"
+        )
 
 
 def read_xc(lines: Lines, by_name: bool) -> FileRows:
@@ -160,13 +169,20 @@ def read_xc(lines: Lines, by_name: bool) -> FileRows:
     n_rows, n_features, n_labels = map(int, header.groups())
     line = lines.head[: len(lines.head) - len(lines.head.lstrip())].count(b"\n") + 1
     if max(n_features, n_labels) > MAX_IDS:
-        raise lines.error(line, f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS")
+        raise lines.error(
+            line,
+            f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS",
+        )
     lines.skip(line)
     lines.min_lines = line + n_rows
     rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
     n_found = rows.features.shape[0]
     if not n_rows or n_found != n_rows:
-        raise lines.error(line, f"the header says {n_rows} rows, but there are {n_found}; copy the file again or correct it")
+        raise lines.error(
+            line,
+            f"the header says {n_rows} rows, but there are {n_found}; copy the file again or"
+            " correct it",
+        )
     rows.features.resize(n_rows, n_features)
     return rows._replace(n_labels=n_labels)
 
@@ -190,12 +206,21 @@ def _read(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
     """The rows of the lines."""
     names = Numbering(lines.budget) if by_name else None
     parts = [_parsed(lines, chunk, ranges, names) for chunk in lines]
-    columns, values, n_features, labels, n_labels = (np.concatenate(part) for part in zip(*parts, strict=True))
-    features = csr_matrix((values, columns, offsets_of(n_features)), (len(n_features), int(columns.max(initial=-1)) + 1))
-    return FileRows(features, Labels(offsets_of(n_labels), labels), None if names is None else list(names))
+    columns, values, n_features, labels, n_labels = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
+    features = csr_matrix(
+        (values, columns, offsets_of(n_features)),
+        (len(n_features), int(columns.max(initial=-1)) + 1),
+    )
+    return FileRows(
+        features, Labels(offsets_of(n_labels), labels), None if names is None else list(names)
+    )
 
 
-def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None) -> tuple[np.ndarray, ...]:
+def _parsed(
+    lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None
+) -> tuple[np.ndarray, ...]:
     """Columns, values, features of each row, labels, and labels of each row, of the chunk."""
     data = np.frombuffer(chunk, np.uint8)
     n_rows, n = chunk.count(b"\n"), chunk.count(b":")
@@ -205,7 +230,9 @@ def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None)
     lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
     stop, row, n, n_labels = parse(data, ranges, columns, values, feature_ends, spans, label_ends)
     if stop < len(data):
-        raise lines.error(lines.line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges))
+        raise lines.error(
+            lines.line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges)
+        )
     spans = spans[:n_labels]
     if names is not None:
         ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], int32)
@@ -216,28 +243,42 @@ def _parsed(lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None)
             label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
             raise lines.error(
                 lines.line + int(np.searchsorted(label_ends, bad, side="right")),
-                f'label "{label}" is not a whole number from 0 to {ranges.highest_label}{ranges.where("labels")}',
+                f'label "{label}" is not a whole number from 0 to'
+                f" {ranges.highest_label}{ranges.where('labels')}",
             )
-    return columns[:n], values[:n], np.diff(feature_ends, prepend=0), ids, np.diff(label_ends, prepend=0)
+    return (
+        columns[:n],
+        values[:n],
+        np.diff(feature_ends, prepend=0),
+        ids,
+        np.diff(label_ends, prepend=0),
+    )
 
 
 def _feature_fault(start: bytes, ranges: Ranges) -> str:
     word = start.decode("utf-8", "replace")
     found = FEATURE_ID.match(word)
     if found and not ranges.lowest <= int(found[1]) <= ranges.highest:
-        return f"feature id {found[1]} is not from {ranges.lowest} to {ranges.highest}{ranges.where('features')}"
+        return (
+            f"feature id {found[1]} is not from {ranges.lowest} to"
+            f" {ranges.highest}{ranges.where('features')}"
+        )
     return (
-        f'feature "{word[:40]}" is not ID:VALUE with a value that is a finite float32, as 17:0.5 is; '
-        "a line is LABEL,LABEL,... and then features, separated by blanks"
+        f'feature "{word[:40]}" is not ID:VALUE with a value that is a finite float32, as 17:0.5'
+        " is; a line is LABEL,LABEL,... and then features, separated by blanks"
     )
 
 
 def check_libsvm(lines: Lines) -> None:
-    """`EmbedxError` if the first line cannot be one of a LIBSVM file: labels, which may be left out, and words with colons."""
-    words = (match[0] for match in WORD.finditer(lines.first_line))  # one at a time: a line may have millions
+    """`EmbedxError` if the first line cannot be one of a LIBSVM file: labels, which may be left
+    out, and words with colons.
+    """
+    # one at a time: a line may have millions
+    words = (match[0] for match in WORD.finditer(lines.first_line))
     first = next(words, "")
     if not (":" not in first or ":" in first[1:]) or not all(":" in word[1:] for word in words):
         raise EmbedxError(
-            f"{lines.name}:1: no known format; begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE ID:VALUE, "
-            "or lines __label__NAME and words; tables have names such as data.csv, data.jsonl or data.parquet, or --text-column"
+            f"{lines.name}:1: no known format; begin with a header ROWS FEATURES LABELS, write"
+            " lines LABEL ID:VALUE ID:VALUE, or lines __label__NAME and words; tables have names"
+            " such as data.csv, data.jsonl or data.parquet, or --text-column"
         )

@@ -1,8 +1,10 @@
-"""Text as features: how often words, n-grams of words and character n-grams stand in each row; and `__label__` lines.
+"""Text as features: how often words, n-grams of words and character n-grams stand in each row; and
+`__label__` lines.
 
-Columns are first the words, by first appearance, then the n-grams that training rows have, by their hash: 64 bits for n-grams
-of words, 32 for those of characters (`embedx.text.ngram_hashes`), so that there are hardly any collisions and no columns that
-are never used. `buckets` takes the hash modulo a number, as fastText does.
+Columns are first the words, by first appearance, then the n-grams that training rows have, by their
+hash: 64 bits for n-grams of words, 32 for those of characters (`embedx.text.ngram_hashes`), so that
+there are hardly any collisions and no columns that are never used. `buckets` takes the hash modulo
+a number, as fastText does.
 """
 
 import dataclasses
@@ -28,12 +30,15 @@ from embedx.text.tokenizer import Tokenizer
 PREFIX = "__label__"
 MARK = b"\x01"  # before each row
 BATCH_BYTES = 1 << 22  # of rows that are tokenised together
-ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")  # punctuation at the end of a word
-RAW_SHARE = 0.03  # of words that it ends, from which on text is raw: news have .09, and .01 after tokenisation
+# punctuation at the end of a word
+ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")
+# of words that it ends, from which on text is raw: news have .09, and .01 after tokenisation
+RAW_SHARE = 0.03
 RAW_NGRAMS = 2
 MAX_HASHES = 2**31 - 1  # of character n-grams
 
-Counted = tuple[ndarray, csr_matrix]  # numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
+# numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
+Counted = tuple[ndarray, csr_matrix]
 
 
 class TextFeatureSettings(Settings):
@@ -42,18 +47,28 @@ class TextFeatureSettings(Settings):
     panel = "Text"
 
     word_ngrams: int | None = param(
-        None, "text: maximum length of word n-grams; by default 2 for raw text, 1 for tokenised text", at_least=1, at_most=20
+        None,
+        "text: maximum length of word n-grams; by default 2 for raw text, 1 for tokenised text",
+        at_least=1,
+        at_most=20,
     )
     char_ngrams: str | None = param(
-        None, "text: lengths of character n-grams of words, such as 3-5; by default none", metavar="min-max"
+        None,
+        "text: lengths of character n-grams of words, such as 3-5; by default none",
+        metavar="min-max",
     )
-    min_ngram_count: int = param(2, "text: ignore n-grams that occur in fewer training rows", at_least=1, fine=True)
-    buckets: int = param(0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0, fine=True)
+    min_ngram_count: int = param(
+        2, "text: ignore n-grams that occur in fewer training rows", at_least=1, fine=True
+    )
+    buckets: int = param(
+        0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0, fine=True
+    )
     tokenizer: str | None = param(
         None,
-        "text: how it is split into words; `whitespace`: at white space only, `words`: into runs of letters, marks and digits; "
-        "by default words for raw text", choices=("whitespace", "words"),
-    )  # fmt: skip
+        "text: how it is split into words; `whitespace`: at white space only, `words`: into runs of"
+        " letters, marks and digits; by default words for raw text",
+        choices=("whitespace", "words"),
+    )
     lowercase: bool | None = param(None, "text: convert to lower case; by default for raw text")
     min_count: int = param(1, "text: ignore words that occur in fewer training rows", at_least=1)
     label_prefix: str = param(PREFIX, "text: prefix of labels in lines", fine=True)
@@ -68,16 +83,24 @@ class TextFeatureSettings(Settings):
         is_raw = len(ATTACHED.findall(text)) > RAW_SHARE * len(text.split())
         words = RAW_NGRAMS if is_raw else 1
         return dataclasses.replace(
-            self, word_ngrams=self.word_ngrams or words, tokenizer=self.tokenizer or ("words" if is_raw else "whitespace"),
+            self,
+            word_ngrams=self.word_ngrams or words,
+            tokenizer=self.tokenizer or ("words" if is_raw else "whitespace"),
             lowercase=is_raw if self.lowercase is None else self.lowercase,
-        )  # fmt: skip
+        )
 
 
 class TextFeatures:
-    """Counts the words and n-grams of texts, a row for each: those of `known`, or all, from which a `TextSchema` is made."""
+    """Counts the words and n-grams of texts, a row for each: those of `known`, or all, from which a
+    `TextSchema` is made.
+    """
 
-    def __init__(self, settings: TextFeatureSettings, budget: MemoryBudget, known: TextSchema | None = None) -> None:
-        self.settings = settings if known is None else TextFeatureSettings.from_options(known.settings)
+    def __init__(
+        self, settings: TextFeatureSettings, budget: MemoryBudget, known: TextSchema | None = None
+    ) -> None:
+        self.settings = (
+            settings if known is None else TextFeatureSettings.from_options(known.settings)
+        )
         self._budget, self._known = budget, known
         self._tokenizer: Tokenizer | None = None
         self._n_words = 0  # that memory was counted for
@@ -109,7 +132,9 @@ class TextFeatures:
         if known is None:
             words, kept = self._words(), _frequent(self._bags, self.settings.min_count)
             hashes = _frequent(self._ngrams, self.settings.min_ngram_count)
-            known = TextSchema([words[k].decode("utf-8") for k in kept.tolist()], hashes, self.settings.record())
+            known = TextSchema(
+                [words[k].decode("utf-8") for k in kept.tolist()], hashes, self.settings.record()
+            )
         else:
             kept = np.arange(len(known.vocabulary))
         parts: list[csr_matrix] = []
@@ -130,19 +155,29 @@ class TextFeatures:
     def _prepared(self, text: bytes) -> Tokenizer:
         """The tokeniser, which the first text decides on."""
         if self._tokenizer is None:
-            self.settings = self.settings.for_text(text.replace(MARK, b" ").decode("utf-8", "replace"))
-            how = TextSettings(tokenizer=str(self.settings.tokenizer), lowercase=bool(self.settings.lowercase))
+            self.settings = self.settings.for_text(
+                text.replace(MARK, b" ").decode("utf-8", "replace")
+            )
+            how = TextSettings(
+                tokenizer=str(self.settings.tokenizer), lowercase=bool(self.settings.lowercase)
+            )
             self._tokenizer = tokenizer = Tokenizer(how)
             plain = tokenizer.characters.plain.copy()
             plain[MARK[0]], plain[ord("\n")] = MARK[0], SEPARATES  # lines may be those of a row
             tokenizer.characters = tokenizer.characters._replace(plain=plain)
-            words = [] if self._known is None else [word.encode("utf-8") for word in self._known.vocabulary]
+            words = (
+                []
+                if self._known is None
+                else [word.encode("utf-8") for word in self._known.vocabulary]
+            )
             tokenizer.tokenize(TOKEN_END.join([MARK, *words, b""]), 0, True, is_whole=True)
         return self._tokenizer
 
     def _add(self, texts: list[bytes]) -> None:
         tokenizer = self._prepared(b"\n".join(texts))
-        tokens = tokenizer.tokenize(b"".join(b"%b %b\n" % (MARK, text) for text in texts), 0, True).astype(int64)
+        tokens = tokenizer.tokenize(
+            b"".join(b"%b %b\n" % (MARK, text) for text in texts), 0, True
+        ).astype(int64)
         starts = np.flatnonzero(tokens == 0)
         indptr = offsets_of(np.diff(starts, append=len(tokens)) - 1)
         tokens = tokens[tokens > 0] - 1
@@ -197,7 +232,9 @@ class TextFeatures:
             h = (h.view(np.uint64) % n_buckets).view(int64)
         distinct, column = np.unique(h, return_inverse=True)
         where = np.concatenate(rows), column
-        return distinct, csr_matrix((np.ones(len(h), float32), where), (len(indptr) - 1, len(distinct)))
+        return distinct, csr_matrix(
+            (np.ones(len(h), float32), where), (len(indptr) - 1, len(distinct))
+        )
 
     def _char_ngrams(self, lengths: str, bag: csr_matrix) -> Counted:
         used, words = np.unique(bag.indices), self._words()
@@ -207,7 +244,9 @@ class TextFeatures:
         distinct, column = np.unique(hashes, return_inverse=True)
         starts, place = offsets - np.arange(len(offsets)), np.full(bag.shape[1], -1)
         place[used] = np.arange(len(used))
-        of_words = csr_matrix((np.ones(len(column), float32), column, starts), (len(used), len(distinct)))
+        of_words = csr_matrix(
+            (np.ones(len(column), float32), column, starts), (len(used), len(distinct))
+        )
         return distinct, _selected(bag, place, len(used)) @ of_words
 
 
@@ -229,7 +268,9 @@ def _places(hashes: ndarray, among: ndarray) -> ndarray:
 
 
 def _selected(matrix: csr_matrix, column: ndarray, n: int) -> csr_matrix:
-    """The matrix with `column[k]` of n columns for its column k, which is left out where that is -1."""
+    """The matrix with `column[k]` of n columns for its column k, which is left out where that is
+    -1.
+    """
     kept = column >= 0
     ones = np.ones(np.count_nonzero(kept), float32)
     return matrix @ csr_matrix((ones, column[kept], offsets_of(kept)), (len(column), n))
@@ -241,8 +282,12 @@ def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
 
 
 def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> FileRows:
-    """fastText's lines, `__label__a __label__b some words here`; labels stand anywhere between white space."""
-    prefix = str(settings.label_prefix if known is None else known.settings["label_prefix"]).encode()
+    """fastText's lines, `__label__a __label__b some words here`; labels stand anywhere between
+    white space.
+    """
+    prefix = str(
+        settings.label_prefix if known is None else known.settings["label_prefix"]
+    ).encode()
     label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
     labels, features = Numbering(lines.budget), TextFeatures(settings, lines.budget, known)
     found = []
@@ -252,4 +297,6 @@ def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | 
         found.append(labels.labels_of(map(label.findall, rows)))
         features.add([label.sub(b" ", row) for row in rows])
     matrix, schema = features.finish()
-    return FileRows(matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema)
+    return FileRows(
+        matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema
+    )

@@ -1,4 +1,6 @@
-"""The registry of objectives: one line each. `contract` says what an objective is, its own file what it computes."""
+"""The registry of objectives: one line each. `contract` says what an objective is, its own file
+what it computes.
+"""
 
 import json
 from pathlib import Path
@@ -8,7 +10,8 @@ from embedx.errors import EmbedxError, choice
 from embedx.objectives.contract import Objective
 from embedx.settings import Options, Record, option_name, settings_of
 
-# Each as file.Class of this folder, in the order of all tables. An import needs no second line that way.
+# Each as file.Class of this folder, in the order of all tables. An import needs no second line that
+# way.
 REGISTRY = (
     "softmax.Softmax",
     "ns.NegativeSampling",
@@ -44,7 +47,10 @@ def check_applies(given: Options, objective: str) -> None:
     for name in given:
         takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]
         if takers and objective not in takers:
-            raise EmbedxError(f"{option_name(name)} does not apply to --objective {objective}; taken by {', '.join(takers)}")
+            raise EmbedxError(
+                f"{option_name(name)} does not apply to --objective {objective}; taken by"
+                f" {', '.join(takers)}"
+            )
 
 
 # ---- the table of objectives: what `embedx objectives` prints; docs/objectives.md has the same
@@ -52,20 +58,29 @@ def check_applies(given: Options, objective: str) -> None:
 DESCRIBED = ("objective", "loss", "paper", "rows", "samplers", "needs", "when")
 MEASURED = ("log-likelihood", "WordSim-353", "words/s")
 TABLE_HEAD = DESCRIBED + MEASURED
-MEASURED_FILE = Path(__file__).with_name("measured.json")  # written by `python -m eval objectives --publish`
+# written by `python -m eval objectives --publish`
+MEASURED_FILE = Path(__file__).with_name("measured.json")
 
 
 def table() -> list[tuple[str, ...]]:
-    """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows are scored for an example with one label."""
+    """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows are scored for
+    an example with one label.
+    """
     rows = {"all": "K", "path": "log K", "drawn": "1 + m", "retrieved": "found"}
     scores = measured()["objectives"]
     return [
         (
-            name, each.formula, f"{each.title}; {each.paper}", rows[each.candidates[0]], ", ".join(each.samplers()),
-            needs(each), each.advice, *measured_cells(scores.get(name)),
+            name,
+            each.formula,
+            f"{each.title}; {each.paper}",
+            rows[each.candidates[0]],
+            ", ".join(each.samplers()),
+            needs(each),
+            each.advice,
+            *measured_cells(scores.get(name)),
         )
         for name, each in OBJECTIVES.items()
-    ]  # fmt: skip
+    ]
 
 
 def needs(objective: type[Objective]) -> str:
@@ -75,7 +90,10 @@ def needs(objective: type[Objective]) -> str:
         ("a tree", "path" in objective.candidates),
         ("sampling probabilities", "drawn" in objective.candidates and uses_chance),
         (f"{_count(objective.state_width, 'state value')} per input", objective.state_width),
-        (f"{_count(objective.uniforms_width, 'random number')} per example", objective.uniforms_width),
+        (
+            f"{_count(objective.uniforms_width, 'random number')} per example",
+            objective.uniforms_width,
+        ),
         ("the norm of the input vector", objective.uses_score_gain),
         ("its own update step", objective.kind == "proximal"),
     ]
@@ -87,7 +105,9 @@ def _count(n: int, noun: str) -> str:
 
 
 def measured() -> Record:
-    """What was measured of skip-gram: `about` the measurement, and of `objectives` by name their numbers."""
+    """What was measured of skip-gram: `about` the measurement, and of `objectives` by name their
+    numbers.
+    """
     return dict(json.loads(MEASURED_FILE.read_text("utf-8")))
 
 
@@ -107,7 +127,8 @@ def measured_how() -> str:
     if not about:
         return "The last three columns are filled by `python -m eval objectives --publish`."
     return (
-        f"The last three columns: skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words), "
-        f"{about['epochs']} epochs, {about['threads']} threads of {about['machine']}, {about['date']}; the log-likelihood "
-        f"is of the {about['heldout']} held out, where the unigram model has {about['unigram']:.3f}."
+        f"The last three columns: skip-gram at each objective's defaults on {about['corpus']}"
+        f" ({about['words']:,} words), {about['epochs']} epochs, {about['threads']} threads of"
+        f" {about['machine']}, {about['date']}; the log-likelihood is of the {about['heldout']}"
+        f" held out, where the unigram model has {about['unigram']:.3f}."
     )

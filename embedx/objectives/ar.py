@@ -1,19 +1,29 @@
-"""Augment and reduce for the softmax: a running estimate of each example's normaliser makes the loss a sum over classes.
+"""Augment and reduce for the softmax: a running estimate of each example's normaliser makes the
+loss a sum over classes.
 
-Ruiz et al. 2018, eq. 8, written as a loss, with η = Z / e^{z_y} and Z = Σ_k e^{z_k}, and algorithm 1:
-    loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows drawn, weight = n / E[n]
-    local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 + n_updates)^-decay
-It equals the exact loss at the true η and exceeds it elsewhere. It augments the model by ε, the noise in the positive's utility
-z_y + ε, whose posterior is Gumbel(log η); `augment noise` keeps log η and moves the scores at a fixed η:
-    ∂loss/∂z_k = weight_k e^{z_k - z_y} / η                                   ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
-To augment by the utility t = z_y + ε itself is the same bound: its posterior is Gumbel(u), u = log Z, hence log η = u - z_y and
+Ruiz et al. 2018, eq. 8, written as a loss, with η = Z / e^{z_y} and Z = Σ_k e^{z_k}, and algorithm
+1:
+    loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows
+        drawn, weight = n / E[n]
+    local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 +
+        n_updates)^-decay
+It equals the exact loss at the true η and exceeds it elsewhere. It augments the model by ε, the
+noise in the positive's utility z_y + ε, whose posterior is Gumbel(log η); `augment noise` keeps log
+η and moves the scores at a fixed η:
+    ∂loss/∂z_k = weight_k e^{z_k - z_y} / η                                   ∂loss/∂z_y = -Σ_k
+        ∂loss/∂z_k
+To augment by the utility t = z_y + ε itself is the same bound: its posterior is Gumbel(u), u = log
+Z, hence log η = u - z_y and
     loss = u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k})
-    ∂loss/∂z_k = weight_k e^{z_k - u}                                         ∂loss/∂z_y = e^{z_y - u} - 1
-now at a fixed u. The two differ by ∂loss/∂u, which the local step brings to zero in expectation. But Z knows nothing of y: a
-key that meets many positives, such as the input word of a skip-gram, has one Z and a different η with each. Hence the default.
+    ∂loss/∂z_k = weight_k e^{z_k - u}                                         ∂loss/∂z_y = e^{z_y -
+        u} - 1
+now at a fixed u. The two differ by ∂loss/∂u, which the local step brings to zero in expectation.
+But Z knows nothing of y: a key that meets many positives, such as the input word of a skip-gram,
+has one Z and a different η with each. Hence the default.
 
-All is done with logarithms. The paper's local step may leave η far below what was just seen, and then e^{z_k - u} overflows;
-`threshold` holds it up as U-max does (Fagan & Iyengar 2018), which bounds the coefficients by weight · e^threshold.
+All is done with logarithms. The paper's local step may leave η far below what was just seen, and
+then e^{z_k - u} overflows; `threshold` holds it up as U-max does (Fagan & Iyengar 2018), which
+bounds the coefficients by weight · e^threshold.
 """
 
 import numpy as np
@@ -25,7 +35,9 @@ from embedx.settings import param
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:, 0] is log Z or log η."""
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:,
+    0] is log Z or log η.
+    """
     z, key, n_updates = batch.z, batch.key, batch.n_updates
     relative, threshold, decay = constants[0], constants[1], constants[2]
     total = np.float64(0)
@@ -52,7 +64,10 @@ class SoftmaxAugmentSettings(AugmentSettings):
     """Settings of augment and reduce for the softmax."""
 
     threshold: float = param(
-        1.0, "how far in nats the log normaliser may be below the largest score; 1e9: no limit, as in the paper", at_least=0.0
+        1.0,
+        "how far in nats the log normaliser may be below the largest score; 1e9: no limit, as in"
+        " the paper",
+        at_least=0.0,
     )
 
 
@@ -61,7 +76,10 @@ class AugmentReduce(LocalObjective):
     title = "augment and reduce"
     paper = "Ruiz et al. 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = "probabilities of a softmax over many classes, each input seen many times; the highest held-out likelihood"
+    advice = (
+        "probabilities of a softmax over many classes, each input seen many times; the highest"
+        " held-out likelihood"
+    )
     Settings = SoftmaxAugmentSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "optimizer": "adagrad"}

@@ -1,15 +1,21 @@
-"""Augment and reduce for the multinomial logistic: utilities with logistic noise instead of the softmax's Gumbel noise.
+"""Augment and reduce for the multinomial logistic: utilities with logistic noise instead of the
+softmax's Gumbel noise.
 
-Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q logistic, σ the sigmoid:
-    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2     t = μ + β x from q, weight = n / E[n]
-    ∂loss/∂z_k = weight_k σ(z_k - t)              ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k at a fixed law of the noise
+Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q
+logistic, σ the sigmoid:
+    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2     t = μ + β x from
+        q, weight = n / E[n]
+    ∂loss/∂z_k = weight_k σ(z_k - t)              ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k
+                                                  at a fixed law of the noise
     local step, at another x    s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
-                                μ += rate · s          γ += rate · (s x + 1/β) · dβ/dγ,  β = softplus(γ)
+                                μ += rate · s          γ += rate · (s x + 1/β) · dβ/dγ,  β =
+                                    softplus(γ)
     rate = local_rate (1 + n_updates)^-local_decay
-The 1/β is the gradient of the entropy, which the authors' code leaves out. With t = z_y it would be one-vs-each. A first visit
-starts where the log joint of what was seen would peak if all σ were exponentials, μ = log(2e^{z_y} + Σ_k weight_k e^{z_k}),
-above the peak and close when there are many classes, with β from the curvature there; the paper starts at μ = 0, β = 1. Local
-steps are at most 1 long.
+The 1/β is the gradient of the entropy, which the authors' code leaves out. With t = z_y it would be
+one-vs-each. A first visit starts where the log joint of what was seen would peak if all σ were
+exponentials, μ = log(2e^{z_y} + Σ_k weight_k e^{z_k}), above the peak and close when there are many
+classes, with β from the curvature there; the paper starts at μ = 0, β = 1. Local steps are at most
+1 long.
 """
 
 import numpy as np
@@ -17,7 +23,14 @@ from numpy import ndarray
 
 from embedx.kernels import ONE, TWO, ZERO, kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
-from embedx.objectives.parts import best_positive, log_sigmoid, log_sums, n_positives, negative_weight, positive
+from embedx.objectives.parts import (
+    best_positive,
+    log_sigmoid,
+    log_sums,
+    n_positives,
+    negative_weight,
+    positive,
+)
 from embedx.objectives.utility import lead
 
 
@@ -34,7 +47,9 @@ def joint_slope(batch, e, n, n_labels, t):
 
 @kernel_part
 def first_law(batch, e, n, n_labels):
-    """Where the log joint about peaks, and the scale with which a logistic density curves like it there."""
+    """Where the log joint about peaks, and the scale with which a logistic density curves like it
+    there.
+    """
     label = batch.label
     estimate, _ = log_sums(batch, e, n)
     t = estimate + softplus(best_positive(batch, e, n) - estimate)
@@ -47,8 +62,16 @@ def first_law(batch, e, n, n_labels):
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is (μ, γ)."""
-    z, label, uniforms, key, n_updates = batch.z, batch.label, batch.uniforms, batch.key, batch.n_updates
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is
+    (μ, γ).
+    """
+    z, label, uniforms, key, n_updates = (
+        batch.z,
+        batch.label,
+        batch.uniforms,
+        batch.key,
+        batch.n_updates,
+    )
     relative = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
@@ -89,20 +112,37 @@ class AugmentReduceLogistic(utility.UtilityObjective):
     title = "augment and reduce, multinomial logistic"
     paper = "Ruiz et al. 2018"
     formula = "-E_t[log s(t - z_y) s(z_y - t) + sum_k log s(t - z_k) / (m q_k)] - H[t]"
-    advice = "logistic instead of Gumbel noise: tails on both sides, so that low scores keep some probability"
+    advice = (
+        "logistic instead of Gumbel noise: tails on both sides, so that low scores keep some"
+        " probability"
+    )
     coefficients = staticmethod(coefficients)
 
     def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x = np.linspace(-40, 40, 161)
         weight = 0.5 * np.exp(log_density(x))
-        return utility.optimal_law(z, label, x, weight, lambda gap: -np.tanh(gap / 2), lambda gap: np.exp(log_sigmoid(-gap)))
+        return utility.optimal_law(
+            z,
+            label,
+            x,
+            weight,
+            lambda gap: -np.tanh(gap / 2),
+            lambda gap: np.exp(log_sigmoid(-gap)),
+        )
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a class far behind."""
+        """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a
+        class far behind.
+        """
         return utility.log_probability(
-            z, log_density, log_sigmoid, left=lambda scores: float(scores.min()) - 40, right=40, step=0.4,
+            z,
+            log_density,
+            log_sigmoid,
+            left=lambda scores: float(scores.min()) - 40,
+            right=40,
+            step=0.4,
             beyond=lambda log_p, behind: log_p - (behind - utility.FAR),
-        )  # fmt: skip
+        )
 
 
 def log_density(x: ndarray) -> ndarray:

@@ -1,23 +1,38 @@
-"""Augment and reduce for the multinomial probit: utilities with normal noise instead of the softmax's Gumbel noise.
+"""Augment and reduce for the multinomial probit: utilities with normal noise instead of the
+softmax's Gumbel noise.
 
-Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q normal and Φ, φ:
-    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2        t = μ + σ x from q, x normal, weight = n / E[n]
-    ∂loss/∂z_k = weight_k φ/Φ(t - z_k)                 ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k at a fixed law of the noise
+Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q
+normal and Φ, φ:
+    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2        t = μ + σ x from q, x
+        normal, weight = n / E[n]
+    ∂loss/∂z_k = weight_k φ/Φ(t - z_k)                 ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k at a
+                                                       fixed law of the noise
     local step, at another x    s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
-                                μ += rate · s          γ += rate · (s x + 1/σ) · dσ/dγ,  σ = softplus(γ)
+                                μ += rate · s          γ += rate · (s x + 1/σ) · dσ/dγ,  σ =
+                                    softplus(γ)
     rate = local_rate (1 + n_updates)^-local_decay
-The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at the mode and the curvature
-of the log joint that was seen, where the paper starts at μ = 0, σ = 1; local steps are at most 1 long.
+The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at
+the mode and the curvature of the log joint that was seen, where the paper starts at μ = 0, σ = 1;
+local steps are at most 1 long.
 
-Where a negative is ahead its pull grows like its lead, times the weight of (K-1)/m: as with a squared loss, learning rates of
-more than about 2 m / (K |h|²) diverge.
+Where a negative is ahead its pull grows like its lead, times the weight of (K-1)/m: as with a
+squared loss, learning rates of more than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
 from numpy import float32, ndarray
 from scipy import special
 
-from embedx.kernels import ZERO, hazard, kernel, kernel_part, log_ndtr, log_normal_density, ndtri, softplus
+from embedx.kernels import (
+    ZERO,
+    hazard,
+    kernel,
+    kernel_part,
+    log_ndtr,
+    log_normal_density,
+    ndtri,
+    softplus,
+)
 from embedx.objectives import utility
 from embedx.objectives.parts import best_positive, n_positives, negative_weight, positive
 from embedx.objectives.utility import lead
@@ -40,7 +55,8 @@ def joint_slope(batch, e, n, n_labels, t):
 def laplace(batch, e, n, n_labels):
     """The mode of the log joint and the standard deviation that its curvature there suggests.
 
-    The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the mode, then climbs to it.
+    The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the
+    mode, then climbs to it.
     """
     t = best_positive(batch, e, n)
     bend = t
@@ -60,8 +76,16 @@ def laplace(batch, e, n, n_labels):
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is (μ, γ)."""
-    z, label, uniforms, key, n_updates = batch.z, batch.label, batch.uniforms, batch.key, batch.n_updates
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is
+    (μ, γ).
+    """
+    z, label, uniforms, key, n_updates = (
+        batch.z,
+        batch.label,
+        batch.uniforms,
+        batch.key,
+        batch.n_updates,
+    )
     relative = constants[0]
     total = np.float64(0)
     real = z.dtype.type
@@ -103,7 +127,9 @@ class AugmentReduceProbit(utility.UtilityObjective):
     title = "augment and reduce, multinomial probit"
     paper = "Ruiz et al. 2018"
     formula = "-E_t[log phi(t - z_y) + sum_k log Phi(t - z_k) / (m q_k)] - H[t]"
-    advice = "normal instead of Gumbel noise: thin tails, so that low scores get almost no probability"
+    advice = (
+        "normal instead of Gumbel noise: thin tails, so that low scores get almost no probability"
+    )
     coefficients = staticmethod(coefficients)
 
     def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
@@ -111,13 +137,18 @@ class AugmentReduceProbit(utility.UtilityObjective):
         return utility.optimal_law(z, label, x, weight / weight.sum(), np.negative, hazards)
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """By quadrature. A class far behind wins, if it does, with t about half way, hence where the nodes begin, and its log p
-        falls with the square of the distance.
+        """By quadrature. A class far behind wins, if it does, with t about half way, hence where
+        the nodes begin, and its log p falls with the square of the distance.
         """
         return utility.log_probability(
-            z, log_phi, special.log_ndtr, left=lambda scores: (scores.min() + scores.max()) / 2 - 9, right=9, step=0.1,
+            z,
+            log_phi,
+            special.log_ndtr,
+            left=lambda scores: (scores.min() + scores.max()) / 2 - 9,
+            right=9,
+            step=0.1,
             beyond=lambda log_p, behind: log_p * (behind / utility.FAR) ** 2,
-        )  # fmt: skip
+        )
 
 
 def log_phi(x: ndarray) -> ndarray:

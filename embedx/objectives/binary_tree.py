@@ -1,7 +1,8 @@
-"""Binary trees over classes, laid out by levels: Huffman's, by how often classes occur, and one of the halves of an order.
+"""Binary trees over classes, laid out by levels: Huffman's, by how often classes occur, and one of
+the halves of an order.
 
-`turn` says where a leaf or a node hangs: 2 · row of its parent + bit. Rows number the inner nodes from the root, row 0, level
-by level, so that those that most examples meet lie together.
+`turn` says where a leaf or a node hangs: 2 · row of its parent + bit. Rows number the inner nodes
+from the root, row 0, level by level, so that those that most examples meet lie together.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from embedx.kernels import kernel
 
 
 class Tree(NamedTuple):
-    """Where every leaf and every inner node hangs. With one class there is a row, but nothing hangs on it."""
+    """Where every leaf and every inner node hangs. With one class there is a row, but nothing hangs
+    on it.
+    """
 
     leaf_turn: ndarray  # int64 (n_classes,)
     turn: ndarray  # int64 (n_rows,): of the inner nodes; the root's is -1
@@ -23,10 +26,11 @@ class Tree(NamedTuple):
 
 @kernel
 def _merge(mass, turn, n_leaves):
-    """Join the two lightest until one is left; leaves, sorted, come first in `mass` and `turn`, then nodes as they are made.
+    """Join the two lightest until one is left; leaves, sorted, come first in `mass` and `turn`,
+    then nodes as they are made.
 
-    Nodes are made in order of their mass, hence two queues suffice (van Leeuwen 1976). Among equals a leaf goes first, then the
-    older node, which gives the flattest of the best trees.
+    Nodes are made in order of their mass, hence two queues suffice (van Leeuwen 1976). Among equals
+    a leaf goes first, then the older node, which gives the flattest of the best trees.
     """
     leaf, node = 0, n_leaves
     for made in range(n_leaves, 2 * n_leaves - 1):
@@ -62,7 +66,9 @@ def _follow(leaf_turn, turn, offsets, nodes, bits):
 
 
 def huffman(counts: ndarray) -> Tree:
-    """The tree whose expected depth under `counts`, int64 (n_classes,), is least; ties by number."""
+    """The tree whose expected depth under `counts`, int64 (n_classes,), is least; ties
+    by number.
+    """
     n = len(counts)
     order = np.argsort(counts, kind="stable")
     mass = np.zeros(2 * n - 1, int64)
@@ -75,13 +81,17 @@ def huffman(counts: ndarray) -> Tree:
     depth = np.zeros(len(inner), int64)
     _descend(inner, depth)
     levels = np.searchsorted(depth, np.arange(depth[-1] + 2))
-    return Tree(leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, int64), levels)
+    return Tree(
+        leaf_turn, inner, depth[leaf_turn >> 1] + 1 if n > 1 else np.zeros(1, int64), levels
+    )
 
 
 def halves(order: ndarray, n_seen: int) -> Tree:
-    """The tree whose nodes halve order[:n_seen], of classes (n_classes,), the first half the larger by one of an odd number.
+    """The tree whose nodes halve order[:n_seen], of classes (n_classes,), the first half the larger
+    by one of an odd number.
 
-    The others, which do not occur, hang in a tree of halves beside the last one of these, so that they cost nothing.
+    The others, which do not occur, hang in a tree of halves beside the last one of these, so that
+    they cost nothing.
     """
     n = len(order)
     leaf_turn, depth = np.full(n, -1, int64), np.zeros(n, int64)
@@ -91,10 +101,16 @@ def halves(order: ndarray, n_seen: int) -> Tree:
         row = levels[-2] + np.arange(len(first))
         seen = np.minimum(end, n_seen) - first
         middle = first + (np.where(seen > 0, seen, end - first) + 1) // 2
-        first, end = np.column_stack([first, middle]).ravel(), np.column_stack([middle, end]).ravel()
+        first, end = (
+            np.column_stack([first, middle]).ravel(),
+            np.column_stack([middle, end]).ravel(),
+        )
         turn = np.column_stack([2 * row, 2 * row + 1]).ravel()
         is_leaf = end - first == 1
-        leaf_turn[order[first[is_leaf]]], depth[order[first[is_leaf]]] = turn[is_leaf], len(levels) - 1
+        leaf_turn[order[first[is_leaf]]], depth[order[first[is_leaf]]] = (
+            turn[is_leaf],
+            len(levels) - 1,
+        )
         first, end, turn = first[~is_leaf], end[~is_leaf], turn[~is_leaf]
         if len(turn) == 0:
             break
@@ -104,13 +120,20 @@ def halves(order: ndarray, n_seen: int) -> Tree:
 
 
 def log_odds(tree: Tree, p: ndarray) -> ndarray:
-    """float64 (n_rows,): the log-odds of bit 1 at each inner node if classes have the probabilities p, (n_classes,) above 0."""
+    """float64 (n_rows,): the log-odds of bit 1 at each inner node if classes have the probabilities
+    p, (n_classes,) above 0.
+    """
     mass = np.zeros(2 * len(tree.turn))
     if len(tree.leaf_turn) == 1:
         return mass[:1]
     np.add.at(mass, tree.leaf_turn, p)
-    for first, end in zip(tree.levels[-2:0:-1], tree.levels[:1:-1], strict=True):  # the deepest level first
-        np.add.at(mass, tree.turn[first:end], mass[2 * first : 2 * end : 2] + mass[2 * first + 1 : 2 * end : 2])
+    # the deepest level first
+    for first, end in zip(tree.levels[-2:0:-1], tree.levels[:1:-1], strict=True):
+        np.add.at(
+            mass,
+            tree.turn[first:end],
+            mass[2 * first : 2 * end : 2] + mass[2 * first + 1 : 2 * end : 2],
+        )
     return np.log(mass[1::2]) - np.log(mass[::2])
 
 

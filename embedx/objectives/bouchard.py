@@ -1,14 +1,16 @@
-"""Bouchard's bound: each class is compared with a level alpha of its example, instead of with all the others.
+"""Bouchard's bound: each class is compared with a level alpha of its example, instead of with all
+the others.
 
 Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, eq. 11 and 12:
     loss = alpha + Σ_k weight_k · softplus(z_k - alpha) - z_y,      k over all classes, y among them
     ∂loss/∂z_k = weight_k · σ(z_k - alpha) - [k = y]
-with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound is tightest where
-S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1. Nobody published a stochastic version; ours keeps alpha per key and follows
+with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound
+is tightest where S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1. Nobody published a stochastic
+version; ours keeps alpha per key and follows
     e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + n_updates)^-0.9
-a step down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by its logarithm only. On average
-it stands still exactly where S is 1. It starts at the log of the sum of the exponentials, as the draws estimate it: above the
-optimum, with a loss at most 1 larger.
+a step down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by
+its logarithm only. On average it stands still exactly where S is 1. It starts at the log of the sum
+of the exponentials, as the draws estimate it: above the optimum, with a loss at most 1 larger.
 """
 
 import numpy as np
@@ -74,6 +76,8 @@ class Bouchard(Objective):
         low, high = others[:, -1:], top + np.log(np.exp(z - top).sum(axis=1, keepdims=True))
         for _ in range(BISECTIONS):
             alpha = (low + high) / 2
-            is_low = np.exp(log_sigmoid(others - alpha)).sum(axis=1, keepdims=True) > np.exp(log_sigmoid(alpha - top))
+            is_low = np.exp(log_sigmoid(others - alpha)).sum(axis=1, keepdims=True) > np.exp(
+                log_sigmoid(alpha - top)
+            )
             low, high = np.where(is_low, alpha, low), np.where(is_low, high, alpha)
         return (low + high) / 2

@@ -1,66 +1,84 @@
-"""The contract between an objective and the engine: an objective works on scores, and the engine does the rest.
+"""The contract between an objective and the engine: an objective works on scores, and the engine
+does the rest.
 
     scores z_k = h·w_k         for the candidates: the positives and a selected set of output rows
     loss, c_k = ∂loss/∂z_k     computed by `coefficients`
     w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k, done by the engine
 
-`coefficients` is one compiled function with this signature for every objective, so that one compiled engine serves them all by
-an indirect call:
+`coefficients` is one compiled function with this signature for every objective, so that one
+compiled engine serves them all by an indirect call:
 
     coefficients(batch, state, constants, n_examples, n, lr) -> summed loss, float64
 
     batch      `Batch`: examples [:n_examples] and their candidates [:n]
-      z                   float32 (examples, candidates)  scores; overwritten by ∂loss/∂z, with the state held fixed
-      label               like z  the weight of a positive, else 0; in skip-gram the number of pairs. On a tree the number of
+      z                   float32 (examples, candidates)  scores; overwritten by ∂loss/∂z, with the
+                                                          state held fixed
+      label               like z  the weight of a positive, else 0; in skip-gram the number of
+                                  pairs. On a tree the number of
                           the example's positives whose bit at this node is 1
-      sample_count        like z  how often the candidate was drawn as noise; 1 for all rows of an exact loss. On a tree the
+      sample_count        like z  how often the candidate was drawn as noise; 1 for all rows of an
+                                  exact loss. On a tree the
                           number of the example's positives whose bit at this node is 0
-      log_expected_count  like z  log of the expected number of draws, for a positive as if it were noise; 0 where nothing was
-                          drawn. sample_count / e^log_expected_count is the importance weight that makes a sum over the draws an
-                          unbiased sum over all rows
+      log_expected_count  like z  log of the expected number of draws, for a positive as if it were
+                                  noise; 0 where nothing was
+                          drawn. sample_count / e^log_expected_count is the importance weight that
+                          makes a sum over the draws an unbiased sum over all rows
       uniforms            float32 (examples, uniforms_width)  fresh random numbers in (0, 1)
-      key                 int64 (examples,)  each example's row in `state`: its input word (skip-gram), its centre word
+      key                 int64 (examples,)  each example's row in `state`: its input word
+                                             (skip-gram), its centre word
                           (CBOW) or its number (classification)
-      n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds nothing yet
-      score_gain          like z  how far a score moves per unit of lr · its coefficient, for objectives whose step is not a
-                          gradient: |h|². In skip-gram, where h moves along w_k as w_k along h, each row at its own rate, |h|²
-                          times the row's rate and |w_k|² times that of h, over lr
-    state      float32 (keys, state_width)  kept per key by the objective; updated first: gradients are those at the new state
+      n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds
+                                             nothing yet
+      score_gain          like z  how far a score moves per unit of lr · its coefficient, for
+                                  objectives whose step is not a
+                          gradient: |h|². In skip-gram, where h moves along w_k as w_k along h, each
+                          row at its own rate, |h|² times the row's rate and |w_k|² times that of h,
+                          over lr
+    state      float32 (keys, state_width)  kept per key by the objective; updated first: gradients
+                                            are those at the new state
     constants  float32  constants of the run, from `Objective.constants`
-    lr         float32  learning rate for the objective's own state: the engine's, times `UpdateRule.state_rate`
+    lr         float32  learning rate for the objective's own state: the engine's, times
+                        `UpdateRule.state_rate`
 
-The same function is compiled for float64 too, where a full batch is brought to its optimum: constants are written as float32
-or integers and helpers take both. Examples are taken in order, because several may share a key. A candidate with neither
-label nor sample_count holds whatever was there before: it gets coefficient 0 and must stay out of sums and maxima. An example
-without a positive leaves its state alone and gets coefficients 0.
+The same function is compiled for float64 too, where a full batch is brought to its optimum:
+constants are written as float32 or integers and helpers take both. Examples are taken in order,
+because several may share a key. A candidate with neither label nor sample_count holds whatever was
+there before: it gets coefficient 0 and must stay out of sums and maxima. An example without a
+positive leaves its state alone and gets coefficients 0.
 
 What an example is, an objective says by `positives`:
 
-    "single"  one positive and its candidates, each row once. A row that is both the positive and drawn (an accidental hit) has
-              both weights if the objective `keeps_accidental_hits`, its label alone if not
-    "joint"   all positives of an input, each row once, with accidental hits as above; the draws count once
-    "summed"  all positives of an input, for a loss that is a sum over candidates: every draw counts once for each positive, and
-              a row may stand twice, once as a positive and once as noise. Requires `keeps_accidental_hits`
+    "single"  one positive and its candidates, each row once. A row that is both the positive and
+              drawn (an accidental hit) has both weights if the objective `keeps_accidental_hits`,
+              its label alone if not
+    "joint"   all positives of an input, each row once, with accidental hits as above; the draws
+              count once
+    "summed"  all positives of an input, for a loss that is a sum over candidates: every draw counts
+              once for each positive, and a row may stand twice, once as a positive and once as
+              noise. Requires `keeps_accidental_hits`
 
-An input with several pairs in a block of skip-gram is passed to an objective that `merges_pairs` as one example: label_k is how
-many of its m pairs have k as their positive. The gradient is the sum over the pairs, each taken separately, with the positives
-of other pairs among its negatives. A candidate that is present with certainty rather than drawn has sample_count 1 and
-log_expected_count 0. On a tree the bits of all paths are counted.
+An input with several pairs in a block of skip-gram is passed to an objective that `merges_pairs` as
+one example: label_k is how many of its m pairs have k as their positive. The gradient is the sum
+over the pairs, each taken separately, with the positives of other pairs among its negatives. A
+candidate that is present with certainty rather than drawn has sample_count 1 and log_expected_count
+0. On a tree the bits of all paths are counted.
 
-An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and treats the m positives as one set, not
-for m pairs.
+An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and treats the
+m positives as one set, not for m pairs.
 
-An objective that is a sum over candidates may have a second function of the same signature, `dual_steps`, for dual coordinate
-descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is the sum of its examples' inputs times numbers whose sizes are
-the dual variables.
+An objective that is a sum over candidates may have a second function of the same signature,
+`dual_steps`, for dual coordinate descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is
+the sum of its examples' inputs times numbers whose sizes are the dual variables.
 
     dual_steps(batch, alpha, constants, n_examples, n, C) -> summed loss at the scores
 
       batch.z           overwritten by what w_k is to gain along the input
       batch.score_gain  the input's squared length
-      batch.key         each example's row in alpha, float32 (keys, n), which is updated; zero at the start
+      batch.key         each example's row in alpha, float32 (keys, n), which is updated; zero at
+                        the start
 
-The candidates are chosen by a sampler (`embedx.samplers`), of a kind that the objective names in `candidates`.
+The candidates are chosen by a sampler (`embedx.samplers`), of a kind that the objective names in
+`candidates`.
 """
 
 import abc
@@ -91,7 +109,10 @@ class ByInput:
     hidden: Any
 
     def __str__(self) -> str:
-        return f"{self.dense:g} on dense features, {self.sparse:g} on sparse ones, {self.hidden:g} with --hidden"
+        return (
+            f"{self.dense:g} on dense features, {self.sparse:g} on sparse ones, {self.hidden:g}"
+            " with --hidden"
+        )
 
 
 class Objective(abc.ABC):
@@ -103,23 +124,30 @@ class Objective(abc.ABC):
     formula: str = ""  # of the loss, in a line
     advice: str = ""  # when to choose it, in a line
     Settings: type[Settings] = Settings
-    kind: Literal["gradient", "proximal"] = "gradient"  # "proximal": z is overwritten by a proximal step over -lr
+    # "proximal": z is overwritten by a proximal step over -lr
+    kind: Literal["gradient", "proximal"] = "gradient"
     positives: Literal["single", "joint", "summed"] = "single"
-    candidates: tuple[Candidates, ...] = ("drawn", "all")  # which samplers it takes; the first kind is the default
+    # which samplers it takes; the first kind is the default
+    candidates: tuple[Candidates, ...] = ("drawn", "all")
     noise: str = "unigram"  # of those that draw, the sampler that suits it best
     separable: bool = False  # a coefficient depends on its own candidate alone
     sparse_gradient: bool = False  # among all rows most coefficients are exactly 0
-    pairs_as_set: bool = False  # takes the positives of an input in a block of text as a set; see above
+    # takes the positives of an input in a block of text as a set; see above
+    pairs_as_set: bool = False
     stable: bool = True  # finite at any score
-    unbiased: bool = False  # at a fixed state, expected coefficients over draws are those of sampler "all"
-    ranks_by_score: bool = True  # classes in order of their scores are in order of `log_probability`
+    # at a fixed state, expected coefficients over draws are those of sampler "all"
+    unbiased: bool = False
+    # classes in order of their scores are in order of `log_probability`
+    ranks_by_score: bool = True
     adds_log_noise: bool = False  # `log_probability` adds the log of the noise to the scores
     uses_score_gain: bool = False  # True: it must be filled
-    # Settings that suit it better than the task's own, its own settings among them: of classification, for each kind of input
-    # if need be (`ByInput`), with rates for inputs of length 1; and of skip-gram.
+    # Settings that suit it better than the task's own, its own settings among them: of
+    # classification, for each kind of input if need be (`ByInput`), with rates for inputs of length
+    # 1; and of skip-gram.
     label_defaults: Options = {}
     word_defaults: Options = {}
-    large_text_defaults: Options = {}  # what takes the place of `word_defaults` where the text is large
+    # what takes the place of `word_defaults` where the text is large
+    large_text_defaults: Options = {}
     word_settings: tuple[str, ...] = ()  # settings of its own that mean nothing to classification,
     label_settings: tuple[str, ...] = ()  # and to skip-gram
     state_width: int = 0
@@ -145,7 +173,9 @@ class Objective(abc.ABC):
 
     @property
     def merges_pairs(self) -> bool:
-        """Whether several examples with one input and one positive each may be told as one; see above."""
+        """Whether several examples with one input and one positive each may be told as one; see
+        above.
+        """
         return False
 
     @property
@@ -160,11 +190,15 @@ class Objective(abc.ABC):
 
     @property
     def has_tail(self) -> bool:
-        """Whether drawn rows stand for those that a search does not find, where words are trained."""
+        """Whether drawn rows stand for those that a search does not find, where words
+        are trained.
+        """
         return False
 
     def loss_unit(self, per: str) -> str:
-        """The unit of the mean loss of each `per`: nats where the loss is minus a log-likelihood, or bounds one."""
+        """The unit of the mean loss of each `per`: nats where the loss is minus a log-likelihood,
+        or bounds one.
+        """
         return f"nats per {per}" if self.calibrated else f"per {per}"
 
     @property
@@ -191,7 +225,8 @@ class Objective(abc.ABC):
         """Fit a tree, for objectives that have one. Done before training and on loading.
 
         counts  int64 (n_classes,)  how often each class occurs
-        order   int32 (n_classes,)  all classes, those that occur first, in an order whose halves, quarters, ... are alike
+        order   int32 (n_classes,)  all classes, those that occur first, in an order whose halves,
+                                    quarters, ... are alike
         """
 
     def paths(self) -> Paths | None:
@@ -207,39 +242,46 @@ class Objective(abc.ABC):
         return n_classes
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
-        """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise` (n_classes,) is drawn by."""
+        """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise`
+        (n_classes,) is drawn by.
+        """
         return np.log(p)
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
-        """float32: constants that `coefficients` needs, given how many noise rows are drawn for an example."""
+        """float32: constants that `coefficients` needs, given how many noise rows are drawn for an
+        example.
+        """
         return np.zeros(1, np.float32)
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
-        """The best state in closed form for examples that meet all rows, float64 (n, state_width), from z and label, (n, K)."""
+        """The best state in closed form for examples that meet all rows, float64 (n, state_width),
+        from z and label, (n, K).
+        """
         return np.zeros((len(z), self.state_width))
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the noise
-        distribution, (K,) or (..., K) where it depends on the input.
+        """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the
+        noise distribution, (K,) or (..., K) where it depends on the input.
         """
         return log_softmax(z)
 
     def label_probability(self, z: ndarray) -> ndarray | None:
-        """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is above 0; None where labels
-        compete for one place, so that only `log_probability` is known.
+        """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is
+        above 0; None where labels compete for one place, so that only `log_probability` is known.
         """
         log_p = self.log_label_probability(z)
         return None if log_p is None else np.exp(log_p)
 
     def log_label_probability(self, z: ndarray) -> ndarray | None:
-        """The log of `label_probability`, below 0, finite at any finite score and growing with it, so that products of
-        many probabilities rank; None where that is.
+        """The log of `label_probability`, below 0, finite at any finite score and growing with it,
+        so that products of many probabilities rank; None where that is.
         """
         return None
 
     def scaled_scores(self, scale: ndarray) -> tuple[ndarray, ndarray]:
-        """Factors and offsets of the scores of labels, both (n_labels,), that multiply a small `label_probability` by `scale`,
-        at most 1. Asked for where the objective has `log_label_probability`.
+        """Factors and offsets of the scores of labels, both (n_labels,), that multiply a small
+        `label_probability` by `scale`, at most 1. Asked for where the objective has
+        `log_label_probability`.
         """
         return np.ones(len(scale)), np.log(scale)
 

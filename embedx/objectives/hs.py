@@ -1,13 +1,17 @@
-"""Hierarchical softmax: a class is reached by a path of binary decisions, each a logistic regression at a node of a tree.
+"""Hierarchical softmax: a class is reached by a path of binary decisions, each a logistic
+regression at a node of a tree.
 
 Morin & Bengio 2005, "Hierarchical probabilistic neural network language model":
     log p(y | h) = Σ_k log σ(±z_k)       k over the nodes on the way to y, + where the bit is 1
-    loss = Σ_k bit_k · softplus(-z_k) + (1 - bit_k) · softplus(z_k)        ∂loss/∂z_k = σ(z_k) - bit_k
-An example costs about log K scores instead of K. The probabilities sum to one by construction, and with free scores reach any
-distribution. (In word2vec.c the signs are the other way round, which changes nothing.)
+    loss = Σ_k bit_k · softplus(-z_k) + (1 - bit_k) · softplus(z_k)        ∂loss/∂z_k = σ(z_k) -
+        bit_k
+An example costs about log K scores instead of K. The probabilities sum to one by construction, and
+with free scores reach any distribution. (In word2vec.c the signs are the other way round, which
+changes nothing.)
 
-Words stand in Huffman's tree, the shortest, as in Mikolov et al. 2013. Labels have features, those of their rows, and stand in
-a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose decisions are easier to make.
+Words stand in Huffman's tree, the shortest, as in Mikolov et al. 2013. Labels have features, those
+of their rows, and stand in a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose
+decisions are easier to make.
 """
 
 import numpy as np
@@ -25,9 +29,11 @@ class HierarchySettings(Settings, fine=True):
     """Which tree."""
 
     hierarchy: str = param(
-        "clusters", "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by frequency",
+        "clusters",
+        "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by"
+        " frequency",
         choices=("clusters", "huffman"),
-    )  # fmt: skip
+    )
 
 
 @kernel
@@ -51,7 +57,8 @@ class HierarchicalSoftmax(Objective):
     advice = "probabilities at log K cost, without noise"
     Settings = HierarchySettings
     coefficients = staticmethod(coefficients)
-    # Of sparse features, P@1 by 1.0 and 0.3: Bibtex 0.535 and 0.569; 15,000 rows of EURLex-4.3K 0.783 and (by 0.5) 0.800.
+    # Of sparse features, P@1 by 1.0 and 0.3: Bibtex 0.535 and 0.569; 15,000 rows of EURLex-4.3K
+    # 0.783 and (by 0.5) 0.800.
     label_defaults = {"learning_rate": ByInput(dense=1.0, sparse=0.3, hidden=0.4)}
     word_defaults = {"learning_rate": 1.0, "hierarchy": "huffman"}
     label_settings = ("hierarchy",)
@@ -66,7 +73,9 @@ class HierarchicalSoftmax(Objective):
         return self.settings.hierarchy == "clusters"
 
     def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:
-        self.tree = huffman(counts) if order is None else halves(order, int(np.count_nonzero(counts)))
+        self.tree = (
+            huffman(counts) if order is None else halves(order, int(np.count_nonzero(counts)))
+        )
 
     def paths(self) -> Paths:
         return Paths(*follow(self.tree))
@@ -84,5 +93,7 @@ class HierarchicalSoftmax(Objective):
         right = log_sigmoid(z)
         turns = np.stack([right - z, right], axis=-1).reshape(*z.shape[:-1], -1)
         for first, end in zip(tree.levels[1:-1], tree.levels[2:], strict=True):
-            turns[..., 2 * first : 2 * end] += np.repeat(turns[..., tree.turn[first:end]], 2, axis=-1)
+            turns[..., 2 * first : 2 * end] += np.repeat(
+                turns[..., tree.turn[first:end]], 2, axis=-1
+            )
         return turns[..., tree.leaf_turn]

@@ -1,10 +1,13 @@
-"""Loss decomposition guided search: candidates are retrieved in blocks of columns, each with an index of its own.
+"""Loss decomposition guided search: candidates are retrieved in blocks of columns, each with an
+index of its own.
 
-Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a maximum inner product search is
-better in few dimensions than in many, and a row with a high score has a high score in some block. By default (`rescore`) the
-loss is taken over the exact scores of the candidates of all blocks, as the authors' code for skip-gram does; without it the
-blocks pass messages, as in algorithm 2 of the paper (`embedx.search.message_passing`). Rows that are not found are left out of
-the loss, where the paper has their scores as 0; words have drawn rows in their place (`tail`).
+Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a
+maximum inner product search is better in few dimensions than in many, and a row with a high score
+has a high score in some block. By default (`rescore`) the loss is taken over the exact scores of
+the candidates of all blocks, as the authors' code for skip-gram does; without it the blocks pass
+messages, as in algorithm 2 of the paper (`embedx.search.message_passing`). Rows that are not found
+are left out of the loss, where the paper has their scores as 0; words have drawn rows in their
+place (`tail`).
 """
 
 from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
@@ -15,21 +18,31 @@ from embedx.settings import param
 class LdgsSettings(SearchSettings):
     blocks: int = param(8, "blocks of columns, each with an index of its own", at_least=1)
     rescore: bool = param(
-        True, "compute exact scores of the candidates; without, messages are passed between the blocks, as in the paper"
+        True,
+        "compute exact scores of the candidates; without, messages are passed between the blocks,"
+        " as in the paper",
     )
     slack: float = param(
-        3.0, "with rescoring: how much is added to the gap below a block's best score (times the number of blocks) up to which "
-        "rows become candidates; at 0 it is the gap that the loss of the block alone needs", at_least=0.0,
-    )  # fmt: skip
+        3.0,
+        "with rescoring: how much is added to the gap below a block's best score (times the number"
+        " of blocks) up to which rows become candidates; at 0 it is the gap that the loss of the"
+        " block alone needs",
+        at_least=0.0,
+    )
     iterations: int = param(1, "iterations of message passing, without rescoring", at_least=1)
 
 
 class Ldgs(RetrievalObjective):
     name = "ldgs"
     title = "loss decomposition guided search"
-    paper = "Yen et al. 2018, with exact scores of the rows found; algorithm 2 is `--set rescore=no`"
+    paper = (
+        "Yen et al. 2018, with exact scores of the rows found; algorithm 2 is `--set rescore=no`"
+    )
     formula = LOSS
-    advice = "10^5 labels and more, dense features or a hidden layer: near the exact loss at a fraction of its time"
+    advice = (
+        "10^5 labels and more, dense features or a hidden layer: near the exact loss at a fraction"
+        " of its time"
+    )
     Settings = LdgsSettings
     settings: LdgsSettings
 

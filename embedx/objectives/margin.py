@@ -1,18 +1,22 @@
-"""The smoothed max-margin loss: every positive is to score higher, by 1, than the best of the other rows.
+"""The smoothed max-margin loss: every positive is to score higher, by 1, than the best of the other
+rows.
 
-Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces", eq. 10 and 11. With N the negatives, P the
-positives and 1_N 1 for the negatives and 0 for the positives,
+Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces", eq. 10 and 11. With
+N the negatives, P the positives and 1_N 1 for the negatives and 0 for the positives,
     loss = max_c  <z + 1_N, c> - mu/2 |c|²,      ∂loss/∂z = c, the projection of (z + 1_N) / mu on
     c_N ≥ 0,  c_P ≤ 0,  Σ_N c = -Σ_P c ≤ 1
-so that mu = 0 would be [max_N z - min_P z + 1]_+ (eq. 3, where the paper has the signs of z the wrong way round). All but the
-best negatives and the worst positives have coefficient 0. With y_k = (max_N z - z_k) / mu, how far a negative is from the best,
-v_k = (z_k - min_P z) / mu, how far a positive is from the worst, and gap = (max_N z + 1 - min_P z) / mu the answer is
-    c_N = [d - y]_+    -c_P = [p - v]_+    either both of sum 1 and d + p ≤ gap, or of equal sums and d + p = gap
-Where gap ≤ 0, or one side is missing, there is nothing to ask for. Sums are piecewise linear in d and p, and both are found in
-finitely many steps that only ever leave candidates out, whatever their number.
+so that mu = 0 would be [max_N z - min_P z + 1]_+ (eq. 3, where the paper has the signs of z the
+wrong way round). All but the best negatives and the worst positives have coefficient 0. With y_k =
+(max_N z - z_k) / mu, how far a negative is from the best, v_k = (z_k - min_P z) / mu, how far a
+positive is from the worst, and gap = (max_N z + 1 - min_P z) / mu the answer is
+    c_N = [d - y]_+    -c_P = [p - v]_+    either both of sum 1 and d + p ≤ gap, or of equal sums
+                                           and d + p = gap
+Where gap ≤ 0, or one side is missing, there is nothing to ask for. Sums are piecewise linear in d
+and p, and both are found in finitely many steps that only ever leave candidates out, whatever their
+number.
 
-Labels are weights: loss and coefficients are those of positives that count once each, times the mean label of the positives. In
-classification that is 1, in skip-gram how often the pairs occur.
+Labels are weights: loss and coefficients are those of positives that count once each, times the
+mean label of the positives. In classification that is 1, in skip-gram how often the pairs occur.
 """
 
 import numpy as np
@@ -22,7 +26,9 @@ from embedx.objectives.contract import Objective, SampledSettings
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param
 
-BLOCK = 256  # candidates that are counted together, without a branch; few of the blocks have to be looked at one by one
+# candidates that are counted together, without a branch; few of the blocks have to be looked at one
+# by one
+BLOCK = 256
 
 
 @kernel
@@ -50,7 +56,9 @@ def margin(batch, e, n, mu):
 
 @kernel_part
 def matters(z, label, sample_count, threshold):
-    """Whether a positive or a negative above the threshold is among these candidates, of one example; without a branch."""
+    """Whether a positive or a negative above the threshold is among these candidates, of one
+    example; without a branch.
+    """
     found = ZERO
     for k in range(len(z)):
         found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
@@ -59,7 +67,9 @@ def matters(z, label, sample_count, threshold):
 
 @kernel_part
 def ends(batch, e, n):
-    """The best negative's score, the worst positive's, and the mean label of the positives; ∓LOWEST for a side without any."""
+    """The best negative's score, the worst positive's, and the mean label of the positives; ∓LOWEST
+    for a side without any.
+    """
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
     weight, n_positives = ZERO, ZERO
@@ -68,7 +78,8 @@ def ends(batch, e, n):
         if matters(z[e, some], label[e, some], sample_count[e, some], best):
             for k in range(some.start, some.stop):
                 if label[e, k] > 0:
-                    worst = worst if z[e, k] >= worst else z[e, k]  # NaN too, so that a diverged run can be seen
+                    # NaN too, so that a diverged run can be seen
+                    worst = worst if z[e, k] >= worst else z[e, k]
                     weight += label[e, k]
                     n_positives += ONE
                 elif sample_count[e, k] > 0:
@@ -78,7 +89,8 @@ def ends(batch, e, n):
 
 @kernel_part
 def distances(batch, e, n, best, worst, mu):
-    """Overwrite scores by y for negatives, by 2 - v for positives, and by 1 for all that are 1 or more from their end.
+    """Overwrite scores by y for negatives, by 2 - v for positives, and by 1 for all that are 1 or
+    more from their end.
 
     Nothing further away can have a coefficient, for d and p are at most 1.
     """
@@ -103,11 +115,14 @@ def measure(z, label, sample_count, best, worst, mu):
 
 @kernel_part
 def within(z, e, n, d, p):
-    """How many negatives there are with y < d, and the sum of their y; the same of positives with v < p."""
+    """How many negatives there are with y < d, and the sum of their y; the same of positives with v
+    < p.
+    """
     n_negatives, sum_negatives = ZERO, ZERO
     n_positives, sum_positives = ZERO, ZERO
     for k in range(n):
-        negative = ONE if z[e, k] < d else ZERO  # a factor, because the compiler does not vectorise two sums under a condition
+        # a factor, because the compiler does not vectorise two sums under a condition
+        negative = ONE if z[e, k] < d else ZERO
         positive = ONE if z[e, k] > TWO - p else ZERO
         n_negatives += negative
         sum_negatives += negative * z[e, k]
@@ -120,9 +135,10 @@ def within(z, e, n, d, p):
 def depths(z, e, n, gap):
     """d and p for the distances z.
 
-    Each step solves the linear equations of the candidates that are still in, and leaves out those beyond what it found.
-    For sums of 1 this is Michelot 1986: leaving out only ever lowers d and p. For equal sums at d + p = gap it is Bitran & Hax
-    1981: if the negatives' sum is the larger, d is too large, and negatives beyond it are out for good; else p, and positives.
+    Each step solves the linear equations of the candidates that are still in, and leaves out those
+    beyond what it found. For sums of 1 this is Michelot 1986: leaving out only ever lowers d and p.
+    For equal sums at d + p = gap it is Bitran & Hax 1981: if the negatives' sum is the larger, d is
+    too large, and negatives beyond it are out for good; else p, and positives.
     """
     n_neg, sum_neg, n_pos, sum_pos = within(z, e, n, ONE, ONE)
     going_on = True
@@ -147,7 +163,9 @@ def depths(z, e, n, gap):
 
 @kernel_part
 def projected(z, e, n, d, p, gap, weight):
-    """loss / mu of positives that count once; overwrites the distances z by the coefficients, `weight` times as large."""
+    """loss / mu of positives that count once; overwrites the distances z by the coefficients,
+    `weight` times as large.
+    """
     total, spread = ZERO, ZERO
     for k in range(n):
         up, down = max(d - z[e, k], ZERO), max(z[e, k] - (TWO - p), ZERO)
@@ -158,10 +176,14 @@ def projected(z, e, n, d, p, gap, weight):
 
 
 class MarginSettings(SampledSettings):
-    """The paper takes a smoothing of 1 where examples have one label and of 5 where they have several."""
+    """The paper takes a smoothing of 1 where examples have one label and of 5 where they have
+    several.
+    """
 
     smoothing: float = param(
-        1.0, "smoothing parameter mu: the larger, the more of the best negatives are updated at once", above=0.0
+        1.0,
+        "smoothing parameter mu: the larger, the more of the best negatives are updated at once",
+        above=0.0,
     )
 
 
@@ -170,7 +192,10 @@ class Margin(Objective):
     title = "smoothed max-margin"
     paper = "Yen et al. 2018"
     formula = "max_c sum_k (c_k (z_k + [k≠y]) - mu/2 c_k^2)"
-    advice = "the fastest exact loss for huge label sets, because few rows are updated; it defines no probabilities"
+    advice = (
+        "the fastest exact loss for huge label sets, because few rows are updated; it defines no"
+        " probabilities"
+    )
     Settings = MarginSettings
     coefficients = staticmethod(coefficients)
     positives = "joint"

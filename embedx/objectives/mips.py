@@ -1,8 +1,10 @@
-"""Maximum inner product search: a loss among the rows with the highest scores, which are retrieved from an index.
+"""Maximum inner product search: a loss among the rows with the highest scores, which are retrieved
+from an index.
 
-Algorithm 1 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The loss, smoothed margin or
-softmax, is taken over the positives and the rows found. The paper has the scores of the others as 0; here they are left out,
-and words have drawn rows in their place (`tail`).
+Algorithm 1 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The
+loss, smoothed margin or softmax, is taken over the positives and the rows found. The paper has the
+scores of the others as 0; here they are left out, and words have drawn rows in their place
+(`tail`).
 """
 
 from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings

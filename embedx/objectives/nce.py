@@ -1,13 +1,15 @@
-"""Noise-contrastive estimation: tell the class from noise, with scores that become log-probabilities by themselves.
+"""Noise-contrastive estimation: tell the class from noise, with scores that become
+log-probabilities by themselves.
 
-Gutmann & Hyvärinen 2010, "Noise-contrastive estimation"; for words Mnih & Teh 2012. With m noise classes for each positive,
-drawn from q, a class is the positive with log-odds x_k = z_k - log(m q_k), so
+Gutmann & Hyvärinen 2010, "Noise-contrastive estimation"; for words Mnih & Teh 2012. With m noise
+classes for each positive, drawn from q, a class is the positive with log-odds x_k = z_k - log(m
+q_k), so
     loss = softplus(-x_y) + m · E_q[softplus(x_k)]
     ∂loss/∂z_y = σ(x_y) - 1        ∂loss/∂z_k = weight · n_k · σ(x_k)
-The expectation is a mean over what was drawn, weight = m / number of draws. Of log E[n_k] = log(number of draws · q_k),
-log(m q_k) remains when log(weight) is added. The optimum over free scores is z_k = log p(k | h): the normaliser is learned to
-be 1, which costs dimensions or a bias, and nothing has to be corrected at prediction. Negative sampling is the same without
-log(m q_k).
+The expectation is a mean over what was drawn, weight = m / number of draws. Of log E[n_k] =
+log(number of draws · q_k), log(m q_k) remains when log(weight) is added. The optimum over free
+scores is z_k = log p(k | h): the normaliser is learned to be 1, which costs dimensions or a bias,
+and nothing has to be corrected at prediction. Negative sampling is the same without log(m q_k).
 """
 
 import numpy as np
@@ -37,7 +39,10 @@ class NoiseContrastive(Objective):
     title = "noise-contrastive estimation"
     paper = "Gutmann & Hyvärinen 2010"
     formula = "softplus(-x_y) + m E_q[softplus(x_k)], x_k = z_k - log(m q_k)"
-    advice = "negative sampling that gives probabilities: scores need no normalisation, given many negatives and a bias"
+    advice = (
+        "negative sampling that gives probabilities: scores need no normalisation, given many"
+        " negatives and a bias"
+    )
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     positives = "summed"

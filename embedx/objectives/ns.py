@@ -1,16 +1,19 @@
-"""Negative sampling: tell the word that was there from `negatives` words drawn from a noise distribution q.
+"""Negative sampling: tell the word that was there from `negatives` words drawn from a noise
+distribution q.
 
 Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
     loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
     ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · n_k · σ(z_k)
-where the expectation is a mean over the words drawn, so weight = negatives / number of draws: thirty words drawn for a whole
-block, say, stand for the five negatives of each of its pairs. Draws that hit the positive count as noise like any other, which
-word2vec.c does not let them. Only then is the optimum over free scores exactly z_k = log p(k | h) - log(negatives · q_k)
-(Levy & Goldberg 2014; Bamler & Mandt 2020, theorem 1), which `log_probability` inverts; p is the distribution of the pairs that
-are trained on, after subsampling and with near words more often.
+where the expectation is a mean over the words drawn, so weight = negatives / number of draws:
+thirty words drawn for a whole block, say, stand for the five negatives of each of its pairs. Draws
+that hit the positive count as noise like any other, which word2vec.c does not let them. Only then
+is the optimum over free scores exactly z_k = log p(k | h) - log(negatives · q_k) (Levy & Goldberg
+2014; Bamler & Mandt 2020, theorem 1), which `log_probability` inverts; p is the distribution of the
+pairs that are trained on, after subsampling and with near words more often.
 
-With `score_l2` λ the positive and every draw also pay λ (z_k + log(negatives · q_k))², the square of what becomes a score of
-the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one negative).
+With `score_l2` λ the positive and every draw also pay λ (z_k + log(negatives · q_k))², the square
+of what becomes a score of the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one
+negative).
 """
 
 import numpy as np
@@ -42,7 +45,12 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 @kernel_part
 def _regularised(batch, constants, e, n):
     """The same for one example, with the penalty."""
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    z, label, sample_count, log_expected_count = (
+        batch.z,
+        batch.label,
+        batch.sample_count,
+        batch.log_expected_count,
+    )
     weight, l2, log_weight = constants[0], constants[1], constants[2]
     loss = ZERO
     for k in range(n):
@@ -50,7 +58,11 @@ def _regularised(batch, constants, e, n):
         noise_weight = weight * sample_count[e, k]
         both = label[e, k] + noise_weight
         corrected = score + log_expected_count[e, k] + log_weight if both > 0 else ZERO
-        loss += label[e, k] * softplus(-score) + noise_weight * softplus(score) + l2 * both * corrected * corrected
+        loss += (
+            label[e, k] * softplus(-score)
+            + noise_weight * softplus(score)
+            + l2 * both * corrected * corrected
+        )
         z[e, k] = both * (sigmoid(score) + (l2 + l2) * corrected) - label[e, k]
     return loss
 
@@ -58,7 +70,9 @@ def _regularised(batch, constants, e, n):
 class NegativeSamplingSettings(SampledSettings):
     """Settings of negative sampling."""
 
-    score_l2: float = param(0.0, "L2 regularisation of the scores, after adding the log of the noise", at_least=0.0)
+    score_l2: float = param(
+        0.0, "L2 regularisation of the scores, after adding the log of the noise", at_least=0.0
+    )
 
 
 class NegativeSampling(Objective):
@@ -66,7 +80,10 @@ class NegativeSampling(Objective):
     title = "negative sampling"
     paper = "Mikolov et al. 2013"
     formula = "softplus(-z_y) + m E_q[softplus(z_k)]"
-    advice = "word vectors: the fastest measured, the best on similarity with sampled-softmax; overconfident after many epochs"
+    advice = (
+        "word vectors: the fastest measured, the best on similarity with sampled-softmax;"
+        " overconfident after many epochs"
+    )
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "optimizer": "bounded-adagrad", "block_size": 16}

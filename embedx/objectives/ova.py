@@ -1,17 +1,19 @@
 """One-vs-all: for each class a binary classifier of its own, "is it this one or not".
 
-Rifkin & Klautau 2004, "In defense of one-vs-all classification"; for several labels known as binary relevance. Positives are
-exact, the other rows all there or sampled:
+Rifkin & Klautau 2004, "In defense of one-vs-all classification"; for several labels known as binary
+relevance. Positives are exact, the other rows all there or sampled:
     loss = Σ_k label_k · φ(-z_k) + weight_k · φ(z_k),                      weight_k = n_k / E[n_k]
     logistic        φ(t) = log(1 + e^t)         ∂loss/∂z_k = (label_k + weight_k) · σ(z_k) - label_k
-    squared-hinge   φ(t) = max(0, 1 + t)²       ∂loss/∂z_k = 2 weight_k · max(0, 1 + z_k) - 2 label_k · max(0, 1 - z_k)
-Under the logistic loss σ(z_k) estimates the probability that k is among the labels, and for that it takes any number of labels.
-These do not sum to one. Where a distribution is asked for they are divided by their sum: exact if every input has one label, a
-convention otherwise. With one label the loss is Bouchard's bound at alpha = 0. The squared hinge (Chang, Hsieh & Lin 2008) is
-that of liblinear's and DiSMEC's support vector machines. Its best score is 2p - 1 (Zhang 2004), so (1 + z_k) / 2 estimates the
-probability p, between the margins. Within SMALLEST of 0 and 1 curves continue it smoothly that never reach them, so that
-higher scores have higher probabilities, none above 1: SMALLEST e^(p / SMALLEST - 1) below, 1 - SMALLEST² / (p - 1 + 2 SMALLEST)
-above.
+    squared-hinge   φ(t) = max(0, 1 + t)²       ∂loss/∂z_k = 2 weight_k · max(0, 1 + z_k) - 2
+                                                label_k · max(0, 1 - z_k)
+Under the logistic loss σ(z_k) estimates the probability that k is among the labels, and for that it
+takes any number of labels. These do not sum to one. Where a distribution is asked for they are
+divided by their sum: exact if every input has one label, a convention otherwise. With one label the
+loss is Bouchard's bound at alpha = 0. The squared hinge (Chang, Hsieh & Lin 2008) is that of
+liblinear's and DiSMEC's support vector machines. Its best score is 2p - 1 (Zhang 2004), so (1 +
+z_k) / 2 estimates the probability p, between the margins. Within SMALLEST of 0 and 1 curves
+continue it smoothly that never reach them, so that higher scores have higher probabilities, none
+above 1: SMALLEST e^(p / SMALLEST - 1) below, 1 - SMALLEST² / (p - 1 + 2 SMALLEST) above.
 """
 
 from typing import Any
@@ -67,7 +69,8 @@ def _squared_hinge(batch, e, n):
 
 @kernel
 def dual_steps(batch, alpha, constants, n_examples, n, c):
-    """Summed loss of the examples; overwrites z by the steps of dual coordinate descent, under the squared hinge.
+    """Summed loss of the examples; overwrites z by the steps of dual coordinate descent, under the
+    squared hinge.
 
     Hsieh et al. 2008, algorithm 1, for L2-loss: with y = ±1 and D = 1 / (2 C weight)
         alpha' = max(0, alpha - (y z - 1 + D alpha) / (|x|² + D))        w += (alpha' - alpha) y x
@@ -99,7 +102,10 @@ def _dual_step(batch, alpha, e, row, n, c):
 
 class OneVsAllSettings(SampledSettings):
     loss: str = param(
-        "logistic", "loss of each binary classifier; squared-hinge ranks sparse text better", choices=LOSSES, fine=False
+        "logistic",
+        "loss of each binary classifier; squared-hinge ranks sparse text better",
+        choices=LOSSES,
+        fine=False,
     )
 
 
@@ -148,4 +154,6 @@ class OneVsAll(Objective):
         return np.where(p < SMALLEST, below, np.where(p > 1 - SMALLEST, above, between))
 
     def scaled_scores(self, scale: ndarray) -> tuple[ndarray, ndarray]:
-        return super().scaled_scores(scale) if self.settings.loss == "logistic" else (scale, scale - 1)
+        return (
+            super().scaled_scores(scale) if self.settings.loss == "logistic" else (scale, scale - 1)
+        )

@@ -1,4 +1,6 @@
-"""What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ of many scores."""
+"""What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ
+of many scores.
+"""
 
 import numpy as np
 from numba.extending import register_jitable
@@ -8,7 +10,8 @@ from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, sigmoid, softplu
 from embedx.objectives.contract import Objective, SampledSettings
 from embedx.settings import param
 
-# Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot take float32 to infinity.
+# Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot
+# take float32 to infinity.
 LARGEST_EXPONENT = float32(60)
 LOWEST = float32(1e30)  # its negative is below any score
 
@@ -25,20 +28,26 @@ def positive(batch, e, n):
 
 @register_jitable
 def importance(batch, e, k):
-    """Sample count / expected count, by which a sum over draws is an unbiased sum over all rows; 0 for what was not drawn."""
+    """Sample count / expected count, by which a sum over draws is an unbiased sum over all rows; 0
+    for what was not drawn.
+    """
     count = batch.sample_count[e, k]
     return count * exp(-batch.log_expected_count[e, k]) if count > 0 else ZERO
 
 
 @register_jitable
 def stands_for(batch, e, k):
-    """How many rows of all a candidate stands for: a positive for itself, a draw for sample count / expected count."""
+    """How many rows of all a candidate stands for: a positive for itself, a draw for sample count /
+    expected count.
+    """
     return ONE if batch.label[e, k] > 0 else importance(batch, e, k)
 
 
 @register_jitable
 def negative_weight(batch, e, k, n_labels):
-    """How often candidate k is a negative, over all n_labels positives of example e: never of itself."""
+    """How often candidate k is a negative, over all n_labels positives of example e: never of
+    itself.
+    """
     label = batch.label
     return n_labels * stands_for(batch, e, k) - label[e, k]
 
@@ -66,7 +75,9 @@ def best_positive(batch, e, n):
 
 @register_jitable
 def rate(n_updates):
-    """How far a state moves at its next update: all the way at the first, then as Ruiz et al. 2018, (1 + n_updates)^-0.9."""
+    """How far a state moves at its next update: all the way at the first, then as Ruiz et al. 2018,
+    (1 + n_updates)^-0.9.
+    """
     return float32((1.0 + n_updates) ** -0.9)
 
 
@@ -77,7 +88,9 @@ def log_sigmoid(z: ndarray) -> ndarray:
 
 @kernel_part
 def binary(batch, e, k, x, weight):
-    """Loss of candidate k by itself: label_k softplus(-x) + weight softplus(x); overwrites its score by the derivative by x."""
+    """Loss of candidate k by itself: label_k softplus(-x) + weight softplus(x); overwrites its
+    score by the derivative by x.
+    """
     label = batch.label[e, k]
     batch.z[e, k] = (label + weight) * sigmoid(x) - label
     return label * softplus(-x) + weight * softplus(x)
@@ -96,8 +109,15 @@ def largest_score(batch, e, n):
 
 @kernel_part
 def log_sums(batch, e, n):
-    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen; example e has a positive."""
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen;
+    example e has a positive.
+    """
+    z, label, sample_count, log_expected_count = (
+        batch.z,
+        batch.label,
+        batch.sample_count,
+        batch.log_expected_count,
+    )
     largest, estimate = largest_score(batch, e, n), ZERO
     for k in range(n):
         is_label = label[e, k] > 0
@@ -119,8 +139,8 @@ def log_sum_seen(batch, e, n, largest):
 
 @kernel_part
 def double_sum(batch, e, n, y, u, is_relative):
-    """The loss of example e, whose first positive is y, at u = log Z or, where it `is_relative`, log Z - z_y; overwrites its
-    scores by ∂loss/∂z.
+    """The loss of example e, whose first positive is y, at u = log Z or, where it `is_relative`,
+    log Z - z_y; overwrites its scores by ∂loss/∂z.
     """
     return _double_sum_of_gaps(batch, e, n, y, u) if is_relative else _double_sum(batch, e, n, u)
 
@@ -129,9 +149,15 @@ def double_sum(batch, e, n, y, u, is_relative):
 def _double_sum(batch, e, n, u):
     """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y.
 
-    A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z (log a ≤ u - 1 + a e^{-u}).
+    A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z
+    (log a ≤ u - 1 + a e^{-u}).
     """
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    z, label, sample_count, log_expected_count = (
+        batch.z,
+        batch.label,
+        batch.sample_count,
+        batch.log_expected_count,
+    )
     n_labels = n_positives(batch, e, n)
     level = z.dtype.type(u)
     loss = n_labels * (level - ONE)
@@ -139,7 +165,11 @@ def _double_sum(batch, e, n, u):
         is_label = label[e, k] > 0
         weight = n_labels * (ONE if is_label else sample_count[e, k])
         log_weight = ZERO if is_label else -log_expected_count[e, k]
-        share = weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight) if weight > 0 else ZERO
+        share = (
+            weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight)
+            if weight > 0
+            else ZERO
+        )
         loss += share - (label[e, k] * z[e, k] if is_label else ZERO)
         z[e, k] = share - label[e, k]
     return loss
@@ -147,7 +177,9 @@ def _double_sum(batch, e, n, u):
 
 @kernel_part
 def _double_sum_of_gaps(batch, e, n, y, u):
-    """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls at the other terms."""
+    """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls
+    at the other terms.
+    """
     z, label = batch.z, batch.label
     origin, weight = z[e, y], label[e, y]
     loss = u - ONE + exp(min(-u, LARGEST_EXPONENT))
@@ -161,7 +193,9 @@ def _double_sum_of_gaps(batch, e, n, y, u):
 
 
 class LocalObjective(Objective):
-    """An objective that keeps a variable of each input, which stands for log Z or, where `is_relative`, for log Z - z_y."""
+    """An objective that keeps a variable of each input, which stands for log Z or, where
+    `is_relative`, for log Z - z_y.
+    """
 
     in_kernel: tuple[str, ...] = ()  # the settings that are constants of `coefficients` too
     word_defaults = {"block_size": 32}
@@ -178,7 +212,9 @@ class LocalObjective(Objective):
         return not self.is_relative
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
-        return np.array([self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], float32)
+        return np.array(
+            [self.is_relative, *(getattr(self.settings, name) for name in self.in_kernel)], float32
+        )
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
         """log Z, less the positive's score if it `is_relative`."""
@@ -192,9 +228,12 @@ class DoubleSumSettings(SampledSettings):
     """Settings of every descent on the double sum over examples and classes."""
 
     double_sum: str = param(
-        "raman", "local variable of an input: `raman` log Z, valid for any data; `proposed` log Z - z_y, valid where an "
-        "input always has the same positive, and the published method of `implicit`", choices=("raman", "proposed"),
-    )  # fmt: skip
+        "raman",
+        "local variable of an input: `raman` log Z, valid for any data; `proposed` log Z - z_y,"
+        " valid where an input always has the same positive, and the published method of"
+        " `implicit`",
+        choices=("raman", "proposed"),
+    )
 
     @property
     def is_relative(self) -> bool:
@@ -206,10 +245,13 @@ class AugmentSettings(SampledSettings):
 
     augment: str = param(
         "utility",
-        "local variable of an input: the distribution of the winner's `utility`, valid for any data; of its `noise`, as in the "
-        "paper, valid where an input always has the same positive", choices=("utility", "noise"),
-    )  # fmt: skip
-    local_decay: float = param(0.9, "the local step size falls as (1 + updates)^-local_decay", at_least=0.0, at_most=1.0)
+        "local variable of an input: the distribution of the winner's `utility`, valid for any"
+        " data; of its `noise`, as in the paper, valid where an input always has the same positive",
+        choices=("utility", "noise"),
+    )
+    local_decay: float = param(
+        0.9, "the local step size falls as (1 + updates)^-local_decay", at_least=0.0, at_most=1.0
+    )
 
     @property
     def is_relative(self) -> bool:

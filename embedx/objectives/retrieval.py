@@ -1,8 +1,10 @@
-"""What the objectives have in common whose candidates are retrieved from an index: the loss among them, and how to search.
+"""What the objectives have in common whose candidates are retrieved from an index: the loss among
+them, and how to search.
 
-Labels have the rows found as candidates and no others. (The paper's algorithms have the scores of the others as 0, so that its
-softmax has a term of 1 for each.) Words have the rows found and a few drawn rows that stand for all others (`tail`): the
-probability of words is spread over so many rows that those that are not found have most of it.
+Labels have the rows found as candidates and no others. (The paper's algorithms have the scores of
+the others as 0, so that its softmax has a term of 1 for each.) Words have the rows found and a few
+drawn rows that stand for all others (`tail`): the probability of words is spread over so many rows
+that those that are not found have most of it.
 """
 
 import math
@@ -17,53 +19,85 @@ from embedx.settings import Settings, param
 
 # The sum over draws, weighted so that they stand for all rows not found, is that of `tail`.
 LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_drawn e^x_k) - z_y"
-MIN_ROWS = 100  # scored and kept in a block: a hundredth of few rows is too little to learn from, and more costs little
+# scored and kept in a block: a hundredth of few rows is too little to learn from, and more costs
+# little
+MIN_ROWS = 100
 
 
 class SearchSettings(Settings, fine=True):
     """How candidates are retrieved, and the loss among them."""
 
-    loss: str = param("margin", "loss over the rows found by the search", choices=("margin", "softmax"), fine=False)
+    loss: str = param(
+        "margin",
+        "loss over the rows found by the search",
+        choices=("margin", "softmax"),
+        fine=False,
+    )
     smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     scored_fraction: float = param(
-        0.01, "fraction of all rows that is scored in each block for each example; at least 100 rows", above=0.0, at_most=1.0
+        0.01,
+        "fraction of all rows that is scored in each block for each example; at least 100 rows",
+        above=0.0,
+        at_most=1.0,
     )
-    clusters: int | None = param(None, "clusters of the index; by default the square root of the number of rows", at_least=1)
+    clusters: int | None = param(
+        None, "clusters of the index; by default the square root of the number of rows", at_least=1
+    )
     candidate_fraction: float = param(
-        0.1, "fraction of the rows scored in a block that may become candidates; at least 100 rows, for words at least `found`",
-        above=0.0, at_most=1.0,
-    )  # fmt: skip
+        0.1,
+        "fraction of the rows scored in a block that may become candidates; at least 100 rows, for"
+        " words at least `found`",
+        above=0.0,
+        at_most=1.0,
+    )
     min_score: float = param(
-        0.0, "leave out rows whose score in a block is no larger than this in absolute value", at_least=0.0
+        0.0,
+        "leave out rows whose score in a block is no larger than this in absolute value",
+        at_least=0.0,
     )
     min_coefficient: float = param(
-        1e-3, "leave out rows whose coefficient is no larger than this in absolute value", above=0.0, at_most=1.0
+        1e-3,
+        "leave out rows whose coefficient is no larger than this in absolute value",
+        above=0.0,
+        at_most=1.0,
     )
-    negatives: int = param(100, "number of negatives drawn for each positive", at_least=1, fine=False)
+    negatives: int = param(
+        100, "number of negatives drawn for each positive", at_least=1, fine=False
+    )
     warm_up: float = param(
-        0.02, "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search begins", at_least=0.0
+        0.02,
+        "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search"
+        " begins",
+        at_least=0.0,
     )
     found: int | None = param(
-        None, "highest-scoring rows that are kept for each word; by default 4 with drawn rows, 8 without",
-        at_least=1, at_most=256,
-    )  # fmt: skip
-    refresh: int = param(256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1)
+        None,
+        "highest-scoring rows that are kept for each word; by default 4 with drawn rows, 8 without",
+        at_least=1,
+        at_most=256,
+    )
+    refresh: int = param(
+        256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1
+    )
     tail: bool = param(
         True,
-        "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased estimate of the normaliser; "
-        "without, the loss is over the rows found only",
+        "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased"
+        " estimate of the normaliser; without, the loss is over the rows found only",
     )
 
 
 class RetrievalObjective(Objective):
-    """An objective whose candidates are retrieved; a subclass says in how many blocks of columns."""
+    """An objective whose candidates are retrieved; a subclass says in how many blocks
+    of columns.
+    """
 
     positives = "joint"
     pairs_as_set = True
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
-    # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of Wikipedia, 5 epochs, held-out
-    # log-likelihood: -8.600, drawn rows alone -8.601, rows found alone -9.351.
+    # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of
+    # Wikipedia, 5 epochs, held-out log-likelihood: -8.600, drawn rows alone -8.601, rows found
+    # alone -9.351.
     word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 128}
     word_settings = ("found", "refresh", "tail")
     settings: SearchSettings
@@ -84,7 +118,9 @@ class RetrievalObjective(Objective):
 
     @property
     def loss_scope(self) -> str:
-        """Which rows the loss of words is a sum over, if it is a bound below that over all, as words after its unit."""
+        """Which rows the loss of words is a sum over, if it is a bound below that over all, as
+        words after its unit.
+        """
         return "" if self.has_tail else " among the rows found"
 
     @property
@@ -99,8 +135,12 @@ class RetrievalObjective(Objective):
         complementary = 0  # the softmax over the rows found, each with its weight
         return np.array([self.settings.smoothing if self.is_margin else complementary], np.float32)
 
-    def search_spec(self, n_classes: int, blocks: int, message_iterations: int, slack: float) -> SearchSpec:
-        """The search in so many blocks, with so many iterations of message passing; `slack` is added to its `max_gap`."""
+    def search_spec(
+        self, n_classes: int, blocks: int, message_iterations: int, slack: float
+    ) -> SearchSpec:
+        """The search in so many blocks, with so many iterations of message passing; `slack` is
+        added to its `max_gap`.
+        """
         settings = self.settings
         n_scored = min(max(MIN_ROWS, math.ceil(settings.scored_fraction * n_classes)), n_classes)
         return SearchSpec(
@@ -110,8 +150,10 @@ class RetrievalObjective(Objective):
             max_candidates=max(MIN_ROWS, math.ceil(settings.candidate_fraction * n_scored)),
             threshold=float(settings.min_score),
             min_coefficient=float(settings.min_coefficient),
-            # The projection on the simplex is 0 from `smoothing` below the best on, a softmax is tau at -log tau below the sum.
-            max_gap=slack + float(settings.smoothing if self.is_margin else -math.log(settings.min_coefficient)),
+            # The projection on the simplex is 0 from `smoothing` below the best on, a softmax is
+            # tau at -log tau below the sum.
+            max_gap=slack
+            + float(settings.smoothing if self.is_margin else -math.log(settings.min_coefficient)),
             from_logsumexp=not self.is_margin,
             message_iterations=message_iterations,
         )

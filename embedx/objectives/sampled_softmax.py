@@ -1,23 +1,29 @@
-"""Sampled softmax: the cross-entropy among the positive and the classes drawn, as if there were no others.
+"""Sampled softmax: the cross-entropy among the positive and the classes drawn, as if there were no
+others.
 
-Bengio & Senécal 2008, "Adaptive importance sampling"; in the form of Jean et al. 2015, "On using very large target vocabulary".
-Every candidate, the positive too, is corrected by the log of how often it was expected among the draws:
-    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - log E[n_k],       n_k how often k is among the candidates
+Bengio & Senécal 2008, "Adaptive importance sampling"; in the form of Jean et al. 2015, "On using
+very large target vocabulary". Every candidate, the positive too, is corrected by the log of how
+often it was expected among the draws:
+    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - log E[n_k],       n_k how often k is among
+        the candidates
     ∂loss/∂z_k = n_k e^{x_k} / Σ_j n_j e^{x_j} - [k = y]
-The positive is a candidate once. If it is drawn as well (an accidental hit), `keep_hits` counts these draws too. For draws
-with replacement that makes the loss consistent with any number of them, one included: given the candidates as a multiset,
-each is the positive with probability n_k p_k / q_k over the sum of these, so that the expected loss is least at z = log p (Ma
-& Collins 2018, "Noise contrastive estimation and negative sampling for conditional models", the ranking objective). Left out,
-as by TensorFlow's `remove_accidental_hits`, n_y is 1. The negatives of y then stand for 1 - p_y in all, and y for p_y / E[n_y]:
-from two draws on the scores are biased, and the more draws, the more. Distinct draws among the other classes (`uniform`
-without replacement) have no hits and are consistent as they are. Where every row is present with certainty the positive
-counts once, and the loss is the exact softmax's. The bias is small where positives are seldom drawn, and the default is to
-leave them out: hits change word vectors by 0.0001 nats and no similarity (10 MB, 5 epochs), and on EURLex-4.3K (first label,
-20 draws by unigram) cost 0.003 nats and gain 0.001 in accuracy.
+The positive is a candidate once. If it is drawn as well (an accidental hit), `keep_hits` counts
+these draws too. For draws with replacement that makes the loss consistent with any number of them,
+one included: given the candidates as a multiset, each is the positive with probability n_k p_k /
+q_k over the sum of these, so that the expected loss is least at z = log p (Ma & Collins 2018,
+"Noise contrastive estimation and negative sampling for conditional models", the ranking objective).
+Left out, as by TensorFlow's `remove_accidental_hits`, n_y is 1. The negatives of y then stand for 1
+- p_y in all, and y for p_y / E[n_y]: from two draws on the scores are biased, and the more draws,
+the more. Distinct draws among the other classes (`uniform` without replacement) have no hits and
+are consistent as they are. Where every row is present with certainty the positive counts once, and
+the loss is the exact softmax's. The bias is small where positives are seldom drawn, and the default
+is to leave them out: hits change word vectors by 0.0001 nats and no similarity (10 MB, 5 epochs),
+and on EURLex-4.3K (first label, 20 draws by unigram) cost 0.003 nats and gain 0.001 in accuracy.
 
-`complementary` leaves the positive uncorrected, x_y = z_y (Botev, Zheng & Barber 2017, "Complementary sum sampling"). The sum
-is then an unbiased estimate of Σ_k e^{z_k}, the positive's term exact and the others weighed by n / E[n]. Its logarithm
-is too small on average, hence the loss too, and the positive's probability too large; many draws cure it.
+`complementary` leaves the positive uncorrected, x_y = z_y (Botev, Zheng & Barber 2017,
+"Complementary sum sampling"). The sum is then an unbiased estimate of Σ_k e^{z_k}, the positive's
+term exact and the others weighed by n / E[n]. Its logarithm is too small on average, hence the loss
+too, and the positive's probability too large; many draws cure it.
 """
 
 import numpy as np
@@ -49,7 +55,12 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 @kernel_part
 def _corrected(batch, e, n, y, how):
     """Loss of example e with one positive y; overwrites its scores by ∂loss/∂z."""
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    z, label, sample_count, log_expected_count = (
+        batch.z,
+        batch.label,
+        batch.sample_count,
+        batch.log_expected_count,
+    )
     scale, score = label[e, y], z[e, y] - log_expected_count[e, y]
     largest = score
     for k in range(n):
@@ -71,7 +82,12 @@ def _corrected(batch, e, n, y, how):
 @kernel_part
 def _complementary(batch, e, n):
     """The same with the normaliser's estimate; positives are each other's negatives."""
-    z, label, sample_count, log_expected_count = batch.z, batch.label, batch.sample_count, batch.log_expected_count
+    z, label, sample_count, log_expected_count = (
+        batch.z,
+        batch.label,
+        batch.sample_count,
+        batch.log_expected_count,
+    )
     largest, n_labels = largest_score(batch, e, n), n_positives(batch, e, n)
     reward, total = ZERO, ZERO
     for k in range(n):
@@ -90,10 +106,13 @@ def _complementary(batch, e, n):
 class SampledSoftmaxSettings(SampledSettings):
     keep_hits: bool = param(
         False,
-        "count draws of the positive itself: consistent with any number of draws with replacement, where leaving them out is "
-        "biased; not for `uniform` without replacement, nor with `complementary`",
+        "count draws of the positive itself: consistent with any number of draws with replacement,"
+        " where leaving them out is biased; not for `uniform` without replacement, nor with"
+        " `complementary`",
     )
-    complementary: bool = param(False, "estimate the normaliser with the positive's own term exact (Botev et al. 2017)")
+    complementary: bool = param(
+        False, "estimate the normaliser with the positive's own term exact (Botev et al. 2017)"
+    )
 
 
 class SampledSoftmax(Objective):
@@ -101,7 +120,10 @@ class SampledSoftmax(Objective):
     title = "sampled softmax"
     paper = "Jean et al. 2015"
     formula = "log sum_k n_k e^x_k - x_y, x_k = z_k - log e_k"
-    advice = "softmax over sampled rows, close to the full softmax with any number of negatives if --set keep-hits=yes"
+    advice = (
+        "softmax over sampled rows, close to the full softmax with any number of negatives if --set"
+        " keep-hits=yes"
+    )
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"optimizer": "bounded-adagrad", "learning_rate": 1.5}
@@ -115,5 +137,6 @@ class SampledSoftmax(Objective):
         return self.settings.complementary
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        kept = WITH_HITS if self.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS  # of all rows, none is drawn
+        # of all rows, none is drawn
+        kept = WITH_HITS if self.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS
         return np.array([COMPLEMENTARY if self.settings.complementary else kept], np.float32)

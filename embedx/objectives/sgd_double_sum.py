@@ -1,11 +1,15 @@
-"""Stochastic gradient descent on the double sum: the baseline "vanilla SGD" of U-max and implicit SGD.
+"""Stochastic gradient descent on the double sum: the baseline "vanilla SGD" of U-max and implicit
+SGD.
 
-Fagan & Iyengar 2018, eq. 6-8, by default on the double sum of Raman et al. 2016, "DS-MLR" (eq. 8), who keep u right by
-computing the whole normaliser now and then, which is not done here. Loss, coefficients and u as in `umax`:
-    step     u -= lr · (1 - e^{z_y - u} - Σ_k ∂loss/∂z_k),  u = max(u, z_y)       ∂loss/∂z_k = weight_k e^{z_k - u}
-Nothing raises u when a score passes it, and e^{z_k - u} with its weight of (K-1)/m can be any number: unless the learning rate
-is tiny, the run diverges. It is a baseline. Exponents are held at 60, where the damage is long done, so that a
-diverged run shows in its loss rather than as NaN. A first visit starts at the draws' own estimate of the normaliser, as `umax`.
+Fagan & Iyengar 2018, eq. 6-8, by default on the double sum of Raman et al. 2016, "DS-MLR" (eq. 8),
+who keep u right by computing the whole normaliser now and then, which is not done here. Loss,
+coefficients and u as in `umax`:
+    step     u -= lr · (1 - e^{z_y - u} - Σ_k ∂loss/∂z_k),  u = max(u, z_y)       ∂loss/∂z_k =
+        weight_k e^{z_k - u}
+Nothing raises u when a score passes it, and e^{z_k - u} with its weight of (K-1)/m can be any
+number: unless the learning rate is tiny, the run diverges. It is a baseline. Exponents are held at
+60, where the damage is long done, so that a diverged run shows in its loss rather than as NaN. A
+first visit starts at the draws' own estimate of the normaliser, as `umax`.
 """
 
 import numpy as np
@@ -19,11 +23,15 @@ class SgdDoubleSum(LocalObjective):
     title = "SGD on the double sum of Raman et al. 2016"
     paper = "baseline of Fagan & Iyengar 2018"
     formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = "only as the baseline of umax and implicit: with plain SGD it diverges unless the learning rate is tiny"
+    advice = (
+        "only as the baseline of umax and implicit: with plain SGD it diverges unless the learning"
+        " rate is tiny"
+    )
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "learning_rate": 1.0}
     stable = False
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        return np.array([self.is_relative, np.inf], np.float32)  # never raised, and a step of any length
+        # never raised, and a step of any length
+        return np.array([self.is_relative, np.inf], np.float32)

@@ -1,6 +1,8 @@
-"""The exact softmax: every class competes in every example, which costs K scores and K rows, but nothing is approximated.
+"""The exact softmax: every class competes in every example, which costs K scores and K rows, but
+nothing is approximated.
 
-    loss = Σ_y label_y · (log Σ_k e^{z_k} - z_y)        ∂loss/∂z_k = (Σ_y label_y) · e^{z_k} / Σ_j e^{z_j} - label_k
+    loss = Σ_y label_y · (log Σ_k e^{z_k} - z_y)        ∂loss/∂z_k = (Σ_y label_y) · e^{z_k} / Σ_j
+                                                        e^{z_j} - label_k
 
 With several labels this is the cross-entropy to them, each with its weight.
 """

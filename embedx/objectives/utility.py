@@ -1,13 +1,16 @@
-"""What `ar-probit` and `ar-logistic` share: class y wins when its utility z_y + ε_y is the largest, whatever the noise's law.
+"""What `ar-probit` and `ar-logistic` share: class y wins when its utility z_y + ε_y is the largest,
+whatever the noise's law.
 
-With f and F the density and distribution function of ε, and t = z_y + ε_y the winner's utility (Ruiz et al. 2018, eq. 5),
+With f and F the density and distribution function of ε, and t = z_y + ε_y the winner's utility
+(Ruiz et al. 2018, eq. 5),
     p(y) = ∫ f(t - z_y) Π_{k≠y} F(t - z_k) dt
 and with q a density of t of location μ and scale σ, eq. 7 is the bound
     -log p(y) <= loss = -E_q[log f(t - z_y) + Σ_k log F(t - z_k)] - entropy of q
-The paper writes both for ε instead of t. For an example with one positive that is the same family and the same bound, μ shifted
-by z_y; only what is held fixed while the scores move differs (see `ar`). `augment utility` keeps the law of t, which is about
-the negatives more than about the positive, and so can be shared by all positives of an input word: still a bound, though looser
-than one law for each pair. `augment noise` keeps the law of ε, as the paper has it.
+The paper writes both for ε instead of t. For an example with one positive that is the same family
+and the same bound, μ shifted by z_y; only what is held fixed while the scores move differs (see
+`ar`). `augment utility` keeps the law of t, which is about the negatives more than about the
+positive, and so can be shared by all positives of an input word: still a bound, though looser than
+one law for each pair. `augment noise` keeps the law of ε, as the paper has it.
 """
 
 import abc
@@ -23,25 +26,33 @@ from embedx.settings import param
 
 Function = Callable[[ndarray], ndarray]
 MAX_VALUES = 4_000_000  # held at a time by the quadrature
-FEW_CLASSES = 2_000  # up to here each class is looked at by itself; a grid over FAR has no more points
-# The errors at the tenth of a deviation that ar-probit steps by: about 1e-8 g^6 of what log F(g) adds up to for the grid,
-# 1e-7 g^2 for the finer one; g is 4 or 5 where there are many classes.
+# up to here each class is looked at by itself; a grid over FAR has no more points
+FEW_CLASSES = 2_000
+# The errors at the tenth of a deviation that ar-probit steps by: about 1e-8 g^6 of what log F(g)
+# adds up to for the grid, 1e-7 g^2 for the finer one; g is 4 or 5 where there are many classes.
 FINER = 64
 POINTS = 6
-FAR = 200.0  # behind the highest score; from there on log p is continued, for nodes can't cover any distance
+# behind the highest score; from there on log p is continued, for nodes can't cover any distance
+FAR = 200.0
 
 
 class UtilitySettings(AugmentSettings):
     """Settings of augment and reduce beyond the softmax."""
 
-    local_rate: float = param(0.01, "the local step size is local_rate (1 + updates)^-local_decay", at_least=0.0)
+    local_rate: float = param(
+        0.01, "the local step size is local_rate (1 + updates)^-local_decay", at_least=0.0
+    )
     entropy: bool = param(
-        True, "include the entropy term in local updates; without it, as in the authors' code, the scale shrinks to zero"
+        True,
+        "include the entropy term in local updates; without it, as in the authors' code, the scale"
+        " shrinks to zero",
     )
 
 
 class UtilityObjective(LocalObjective):
-    """An objective whose state is the law of t, location and gamma; a subclass gives the law of the noise."""
+    """An objective whose state is the law of t, location and gamma; a subclass gives the law of the
+    noise.
+    """
 
     Settings = UtilitySettings
     in_kernel = ("local_rate", "local_decay", "entropy")
@@ -64,7 +75,9 @@ class UtilityObjective(LocalObjective):
 
 @register_jitable
 def lead(batch, e, k, t):
-    """How far t is ahead of score k; 0 where that does not compete, for its score may be anything."""
+    """How far t is ahead of score k; 0 where that does not compete, for its score may
+    be anything.
+    """
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else ZERO
 
@@ -77,10 +90,12 @@ def unscaled(scale):
 
 @register_jitable
 def local_step(state, key, n_updates, constants, slope, x):
-    """Move the law in state[key], location and gamma, scale = softplus(gamma), up the bound (eq. 9).
+    """Move the law in state[key], location and gamma, scale = softplus(gamma), up the bound (eq.
+    9).
 
-    `slope` is the derivative of the log joint where it was sampled, at location + scale · x. A step is at most 1, the unit of
-    the noise, for a single draw of weight (K-1)/m pulls that many times too hard.
+    `slope` is the derivative of the log joint where it was sampled, at location + scale · x. A step
+    is at most 1, the unit of the noise, for a single draw of weight (K-1)/m pulls that many times
+    too hard.
     """
     rate = constants[1] * (1 + n_updates) ** -constants[2]
     gamma = state[key, 1]
@@ -90,14 +105,21 @@ def local_step(state, key, n_updates, constants, slope, x):
 
 
 def log_probability(
-    z: ndarray, log_f: Function, log_cdf: Function, left: Callable[[ndarray], float], right: float, step: float,
+    z: ndarray,
+    log_f: Function,
+    log_cdf: Function,
+    left: Callable[[ndarray], float],
+    right: float,
+    step: float,
     beyond: Callable[[ndarray, ndarray], ndarray],
-) -> ndarray:  # fmt: skip
-    """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls exponentially for such integrands.
+) -> ndarray:
+    """log p(y) of all classes, float64 (..., K), by the trapezoid rule, whose error falls
+    exponentially for such integrands.
 
-    All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t - z_k). What is true of few
-    classes one by one is computed for many on a grid of scores, within 1e-3 nats for p > 1e-12. A class more than FAR behind
-    the first is taken there, which the others do not notice, and `beyond` gives its own log p from that and its distance.
+    All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t -
+    z_k). What is true of few classes one by one is computed for many on a grid of scores, within
+    1e-3 nats for p > 1e-12. A class more than FAR behind the first is taken there, which the others
+    do not notice, and `beyond` gives its own log p from that and its distance.
     """
     rows = np.asarray(z, float64).reshape(-1, z.shape[-1])
     out = np.empty_like(rows)
@@ -105,13 +127,17 @@ def log_probability(
         behind = scores.max() - scores
         near = -np.minimum(behind, FAR)
         nodes = np.arange(left(near), right, step)
-        log_p[:] = (_by_grid if near.size > FEW_CLASSES else _one_by_one)(near, nodes, log_f, log_cdf, step)
+        log_p[:] = (_by_grid if near.size > FEW_CLASSES else _one_by_one)(
+            near, nodes, log_f, log_cdf, step
+        )
         if (is_far := behind > FAR).any():
             log_p[is_far] = beyond(log_p[is_far], behind[is_far])
     return out.reshape(z.shape)
 
 
-def _one_by_one(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float) -> ndarray:
+def _one_by_one(
+    scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float
+) -> ndarray:
     """log p(y) of all classes, (K,), with the functions evaluated at every node for every class."""
     log_p = np.empty_like(scores)
     nodes = nodes[:, None]
@@ -123,12 +149,16 @@ def _one_by_one(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Funct
     return log_p
 
 
-def _by_grid(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float) -> ndarray:
-    """log p(y) of all classes, (K,), at a cost of K alone: p(y) is a smooth function of z_y, and so is log F(t - z_y).
+def _by_grid(
+    scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float
+) -> ndarray:
+    """log p(y) of all classes, (K,), at a cost of K alone: p(y) is a smooth function of z_y, and so
+    is log F(t - z_y).
 
-    The grid has the `step` of the nodes, so that the functions are needed at as many places as there are nodes and grid
-    points together. Both ways, a score is a mixture of two neighbours on a grid FINER times as fine, and these are mixtures
-    of the POINTS nearest grid points with the weights of Lagrange's interpolation.
+    The grid has the `step` of the nodes, so that the functions are needed at as many places as
+    there are nodes and grid points together. Both ways, a score is a mixture of two neighbours on a
+    grid FINER times as fine, and these are mixtures of the POINTS nearest grid points with the
+    weights of Lagrange's interpolation.
     """
     weights = lagrange_weights()
     place = (scores - scores.min()) * (FINER / step)
@@ -147,7 +177,8 @@ def _by_grid(scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function
     gaps = nodes[0] - first + step * np.arange(1 - len(crowd), len(nodes))
     log_cdfs = log_cdf(gaps)
     everyone = np.convolve(crowd, log_cdfs, "valid")[:, None]
-    own = np.lib.stride_tricks.sliding_window_view(log_f(gaps) - log_cdfs, len(crowd))[:, ::-1]  # (nodes, grid points)
+    # (nodes, grid points)
+    own = np.lib.stride_tricks.sliding_window_view(log_f(gaps) - log_cdfs, len(crowd))[:, ::-1]
     blocks = np.array_split(np.arange(len(crowd)), -(-own.size // MAX_VALUES))
     on_grid = np.concatenate([_log_integral(own[:, block] + everyone, step) for block in blocks])
     fine = (np.lib.stride_tricks.sliding_window_view(on_grid, POINTS) @ weights.T).ravel()
@@ -161,20 +192,26 @@ def _log_integral(terms: ndarray, step: float) -> ndarray:
 
 
 def lagrange_weights() -> ndarray:
-    """float64 (FINER, POINTS): the weight of each of POINTS grid points at k / FINER of the way between the middle two."""
+    """float64 (FINER, POINTS): the weight of each of POINTS grid points at k / FINER of the way
+    between the middle two.
+    """
     points = np.arange(POINTS) - (POINTS // 2 - 1)
     at = np.arange(FINER)[:, None] / FINER
     others = [np.delete(points, j) for j in range(POINTS)]
-    return np.column_stack([((at - rest) / (points[j] - rest)).prod(axis=1) for j, rest in enumerate(others)])
+    return np.column_stack(
+        [((at - rest) / (points[j] - rest)).prod(axis=1) for j, rest in enumerate(others)]
+    )
 
 
 def optimal_law(
     z: ndarray, label: ndarray, x: ndarray, weight: ndarray, slope: Function, slope_cdf: Function
 ) -> tuple[ndarray, ndarray]:
-    """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet all rows.
+    """Location and scale of the law of t, each (n,), of the tightest bound for examples that meet
+    all rows.
 
-    x and weight (nodes,) are a quadrature for the standard law; slope and slope_cdf the derivatives of log f and log F. At the
-    optimum E[h'] = 0 and E[h' x] = -1/scale with h the log joint; the scale follows from the second, the location by Newton.
+    x and weight (nodes,) are a quadrature for the standard law; slope and slope_cdf the derivatives
+    of log f and log F. At the optimum E[h'] = 0 and E[h' x] = -1/scale with h the log joint; the
+    scale follows from the second, the location by Newton.
     """
     location, scale = z.max(axis=1), np.ones(len(z))
     positive = label.argmax(axis=1)
@@ -188,7 +225,8 @@ def optimal_law(
     for i in range(len(z)):
         for _ in range(100):
             h = joint_slope(location[i] + scale[i] * x, i)
-            across = -(weight * h * x).sum() * scale[i]  # 1 at the optimum; also minus E[h''] · scale² for a normal law
+            # 1 at the optimum; also minus E[h''] · scale² for a normal law
+            across = -(weight * h * x).sum() * scale[i]
             move = (weight * h).sum() * scale[i] ** 2 / max(across, 1)
             location[i] += np.clip(move, -1, 1)
             scale[i] *= np.clip(across, 0.25, 4) ** -0.5

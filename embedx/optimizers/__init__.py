@@ -1,4 +1,6 @@
-"""Optimizers: the step of a row of parameters along its gradient. The registry, one line each; see `contract`."""
+"""Optimizers: the step of a row of parameters along its gradient. The registry, one line each; see
+`contract`.
+"""
 
 import math
 
@@ -10,9 +12,15 @@ from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Optim
 
 # Each as file.Class of this folder, in the order of help texts.
 REGISTRY = (
-    "adagrad.Adagrad", "rowwise_adagrad.RowwiseAdagrad", "bounded_adagrad.BoundedAdagrad", "sgd.StochasticGradientDescent",
-    "mixture.Mixture", "rowwise_adagrad_momentum.RowwiseAdagradMomentum", "lbfgs.Lbfgs", "dcd.DualCoordinateDescent",
-)  # fmt: skip
+    "adagrad.Adagrad",
+    "rowwise_adagrad.RowwiseAdagrad",
+    "bounded_adagrad.BoundedAdagrad",
+    "sgd.StochasticGradientDescent",
+    "mixture.Mixture",
+    "rowwise_adagrad_momentum.RowwiseAdagradMomentum",
+    "lbfgs.Lbfgs",
+    "dcd.DualCoordinateDescent",
+)
 
 OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)
 
@@ -28,13 +36,18 @@ def taken_by(*commands: str) -> tuple[str, ...]:
 
 
 def find(name: str, command: str) -> type[Optimizer]:
-    """The optimizer called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take it."""
+    """The optimizer called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take
+    it.
+    """
     if name not in OPTIMIZERS:
         taken = taken_by(command)
         raise EmbedxError(f"--optimizer {name}: no such optimizer; {choice(name, taken)}")
     if command not in OPTIMIZERS[name].commands:
         others = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
-        raise EmbedxError(f"--optimizer {name} is for {others}; `embedx {command}` takes {', '.join(taken_by(command))}")
+        raise EmbedxError(
+            f"--optimizer {name} is for {others}; `embedx {command}` takes"
+            f" {', '.join(taken_by(command))}"
+        )
     return OPTIMIZERS[name]
 
 
@@ -45,11 +58,20 @@ def meanings(*commands: str) -> str:
 
 def usual_rates(command: str) -> str:
     """The learning rates by default, for a help text."""
-    return ", ".join(f"{each.rates[command]:g} for {name}" for name, each in OPTIMIZERS.items() if command in each.rates)
+    return ", ".join(
+        f"{each.rates[command]:g} for {name}"
+        for name, each in OPTIMIZERS.items()
+        if command in each.rates
+    )
 
 
 def update_rule(
-    name: str, *, l2: float = 0.0, max_norm: float | None = None, row_length: float = 1.0, max_gradient: float = math.inf
+    name: str,
+    *,
+    l2: float = 0.0,
+    max_norm: float | None = None,
+    row_length: float = 1.0,
+    max_gradient: float = math.inf,
 ) -> UpdateRule:
     """An optimizer for kernels; tables of a full-gradient method have no state of their own.
 
@@ -57,10 +79,20 @@ def update_rule(
     max_gradient  length to which a row's gradient is clipped if its rate does not adapt
     """
     optimizer = OPTIMIZERS[name]
-    keeps = {None: STATELESS, "stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[optimizer.keeps]
+    keeps = {
+        None: STATELESS,
+        "stateless": STATELESS,
+        "per_coordinate": PER_COORDINATE,
+        "per_row": PER_ROW,
+    }[optimizer.keeps]
     return UpdateRule(
-        kind=keeping(optimizer.keeps).index(optimizer), keeps=keeps,
-        is_ema=optimizer.is_ema, decays_at_zero=optimizer.decays_at_zero, l2=float(l2), max_norm=float(max_norm or 0),
-        limit=np.float32(optimizer.limit), max_gradient=np.float32(max_gradient),
+        kind=keeping(optimizer.keeps).index(optimizer),
+        keeps=keeps,
+        is_ema=optimizer.is_ema,
+        decays_at_zero=optimizer.decays_at_zero,
+        l2=float(l2),
+        max_norm=float(max_norm or 0),
+        limit=np.float32(optimizer.limit),
+        max_gradient=np.float32(max_gradient),
         state_rate=np.float32(row_length**-0.5 if keeps == PER_ROW else 1),
-    )  # fmt: skip
+    )

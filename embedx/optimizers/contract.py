@@ -1,4 +1,5 @@
-"""The contract between an optimizer and the engine: the step of a row of parameters w along its gradient g.
+"""The contract between an optimizer and the engine: the step of a row of parameters w along its
+gradient g.
 
 An optimizer for minibatches divides the gradient by a function of the gradients so far:
 
@@ -7,14 +8,17 @@ An optimizer for minibatches divides the gradient by a function of the gradients
 
     keeps "stateless"       no s and no division: plain descent
           "per_coordinate"  an s for each coordinate of a row; g is the gradient of that coordinate
-          "per_row"         an s for each row; `accumulate` gets the squared length of the row's gradient as g
+          "per_row"         an s for each row; `accumulate` gets the squared length of the row's
+                            gradient as g
 
-These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one float32 and, where s is per
-coordinate, for the sixteen of a `simd` vector: write those with +, -, *, /, `square_root` and constants that are float32.
-The engine calls them however rows are stored (`descend`), and takes weight decay from the same `divisor` (`decay`). A state
-changes only by gradients of its own row, so rows without a gradient need not be visited.
+These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one
+float32 and, where s is per coordinate, for the sixteen of a `simd` vector: write those with +, -,
+*, /, `square_root` and constants that are float32. The engine calls them however rows are stored
+(`descend`), and takes weight decay from the same `divisor` (`decay`). A state changes only by
+gradients of its own row, so rows without a gradient need not be visited.
 
-For methods that take the gradient of all data at once the engine has functions of their own (`alternating`, `lbfgs`).
+For methods that take the gradient of all data at once the engine has functions of their own
+(`alternating`, `lbfgs`).
 """
 
 import math
@@ -25,7 +29,8 @@ from numpy import float32, ndarray
 
 from embedx.kernels import aligned_zeros, by_address
 
-WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"  # the commands that offer an optimizer
+# the commands that offer an optimizer
+WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"
 STATELESS, PER_COORDINATE, PER_ROW = 0, 1, 2  # in kernels
 
 
@@ -40,9 +45,11 @@ class Optimizer:
     accumulate: Any = None  # the two functions of the module's docstring, unless it keeps nothing
     divisor: Any = None
     is_ema: bool = False  # s is an exponential moving average: a gradient of 0 changes it
-    decays_at_zero: bool = False  # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
+    # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
+    decays_at_zero: bool = False
     limit: float = math.inf  # of s: once reached, it stays, whatever the gradient
-    rates: dict[str, float] = {}  # learning rate by default, by command; for LABELS of inputs of length 1
+    # learning rate by default, by command; for LABELS of inputs of length 1
+    rates: dict[str, float] = {}
 
 
 @by_address
@@ -56,8 +63,10 @@ class UpdateRule(NamedTuple):
     l2: float
     max_norm: float  # 0 for none
     limit: float32  # of a state; infinite for none
-    max_gradient: float32  # length to which a row's gradient is clipped if its rate does not adapt; infinite for none
-    # Scales the learning rate for an objective's own state: the typical size of the first step of a single element of a row.
+    # length to which a row's gradient is clipped if its rate does not adapt; infinite for none
+    max_gradient: float32
+    # Scales the learning rate for an objective's own state: the typical size of the first step of a
+    # single element of a row.
     state_rate: float32
 
 
@@ -70,9 +79,11 @@ class Table(NamedTuple):
 
     rows: ndarray  # float32 (n, stride)
     state: ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; or (0, stride)
-    decay_clock: ndarray  # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
+    # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
+    decay_clock: ndarray
     state_of: int  # STATELESS, PER_COORDINATE or PER_ROW
-    frozen: ndarray = NO_FLAGS  # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
+    # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
+    frozen: ndarray = NO_FLAGS
 
 
 def new_table(n_rows: int, dim: int, optimizer: UpdateRule) -> Table:

@@ -1,11 +1,14 @@
-"""Weight decay (`--l2`), exact although a row is only looked at when it is needed; and the longest row (`--set max-norm`).
+"""Weight decay (`--l2`), exact although a row is only looked at when it is needed; and the longest
+row (`--set max-norm`).
 
-Weight decay is that of the mean loss plus l2/2 · |w|² for each step, biases excepted. The decay clock counts what every step
-would have taken away; what has become due since a row was last looked at is applied before it is read. By an optimizer that
-keeps nothing the clock counts -log(1 - lr · l2), and what is applied is the very product of the factors (1 - lr · l2). By
-others each number of a row shrinks at its own rate, e to the power -l2 · Σ lr / divisor(s), so that the gradient and the
-penalty balance where they would for the penalised loss itself: s only changes when a row is looked at. (Where s is still 0 for
-want of any gradient, as for numbers of the hidden layer's start, and divisor(0) means nothing, a number stays.)
+Weight decay is that of the mean loss plus l2/2 · |w|² for each step, biases excepted. The decay
+clock counts what every step would have taken away; what has become due since a row was last looked
+at is applied before it is read. By an optimizer that keeps nothing the clock counts -log(1 - lr ·
+l2), and what is applied is the very product of the factors (1 - lr · l2). By others each number of
+a row shrinks at its own rate, e to the power -l2 · Σ lr / divisor(s), so that the gradient and the
+penalty balance where they would for the penalised loss itself: s only changes when a row is looked
+at. (Where s is still 0 for want of any gradient, as for numbers of the hidden layer's start, and
+divisor(0) means nothing, a number stays.)
 """
 
 import math
@@ -27,7 +30,9 @@ def clock_step(optimizer, lr):
 
 @kernel_part
 def step_size(optimizer, lr):
-    """The rate for gradients: that of a step taken beside weight decay, where the decay is only applied afterwards."""
+    """The rate for gradients: that of a step taken beside weight decay, where the decay is only
+    applied afterwards.
+    """
     if optimizer.keeps == STATELESS and optimizer.l2 > 0:
         return float32(lr / (1.0 - lr * optimizer.l2))
     return float32(lr)
@@ -35,7 +40,9 @@ def step_size(optimizer, lr):
 
 @kernel_part
 def decay_row(table, row, n, optimizer, decay_clock):
-    """Apply all the weight decay that is due to the first n numbers of a row; to be called before it is read."""
+    """Apply all the weight decay that is due to the first n numbers of a row; to be called before
+    it is read.
+    """
     if optimizer.l2 > 0:
         due = decay_clock - table.decay_clock[row]
         if due > 0:

@@ -1,11 +1,13 @@
 """A step along the gradient, however rows are stored.
 
-    descend_row      rows[row, :n], a vector       skip-gram, hidden layers, output rows of dense input
-    descend_columns  rows[:, begin:begin + n]      a transposed table: all output rows of sparse input
+    descend_row      rows[row, :n], a vector       skip-gram, hidden layers, output rows of dense
+                                                   input
+    descend_columns  rows[:, begin:begin + n]      a transposed table: all output rows of sparse
+                                                   input
     descend_few      rows[row, d] for some d       drawn output rows of sparse input
 
-Where the optimizer has a state per row, the whole gradient of a row must be known before its first coordinate moves: `row_rate`
-comes before `descend_few`.
+Where the optimizer has a state per row, the whole gradient of a row must be known before its first
+coordinate moves: `row_rate` comes before `descend_few`.
 """
 
 from collections.abc import Callable
@@ -24,11 +26,14 @@ INFINITE = float32(np.inf)
 
 
 def for_each_keeping(what: str, make: Callable[[Any, Any], Any]) -> Any:
-    """A kernel part `f(optimizer.kind, ...)` that calls make(accumulate, divisor)(...) of that optimizer.
+    """A kernel part `f(optimizer.kind, ...)` that calls make(accumulate, divisor)(...) of that
+    optimizer.
 
     what  "per_coordinate" or "per_row": the optimizers to make it for
     """
-    return chosen_by_number([kernel_part(make(each.accumulate, each.divisor)) for each in keeping(what)])
+    return chosen_by_number(
+        [kernel_part(make(each.accumulate, each.divisor)) for each in keeping(what)]
+    )
 
 
 @kernel_part
@@ -39,7 +44,9 @@ def is_frozen(table, row):
 
 @kernel_part
 def descend_row(table, row, gradient, r, n, optimizer, rate):
-    """One step of rows[row, :n] along -gradient[r, :n], in whole lanes: beyond n gradients are zero."""
+    """One step of rows[row, :n] along -gradient[r, :n], in whole lanes: beyond n gradients are
+    zero.
+    """
     if table.state_of == PER_COORDINATE:
         _descend_numbers(optimizer.kind, table, row, 0, gradient, r, 0, n, rate)
     else:
@@ -50,7 +57,8 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
 def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate):
     """The same where all numbers of a row have one rate, which is at most `max_rate`.
 
-    Where that rate does not adapt, to plain descent or at the limit of a state, the gradient is clipped to `max_gradient`.
+    Where that rate does not adapt, to plain descent or at the limit of a state, the gradient is
+    clipped to `max_gradient`.
     """
     if table.state_of == PER_ROW or optimizer.max_gradient < INFINITE:
         squares = zeros()
@@ -68,14 +76,20 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate):
 
 @kernel_part
 def row_rate(table, row, square, optimizer, rate):
-    """Update the state of a row by the squared length of its gradient; the learning rate of its step."""
+    """Update the state of a row by the squared length of its gradient; the learning rate of its
+    step.
+    """
     return _row_rate(optimizer.kind, table.state, row, square, rate)
 
 
 @kernel_part
 def row_divisor(table, row, optimizer):
-    """What the rate of a row was divided by at its last step; 1 where there is not one state a row."""
-    return row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else ONE
+    """What the rate of a row was divided by at its last step; 1 where there is not one
+    state a row.
+    """
+    return (
+        row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else ONE
+    )
 
 
 class ColumnGradient(NamedTuple):
@@ -87,7 +101,11 @@ class ColumnGradient(NamedTuple):
 
 
 def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
-    return ColumnGradient(np.zeros((n_rows, n_columns), float32), np.zeros(n_rows, np.int32), np.zeros(n_rows, np.bool_))
+    return ColumnGradient(
+        np.zeros((n_rows, n_columns), float32),
+        np.zeros(n_rows, np.int32),
+        np.zeros(n_rows, np.bool_),
+    )
 
 
 @kernel_part
@@ -102,7 +120,9 @@ def touch(gradient, row, n_touched):
 
 @kernel_part
 def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
-    """One step of columns begin:begin + n, in whole lanes, along -gradient, which is zero afterwards."""
+    """One step of columns begin:begin + n, in whole lanes, along -gradient, which is zero
+    afterwards.
+    """
     g = gradient.sums
     for k in range(n_touched):
         row = np.int64(gradient.touched[k])
@@ -110,7 +130,9 @@ def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
         for d in range(0, n, SIMD_WIDTH):
             if not is_zero(load(g, row, d)):
                 if table.state_of == PER_COORDINATE:
-                    _descend_numbers(optimizer.kind, table, row, begin + d, g, row, d, SIMD_WIDTH, rate)
+                    _descend_numbers(
+                        optimizer.kind, table, row, begin + d, g, row, d, SIMD_WIDTH, rate
+                    )
                 else:
                     _add_multiple(table, row, begin + d, g, row, d, SIMD_WIDTH, rate)
                 store(g, row, d, zeros())
@@ -176,10 +198,12 @@ def _rate(accumulate, divisor):
     return rate_of
 
 
-# Each optimizer has a whole loop of its own: were only its steps branches of one loop, the compiler would merge code of several
-# optimizers, and a new one would change the last digits of others.
+# Each optimizer has a whole loop of its own: were only its steps branches of one loop, the compiler
+# would merge code of several optimizers, and a new one would change the last digits of others.
 _descend_numbers = for_each_keeping("per_coordinate", _numbers)
 _descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
-number_divisor = for_each_keeping("per_coordinate", lambda accumulate, divisor: lambda s: divisor(s))
+number_divisor = for_each_keeping(
+    "per_coordinate", lambda accumulate, divisor: lambda s: divisor(s)
+)
 _row_rate = for_each_keeping("per_row", _rate)
 row_state_divisor = for_each_keeping("per_row", lambda accumulate, divisor: lambda s: divisor(s))

@@ -3,8 +3,9 @@
 Ruiz et al. 2018, appendix, after Kucukelbir et al. 2017:
     s  = g²/10 + 9s/10
     w -= lr · g / (1 + √s)
-Keeps one number for each number of a row, like Adagrad. What is kept is_ema, so that a step never becomes small for good; small
-gradients are followed as they are. The paper takes it with a rate that falls as 1/√updates.
+Keeps one number for each number of a row, like Adagrad. What is kept is_ema, so that a step never
+becomes small for good; small gradients are followed as they are. The paper takes it with a rate
+that falls as 1/√updates.
 """
 
 import numpy as np
@@ -35,6 +36,6 @@ class Mixture(Optimizer):
     accumulate, divisor = accumulate, divisor
     is_ema = True
     decays_at_zero = True
-    # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.02 and 0.04: ar -8.68 and -8.64, umax -8.73 and
-    # -9.00, ove -8.81 and -8.87; at 0.04 sgd-double-sum diverges.
+    # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.02 and 0.04: ar -8.68
+    # and -8.64, umax -8.73 and -9.00, ove -8.81 and -8.87; at 0.04 sgd-double-sum diverges.
     rates = {WORDS: 0.02, LABELS: 0.2}

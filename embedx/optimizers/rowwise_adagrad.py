@@ -1,10 +1,13 @@
-"""Row-wise Adagrad: a row's gradient is divided by the root of the sum of its squared lengths so far.
+"""Row-wise Adagrad: a row's gradient is divided by the root of the sum of its squared lengths so
+far.
 
 Duchi, Hazan & Singer 2011, with one number for each row as Gupta, Bengio & Weston 2014, table 3:
-    s += |g|²                         there divided by the dimension, so that a rate here is √dimension times one there
+    s += |g|²                         there divided by the dimension, so that a rate here is
+                                      √dimension times one there
     w -= lr · g / √s
-Keeps one number for each row: next to no memory, and little time, though a row's gradient is read twice. A row's first step has
-length lr whatever the dimension, so scores of any dimension grow alike.
+Keeps one number for each row: next to no memory, and little time, though a row's gradient is read
+twice. A row's first step has length lr whatever the dimension, so scores of any dimension grow
+alike.
 """
 
 import numpy as np
@@ -12,7 +15,8 @@ import numpy as np
 from embedx.kernels import kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
-SMALLEST_SQUARE = np.float32(1e-12)  # beside s: a gradient shorter than a millionth moves a row by less than lr
+# beside s: a gradient shorter than a millionth moves a row by less than lr
+SMALLEST_SQUARE = np.float32(1e-12)
 
 
 @kernel_part
@@ -31,10 +35,13 @@ class RowwiseAdagrad(Optimizer):
     """Declares row-wise Adagrad."""
 
     name = "rowwise-adagrad"
-    meaning = "Adagrad with a step size for each row, whose first step has the length of the learning rate"
+    meaning = (
+        "Adagrad with a step size for each row, whose first step has the length of the learning"
+        " rate"
+    )
     commands = (WORDS, LABELS)
     keeps = "per_row"
     accumulate, divisor = accumulate, divisor
-    # Labels, P@1 on Bibtex, whose inputs have length 8.3, at 2.5, 8.3 and 25: softmax .591, .619, .601; ova .490, .606, .631;
-    # with a hidden layer of 100 softmax .601, .572, .427.
+    # Labels, P@1 on Bibtex, whose inputs have length 8.3, at 2.5, 8.3 and 25: softmax .591, .619,
+    # .601; ova .490, .606, .631; with a hidden layer of 100 softmax .601, .572, .427.
     rates = {WORDS: 1.5, LABELS: 6.0}

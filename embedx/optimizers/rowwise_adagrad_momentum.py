@@ -2,9 +2,11 @@
 
     s += |g|²
     m  = (m + g)/2
-    w -= lr · m̂ / √s          m̂ = m / (1 - 2^-t) in step t: without the zeros that m began with (Kingma & Ba 2015, section 3)
-Keeps a table of means and one number for each row. With drawn rows the mean of a row that is not drawn would have to go on
-moving it; so this is for gradients of all data, where every row has one at every step.
+    w -= lr · m̂ / √s          m̂ = m / (1 - 2^-t) in step t: without the zeros that m began with
+                               (Kingma & Ba 2015, section 3)
+Keeps a table of means and one number for each row. With drawn rows the mean of a row that is not
+drawn would have to go on moving it; so this is for gradients of all data, where every row has one
+at every step.
 """
 
 import numpy as np
@@ -12,14 +14,16 @@ from numpy import float32
 
 from embedx.optimizers.contract import COLLAPSED, Optimizer
 
-# On 10 MB of Wikipedia with 10,000 words, 15 iterations of collapsed skip-gram whose rate may grow went from 8.155 to 7.605
-# nats; without momentum to 7.650.
+# On 10 MB of Wikipedia with 10,000 words, 15 iterations of collapsed skip-gram whose rate may grow
+# went from 8.155 to 7.605 nats; without momentum to 7.650.
 MOMENTUM = 0.5
 TINY = float32(1e-12)  # beside √s, for rows without any gradient
 
 
 class Means:
-    """The state of a table: float32 (n, 1) sums of squared lengths, and fading means of the gradients, like the table."""
+    """The state of a table: float32 (n, 1) sums of squared lengths, and fading means of the
+    gradients, like the table.
+    """
 
     def __init__(self, table: np.ndarray) -> None:
         self.squares = np.zeros((len(table), 1), float32)
@@ -27,7 +31,9 @@ class Means:
         self.steps = np.zeros(1, np.int64)
 
     def direction(self, gradient: np.ndarray) -> np.ndarray:
-        """The update subtracted at learning rate 1, float32 like the table; overwrites `gradient`."""
+        """The update subtracted at learning rate 1, float32 like the table; overwrites
+        `gradient`.
+        """
         self.steps += 1
         self.squares += np.einsum("ij,ij->i", gradient, gradient)[:, None]
         self.mean *= float32(MOMENTUM)

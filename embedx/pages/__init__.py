@@ -1,1 +1,3 @@
-"""Templates of HTML pages that need no other file and no network; light and dark, readable on a phone."""
+"""Templates of HTML pages that need no other file and no network; light and dark, readable on a
+phone.
+"""

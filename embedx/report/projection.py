@@ -1,4 +1,6 @@
-"""Word vectors in the plane: by t-SNE, where scikit-learn is installed, or by principal components."""
+"""Word vectors in the plane: by t-SNE, where scikit-learn is installed, or by principal
+components.
+"""
 
 import importlib.util
 
@@ -10,19 +12,26 @@ from embedx.errors import EmbedxError
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 PERPLEXITY = 30.0  # scikit-learn's default; it has to be below the number of points
 
-N_NEAREST, SHARPNESS = 3, 20.0  # a vector is placed between so many others: of a cosine that is 0.05 less, the weight is 1/e
+# a vector is placed between so many others: of a cosine that is 0.05 less, the weight is 1/e
+N_NEAREST, SHARPNESS = 3, 20.0
 
 
 def chosen(name: str | None) -> str:
-    """The projection of that name, by default the best that is installed. Raises `EmbedxError` if it is not installed."""
+    """The projection of that name, by default the best that is installed. Raises `EmbedxError` if
+    it is not installed.
+    """
     has_tsne = importlib.util.find_spec("sklearn") is not None
     if name == "tsne" and not has_tsne:
-        raise EmbedxError('--projection tsne: needs scikit-learn; pip install "embedx[sklearn]", or take --projection pca')
+        raise EmbedxError(
+            '--projection tsne: needs scikit-learn; pip install "embedx[sklearn]", or take'
+            " --projection pca"
+        )
     return name or ("tsne" if has_tsne else "pca")
 
 
 def project(vectors: ndarray, name: str, seed: int) -> ndarray:
-    """A place for each vector, float64 (n, 2), within 0 and 1: the longer side of all takes the whole, the other its middle.
+    """A place for each vector, float64 (n, 2), within 0 and 1: the longer side of all takes the
+    whole, the other its middle.
 
     vectors  float32 (n, dim), which count by their directions
     """
@@ -37,14 +46,17 @@ def project(vectors: ndarray, name: str, seed: int) -> ndarray:
 
 
 def between(known: ndarray, places: ndarray, others: ndarray) -> ndarray:
-    """A place for each other vector: the mean of those of the known vectors nearest to it, weighted by how near they are.
+    """A place for each other vector: the mean of those of the known vectors nearest to it, weighted
+    by how near they are.
 
     known, others  float32 (n, dim), of length 1
     """
     found = np.empty((len(others), 2))
     for k, cosines in enumerate(map(known.__matmul__, others)):
         best = np.argsort(-cosines)[:N_NEAREST]
-        found[k] = np.average(places[best], axis=0, weights=np.exp(SHARPNESS * (cosines[best] - cosines[best[0]])))
+        found[k] = np.average(
+            places[best], axis=0, weights=np.exp(SHARPNESS * (cosines[best] - cosines[best[0]]))
+        )
     return found
 
 
@@ -57,7 +69,9 @@ def by_pca(vectors: ndarray) -> ndarray:
 
 
 def by_tsne(vectors: ndarray, seed: int) -> ndarray:
-    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, which begins at the principal components."""
+    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, which begins at the principal
+    components.
+    """
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)

@@ -2,7 +2,8 @@
 
 from embedx.settings import Settings, param
 
-OF_WORDS = ("words", "random_words", "nearest", "map_words", "projection")  # the others are for both tasks, or classifiers
+# the others are for both tasks, or classifiers
+OF_WORDS = ("words", "random_words", "nearest", "map_words", "projection")
 OF_LABELS = ("examples",)
 
 
@@ -11,19 +12,35 @@ class ReportSettings(Settings):
 
     panel = "Page"
 
-    words: str | None = param(None, "word vectors: list the nearest neighbours of these words, separated by commas: city,music")
+    words: str | None = param(
+        None,
+        "word vectors: list the nearest neighbours of these words, separated by commas: city,music",
+    )
     random_words: int = param(
-        12, "word vectors: number of random words, uniform over the logarithm of the rank, that are listed as well", at_least=0
+        12,
+        "word vectors: number of random words, uniform over the logarithm of the rank, that are"
+        " listed as well",
+        at_least=0,
     )
     nearest: int = param(10, "word vectors: number of nearest neighbours", at_least=1, at_most=100)
     map_words: int = param(
-        2000, "word vectors: number of most frequent words on the map; 0 for no map", at_least=0, at_most=20_000
+        2000,
+        "word vectors: number of most frequent words on the map; 0 for no map",
+        at_least=0,
+        at_most=20_000,
     )
     projection: str | None = param(
-        None, "word vectors: projection of the map; by default tsne where scikit-learn is installed, else pca",
+        None,
+        "word vectors: projection of the map; by default tsne where scikit-learn is installed,"
+        " else pca",
         choices=("tsne", "pca"),
-    )  # fmt: skip
-    examples: int = param(12, "classifiers: number of test rows shown with their predictions", at_least=0, at_most=10_000)
+    )
+    examples: int = param(
+        12,
+        "classifiers: number of test rows shown with their predictions",
+        at_least=0,
+        at_most=10_000,
+    )
     seed: int = param(0, "random seed of words, rows and the map", at_least=0)
 
     @property

@@ -1,4 +1,6 @@
-"""Negative samplers: which output rows are candidates beside the positives. The registry, one line each; see `contract`."""
+"""Negative samplers: which output rows are candidates beside the positives. The registry, one line
+each; see `contract`.
+"""
 
 from collections.abc import Iterable
 
@@ -23,7 +25,9 @@ SAMPLERS: dict[str, type[Sampler]] = registry.load(__name__, REGISTRY)
 
 
 def names_of(candidates: Iterable[Candidates], noise: str) -> tuple[str, ...]:
-    """The samplers that give these candidates, in this order; of those that draw, the one called `noise` comes first."""
+    """The samplers that give these candidates, in this order; of those that draw, the one called
+    `noise` comes first.
+    """
     names = []
     for kind in candidates:
         of_kind = [name for name, each in SAMPLERS.items() if each.candidates == kind]
@@ -42,9 +46,11 @@ def own_options(options: Options) -> Record:
     return {name: value for name, value in options.items() if name in own}
 
 
-def make(name: str, options: Options, *, replacement: bool = True, corrected: bool = False) -> Sampler:
-    """The sampler of that name with its own settings among `options`, for an objective whose predictions are `corrected`
-    for the noise, or are not.
+def make(
+    name: str, options: Options, *, replacement: bool = True, corrected: bool = False
+) -> Sampler:
+    """The sampler of that name with its own settings among `options`, for an objective whose
+    predictions are `corrected` for the noise, or are not.
 
     Raises `EmbedxError` if the options hold a setting of another sampler alone.
     """
@@ -53,24 +59,43 @@ def make(name: str, options: Options, *, replacement: bool = True, corrected: bo
     for other in SAMPLERS.values():
         for setting in settings_of(other.Settings):
             if setting in options and setting not in own:
-                raise EmbedxError(f"{option_name(setting)} does not apply to --sampler {name}; taken by {other.name}")
-    return found(found.resolved(found.Settings.from_options(dict(options)), corrected=corrected), replacement=replacement)
+                raise EmbedxError(
+                    f"{option_name(setting)} does not apply to --sampler {name}; taken by"
+                    f" {other.name}"
+                )
+    return found(
+        found.resolved(found.Settings.from_options(dict(options)), corrected=corrected),
+        replacement=replacement,
+    )
 
 
 def with_warm_up(
-    name: str, taken: Iterable[str], options: Options, *, replacement: bool = True, corrected: bool = False
+    name: str,
+    taken: Iterable[str],
+    options: Options,
+    *,
+    replacement: bool = True,
+    corrected: bool = False,
 ) -> tuple[Sampler, Sampler | None]:
-    """The sampler of that name and, if it retrieves rows, the first of those `taken` that draws, which does until it can.
+    """The sampler of that name and, if it retrieves rows, the first of those `taken` that draws,
+    which does until it can.
 
-    `options` hold settings of the sampler's own; of what draws, where rows are retrieved. Raises `EmbedxError` as `make` does.
+    `options` hold settings of the sampler's own; of what draws, where rows are retrieved. Raises
+    `EmbedxError` as `make` does.
     """
     if SAMPLERS[name].candidates != "retrieved":
         return make(name, options, replacement=replacement, corrected=corrected), None
-    return make(name, {}), make(first_drawn(taken), options, replacement=replacement, corrected=corrected)
+    return make(name, {}), make(
+        first_drawn(taken), options, replacement=replacement, corrected=corrected
+    )
 
 
-def prepared(both: tuple[Sampler, Sampler | None], counts: np.ndarray, paths: Paths | None) -> tuple[Sampler, Sampler | None]:
-    """A sampler and what draws before it, once they know how often each class occurs, int64 (K,), and the objective's tree."""
+def prepared(
+    both: tuple[Sampler, Sampler | None], counts: np.ndarray, paths: Paths | None
+) -> tuple[Sampler, Sampler | None]:
+    """A sampler and what draws before it, once they know how often each class occurs, int64 (K,),
+    and the objective's tree.
+    """
     sampler, warm_up = both
     sampler.prepare(counts, paths=paths)
     if warm_up is not None:
@@ -79,7 +104,9 @@ def prepared(both: tuple[Sampler, Sampler | None], counts: np.ndarray, paths: Pa
 
 
 def recorded(settings: Options, *, replacement: bool) -> Sampler:
-    """The sampler that a saved model was trained with, from the settings beside it; all rows where none is named."""
+    """The sampler that a saved model was trained with, from the settings beside it; all rows where
+    none is named.
+    """
     name = settings.get("sampler") or "all"
     if name not in SAMPLERS:
         raise EmbedxError(f"--sampler {name}: {choice(name, SAMPLERS)}")

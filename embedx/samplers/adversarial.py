@@ -1,14 +1,17 @@
-"""Adversarial noise: draws labels that are likely for the input, by a tree that is fitted to the training data beforehand.
+"""Adversarial noise: draws labels that are likely for the input, by a tree that is fitted to the
+training data beforehand.
 
-Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The tree (`tree`) takes the inputs reduced
-to a few `principal_components`; a draw walks it in O(k log K), and log p(label | input) is known for every label,
-which is what objectives need to weigh draws, and negative sampling to be rid of the noise in its predictions (eq. 5).
-Positives may be drawn as well, as theorem 1 wants it. The gradient of negative sampling has the least noise where p is the
+Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The tree
+(`tree`) takes the inputs reduced to a few `principal_components`; a draw walks it in O(k log K),
+and log p(label | input) is known for every label, which is what objectives need to weigh draws, and
+negative sampling to be rid of the noise in its predictions (eq. 5). Positives may be drawn as well,
+as theorem 1 wants it. The gradient of negative sampling has the least noise where p is the
 distribution of the data (theorem 2).
 
-The authors' own code splits a node's labels by the first eigenvector alone; this one does by the paper's alternation. Theirs
-draws by the tree alone; here a share of the draws may be uniform, so that no label's probability is below share / K and no
-importance weight above K / share (defensive importance sampling, Hesterberg 1995).
+The authors' own code splits a node's labels by the first eigenvector alone; this one does by the
+paper's alternation. Theirs draws by the tree alone; here a share of the draws may be uniform, so
+that no label's probability is below share / K and no importance weight above K / share (defensive
+importance sampling, Hesterberg 1995).
 """
 
 import dataclasses
@@ -23,21 +26,31 @@ from embedx.errors import EmbedxError
 from embedx.kernels import ONE, bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
 from embedx.samplers.principal_components import Projection, fit_projection, projected
-from embedx.samplers.tree import Tree, fit_tree, log_likelihood, log_probabilities, n_leaves_for, path_log_probability
+from embedx.samplers.tree import (
+    Tree,
+    fit_tree,
+    log_likelihood,
+    log_probabilities,
+    n_leaves_for,
+    path_log_probability,
+)
 from embedx.settings import Settings, param
 from embedx.training.progress import SILENT, Progress
 
-# Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first labels, ns at rate 0.3, 2 epochs
-# -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each; .523 by unigram noise); Bibtex, rate 0.1, 5 epochs -3.412,
-# -3.311, -3.240 (.345, .346, .344; .347). It is the default of the authors' code.
+# Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first
+# labels, ns at rate 0.3, 2 epochs -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each;
+# .523 by unigram noise); Bibtex, rate 0.1, 5 epochs -3.412, -3.311, -3.240 (.345, .346, .344;
+# .347). It is the default of the authors' code.
 TREE_L2 = 1.0
-# Uniform draws where predictions are not corrected for the noise. EURLex-4.3K, first labels, 3 epochs at rate 0.3, shares of
-# .1, .3, .5: ar has log-likelihood -2.395, -2.262, -2.245 (accuracy .559, .562, .552), sampled-softmax -2.480, -2.354,
-# -2.344 (.547, .549, .544); by unigram noise -2.364 (.523) and -2.506 (.508). Where they are corrected: ns at 0, .1, .3
-# -2.124, -2.152, -2.146 (.569, .567, .565).
+# Uniform draws where predictions are not corrected for the noise. EURLex-4.3K, first labels, 3
+# epochs at rate 0.3, shares of .1, .3, .5: ar has log-likelihood -2.395, -2.262, -2.245 (accuracy
+# .559, .562, .552), sampled-softmax -2.480, -2.354, -2.344 (.547, .549, .544); by unigram noise
+# -2.364 (.523) and -2.506 (.508). Where they are corrected: ns at 0, .1, .3 -2.124, -2.152, -2.146
+# (.569, .567, .565).
 UNIFORM_SHARE = 0.3
 SHARE, LOG_TREE_SHARE, LOG_UNIFORM, N_CONSTANTS = 0, 1, 2, 3  # places behind the tree's biases
-IS_UNIFORM, UNIFORM = uint64(2**32), uint64(2**32 + 1)  # random numbers that no level of a tree takes
+# random numbers that no level of a tree takes
+IS_UNIFORM, UNIFORM = uint64(2**32), uint64(2**32 + 1)
 FEW = float32(1e-4)  # draws of a row expected: below, it is as likely to be drawn at all as that is
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
@@ -48,13 +61,22 @@ class AdversarialSettings(Settings, fine=True):
     panel = "Sampler"
 
     tree_features: int = param(
-        16, "principal components of the inputs, from which the tree of `adversarial` predicts labels", at_least=1, at_most=1024
+        16,
+        "principal components of the inputs, from which the tree of `adversarial` predicts labels",
+        at_least=1,
+        at_most=1024,
     )
-    tree_l2: float = param(TREE_L2, "L2 regularisation of the nodes of the tree of `adversarial`", above=0.0)
+    tree_l2: float = param(
+        TREE_L2, "L2 regularisation of the nodes of the tree of `adversarial`", above=0.0
+    )
     uniform_share: float | None = param(
-        None, f"share of the draws of `adversarial` that are uniform, which bounds importance weights; by default "
-        f"{UNIFORM_SHARE}, or 0 where predictions are corrected for the noise, as those of `ns`", at_least=0.0, at_most=1.0,
-    )  # fmt: skip
+        None,
+        "share of the draws of `adversarial` that are uniform, which bounds importance weights; by"
+        f" default {UNIFORM_SHARE}, or 0 where predictions are corrected for the noise, as those of"
+        " `ns`",
+        at_least=0.0,
+        at_most=1.0,
+    )
 
 
 @kernel
@@ -93,7 +115,11 @@ def _log_p(data, key, row):
     """log of the probability of a row at a draw."""
     n_inner = data.weights.shape[0]
     leaf = int64(data.rows[n_inner + 1 + row])
-    return _log_mixed(path_log_probability(data.weights, data.values, leaf, data.features, key), data.values, n_inner)
+    return _log_mixed(
+        path_log_probability(data.weights, data.values, leaf, data.features, key),
+        data.values,
+        n_inner,
+    )
 
 
 @kernel_part
@@ -123,7 +149,9 @@ def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
 
 @kernel
 def _count(log_p, values, n, counts_repeats):
-    """Overwrite log p (rows, n_classes), of walks, by the log of how often each class is expected to count among n draws."""
+    """Overwrite log p (rows, n_classes), of walks, by the log of how often each class is expected
+    to count among n draws.
+    """
     log_n, n_inner = float32(np.log(n)), values.size - N_CONSTANTS
     for i in range(log_p.shape[0]):
         for y in range(log_p.shape[1]):
@@ -149,11 +177,16 @@ class Adversarial(Sampler):
     @classmethod
     def resolved(cls, settings: Any, *, corrected: bool) -> Any:
         share = settings.uniform_share
-        return dataclasses.replace(settings, uniform_share=(0.0 if corrected else UNIFORM_SHARE) if share is None else share)
+        return dataclasses.replace(
+            settings,
+            uniform_share=(0.0 if corrected else UNIFORM_SHARE) if share is None else share,
+        )
 
     @property
     def noise(self) -> ndarray:
-        """The classes' frequencies, which the tree's probabilities come to on average over the inputs."""
+        """The classes' frequencies, which the tree's probabilities come to on average over the
+        inputs.
+        """
         counts = np.maximum(np.asarray(self.counts, float64), 0.5)
         return counts / counts.sum()
 
@@ -162,17 +195,31 @@ class Adversarial(Sampler):
 
     # ---- fitting
 
-    def fit(self, inputs: Any, pairs: Pairs, *, seed: int = 0, threads: int = 1, progress: Progress = SILENT) -> None:
+    def fit(
+        self,
+        inputs: Any,
+        pairs: Pairs,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = SILENT,
+    ) -> None:
         _compile()
         began = time.monotonic()
         n, n_features = inputs.shape[0], self.settings.tree_features
-        progress.note(f"fitting a tree of {len(self.counts):,} labels to {n_features} features of {n:,} inputs")
+        progress.note(
+            f"fitting a tree of {len(self.counts):,} labels to {n_features} features of {n:,}"
+            " inputs"
+        )
         self.projection = fit_projection(inputs, n_features, seed=seed)
         self.features = projected(inputs, self.projection)
-        self.tree = fit_tree(self.features, n_features, pairs, l2=self.settings.tree_l2, threads=threads)
+        self.tree = fit_tree(
+            self.features, n_features, pairs, l2=self.settings.tree_l2, threads=threads
+        )
         self.fit_seconds = time.monotonic() - began
         progress.note(
-            f"fitted in {self.fit_seconds:.1f} s; mean log-likelihood {log_likelihood(self.tree, self.features, pairs):.3f}"
+            f"fitted in {self.fit_seconds:.1f} s; mean log-likelihood"
+            f" {log_likelihood(self.tree, self.features, pairs):.3f}"
         )
 
     def observe(self, inputs: Any) -> None:
@@ -187,7 +234,9 @@ class Adversarial(Sampler):
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
         if complaint := self._misfit(arrays):
             raise EmbedxError(f"{complaint}; restore the model from a copy, or train again")
-        projection, offset, weights, biases = (np.array(arrays[f"noise_{name}"], float32, order="C") for name in ARRAYS[:-1])
+        projection, offset, weights, biases = (
+            np.array(arrays[f"noise_{name}"], float32, order="C") for name in ARRAYS[:-1]
+        )
         leaf_of_label = np.array(arrays["noise_leaves"], int32)
         label_of_leaf = np.full(n_leaves_for(len(leaf_of_label)), -1, int32)
         label_of_leaf[leaf_of_label] = np.arange(len(leaf_of_label))
@@ -195,16 +244,28 @@ class Adversarial(Sampler):
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
 
     def _misfit(self, arrays: Mapping[str, ndarray]) -> str:
-        """What is wrong with saved arrays, which compiled code would take as they are; "" if nothing is."""
+        """What is wrong with saved arrays, which compiled code would take as they are; "" if
+        nothing is.
+        """
         stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
-        shapes = ((stride,), (stride,), (n_leaves - 1, stride), (n_leaves - 1,), (len(self.counts),))
+        shapes = (
+            (stride,),
+            (stride,),
+            (n_leaves - 1, stride),
+            (n_leaves - 1,),
+            (len(self.counts),),
+        )
         for name, shape in zip(ARRAYS, shapes, strict=True):
             if f"noise_{name}" not in arrays:
                 return f"no noise_{name}.npy, which --sampler adversarial has"
             if (found := arrays[f"noise_{name}"].shape)[-len(shape) :] != shape:
                 return f"noise_{name}.npy: {found} where the tree has {shape}"
         leaves = arrays["noise_leaves"]
-        if len(np.unique(leaves)) < len(leaves) or leaves.min(initial=0) < 0 or leaves.max(initial=0) >= n_leaves:
+        if (
+            len(np.unique(leaves)) < len(leaves)
+            or leaves.min(initial=0) < 0
+            or leaves.max(initial=0) >= n_leaves
+        ):
             return f"noise_leaves.npy: not a leaf of its own, of {n_leaves:,}, for each label"
         return ""
 
@@ -212,7 +273,9 @@ class Adversarial(Sampler):
 
     def data(self, n_draws: int) -> SamplerData:
         rows = np.concatenate([self.tree.label_of_leaf, self.tree.leaf_of_label])
-        return new_data(rows=rows, values=self._values, weights=self.tree.weights, features=self.features)
+        return new_data(
+            rows=rows, values=self._values, weights=self.tree.weights, features=self.features
+        )
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> ndarray:
         return self._log_noise(projected(inputs, self.projection), n_draws)
@@ -224,7 +287,9 @@ class Adversarial(Sampler):
 
     @property
     def _values(self) -> ndarray:
-        """float32 (n_leaves - 1 + N_CONSTANTS,): the tree's biases, then the constants of the mixture."""
+        """float32 (n_leaves - 1 + N_CONSTANTS,): the tree's biases, then the constants of the
+        mixture.
+        """
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):
             constants = [share, np.log(1 - share), np.log(share / len(self.counts))]
@@ -234,5 +299,8 @@ class Adversarial(Sampler):
 def _compile() -> None:
     """Compile or load the kernels, whose time does not count as fitting."""
     inputs = np.eye(4, dtype=float32)
-    features, pairs = projected(inputs, fit_projection(inputs, 2)), pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3)
+    features, pairs = (
+        projected(inputs, fit_projection(inputs, 2)),
+        pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3),
+    )
     log_likelihood(fit_tree(features, 2, pairs, l2=1.0), features, pairs)

@@ -1,7 +1,8 @@
-"""Draws with replacement from any fixed distribution in constant time: Walker's alias method, built by Vose's algorithm (1991).
+"""Draws with replacement from any fixed distribution in constant time: Walker's alias method, built
+by Vose's algorithm (1991).
 
-Column k is kept with its own probability, a float32, and gives way to one alias otherwise; one uniform number with 53 bits
-chooses both the column and, with the bits left over, between the two.
+Column k is kept with its own probability, a float32, and gives way to one alias otherwise; one
+uniform number with 53 bits chooses both the column and, with the bits left over, between the two.
 """
 
 import abc
@@ -15,14 +16,18 @@ from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, ne
 
 
 class AliasTable(NamedTuple):
-    """`keep` float32 (n,): probability that a column stays itself; `other` int32 (n,): what it becomes otherwise."""
+    """`keep` float32 (n,): probability that a column stays itself; `other` int32 (n,): what it
+    becomes otherwise.
+    """
 
     keep: ndarray
     other: ndarray
 
 
 def alias_table(weights: ndarray) -> AliasTable:
-    """A table whose draws k have probability weights[k] / sum(weights); weights are finite, not negative, not all zero."""
+    """A table whose draws k have probability weights[k] / sum(weights); weights are finite, not
+    negative, not all zero.
+    """
     probability = np.asarray(weights, float64)
     total = probability.sum()
     if not (np.isfinite(total) and total > 0 and probability.min() >= 0):
@@ -36,7 +41,9 @@ def alias_table(weights: ndarray) -> AliasTable:
 
 @kernel
 def _pair_up(scaled, keep, other, light, heavy):
-    """Fill `keep` and `other`: each light column is topped up by a heavy one. Uses up `scaled`, the probabilities times n."""
+    """Fill `keep` and `other`: each light column is topped up by a heavy one. Uses up `scaled`, the
+    probabilities times n.
+    """
     n_light = n_heavy = 0
     for k in range(scaled.size):
         if scaled[k] < 1.0:
@@ -87,7 +94,9 @@ def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
 
 
 class AliasSampler(Sampler, abc.ABC):
-    """Draws from a distribution over the classes that is the same for every input; a subclass gives that."""
+    """Draws from a distribution over the classes that is the same for every input; a subclass gives
+    that.
+    """
 
     candidates: Candidates = "drawn"
     sample = staticmethod(sample)
@@ -95,7 +104,9 @@ class AliasSampler(Sampler, abc.ABC):
 
     @abc.abstractmethod
     def probabilities(self, counts: ndarray) -> ndarray:
-        """float64 (n_classes,), proportional to q, for classes that occur `counts` times, int64 (n_classes,)."""
+        """float64 (n_classes,), proportional to q, for classes that occur `counts` times, int64
+        (n_classes,).
+        """
 
     def prepare(self, counts: ndarray, *, paths: Paths | None = None) -> None:
         super().prepare(counts, paths=paths)
@@ -107,7 +118,9 @@ class AliasSampler(Sampler, abc.ABC):
         return self._noise
 
     def expected_counts(self, n_draws: int) -> ndarray:
-        """float64 (n_classes,): how often each class is to be expected to count among `n_draws` draws."""
+        """float64 (n_classes,): how often each class is to be expected to count among `n_draws`
+        draws.
+        """
         return n_draws * self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
 
     def log_noise(self, n_draws: int) -> ndarray:
@@ -122,5 +135,7 @@ class AliasSampler(Sampler, abc.ABC):
 
 
 def drawn_at_all(noise: ndarray, n_draws: int) -> ndarray:
-    """float64 (n_classes,): the probability of each class to be among n_draws draws, at least once."""
+    """float64 (n_classes,): the probability of each class to be among n_draws draws, at
+    least once.
+    """
     return -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12)))

@@ -1,34 +1,43 @@
-"""The contract between a sampler and the engine: a sampler decides which output rows are the candidates beside the positives.
+"""The contract between a sampler and the engine: a sampler decides which output rows are the
+candidates beside the positives.
 
 There are four kinds of candidates, and objectives name those that they take:
 
-    "drawn"      a few rows drawn as noise from a distribution q, for each example (classification) or block (skip-gram)
+    "drawn"      a few rows drawn as noise from a distribution q, for each example (classification)
+                 or block (skip-gram)
     "all"        every row
     "path"       the inner nodes on the path to the positive in the objective's tree
     "retrieved"  the rows that an index finds to score highest
 
-A sampler that draws has two compiled functions, with the same signatures for all samplers, so that one compiled engine serves
-them by indirect calls, a block or an example at a time:
+A sampler that draws has two compiled functions, with the same signatures for all samplers, so that
+one compiled engine serves them by indirect calls, a block or an example at a time:
 
     sample(data, key, stream, first, n, n_excluded, workspace) -> how many rows were drawn
     log_expected_count(data, key, n_drawn, n_excluded, rows, n, out)
 
     data       `SamplerData`, the sampler's own arrays
-    key        int64  what the draws may depend on: an example's number (classification) or an input word (skip-gram); -1 for
-               draws that several inputs share. Only a `conditional` sampler looks at it; skip-gram then draws for each input by
-               itself
-    stream     uint64  the stream of random numbers; draw d is made with number first + d of it (`kernels.random`), by place
+    key        int64  what the draws may depend on: an example's number (classification) or an input
+                      word (skip-gram); -1 for
+               draws that several inputs share. Only a `conditional` sampler looks at it; skip-gram
+               then draws for each input by itself
+    stream     uint64  the stream of random numbers; draw d is made with number first + d of it
+                       (`kernels.random`), by place
     n          how many rows to draw; fewer are drawn if there are no more rows
-    n_excluded  rows in workspace.excluded[:n_excluded] are the example's positives; a sampler without replacement does not draw
-               them. Others draw from all rows, and the objective says what becomes of an accidental hit
+    n_excluded  rows in workspace.excluded[:n_excluded] are the example's positives; a sampler
+                without replacement does not draw
+               them. Others draw from all rows, and the objective says what becomes of an accidental
+               hit
     workspace  `SampleWorkspace`; what was drawn is written to workspace.rows
-    out        float32  out[:n] is overwritten by the log of the expected number of draws of rows[:n] among n_drawn
+    out        float32  out[:n] is overwritten by the log of the expected number of draws of
+                        rows[:n] among n_drawn
 
-Rows may be drawn repeatedly. Then each draw counts, unless `replacement` is False, where a row counts once however often it
-was drawn, and its expected count is the probability to be drawn at all.
+Rows may be drawn repeatedly. Then each draw counts, unless `replacement` is False, where a row
+counts once however often it was drawn, and its expected count is the probability to be drawn at
+all.
 
-A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arrays are saved with the model (`arrays`,
-`restore`), because predictions need the noise probability of each class for an input (`log_noise_of`).
+A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arrays are saved with
+the model (`arrays`, `restore`), because predictions need the noise probability of each class for an
+input (`log_noise_of`).
 """
 
 from collections.abc import Mapping
@@ -48,7 +57,9 @@ FILTER_SIZE = 512
 
 
 class Paths(NamedTuple):
-    """A tree over classes: the nodes on the path to class k, and the branches to take, are those at offsets[k]:offsets[k+1]."""
+    """A tree over classes: the nodes on the path to class k, and the branches to take, are those at
+    offsets[k]:offsets[k+1].
+    """
 
     offsets: ndarray  # int64 (n_classes + 1,)
     nodes: ndarray  # int32: output rows
@@ -57,29 +68,43 @@ class Paths(NamedTuple):
 
 @by_address
 class SamplerData(NamedTuple):
-    """Arrays for a sampler's compiled functions; what each holds is the sampler's own affair. One not needed is empty."""
+    """Arrays for a sampler's compiled functions; what each holds is the sampler's own affair. One
+    not needed is empty.
+    """
 
     rows: ndarray  # int32 (any,)
     values: ndarray  # float32 (any,)
     offsets: ndarray  # int64 (any,)
-    log_expected: ndarray  # float32 (n_classes,): log of the expected number of draws, for samplers that are not conditional
+    # float32 (n_classes,): log of the expected number of draws, for samplers that are not
+    # conditional
+    log_expected: ndarray
     features: ndarray  # float32 (keys, any): of what the draws depend on
     weights: ndarray  # float32 (any, any)
 
 
 class Pairs(NamedTuple):
-    """Inputs and the labels that they occur with: label y has those at offsets[y]:offsets[y + 1]."""
+    """Inputs and the labels that they occur with: label y has those at
+    offsets[y]:offsets[y + 1].
+    """
 
     offsets: ndarray  # int64 (n_labels + 1,)
     inputs: ndarray  # int32 (n_pairs,): rows of the features
     weights: ndarray  # float32 (n_pairs,): how often each occurs
 
 
-def pairs_of(inputs: ndarray, labels: ndarray, n_labels: int, weights: ndarray | None = None) -> Pairs:
-    """Pairs from the input and the label of each, and how often it occurs; once where that is not given."""
+def pairs_of(
+    inputs: ndarray, labels: ndarray, n_labels: int, weights: ndarray | None = None
+) -> Pairs:
+    """Pairs from the input and the label of each, and how often it occurs; once where that is not
+    given.
+    """
     order = np.argsort(labels, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(int64)
-    weights = np.ones(len(order), float32) if weights is None else np.asarray(weights, float32)[order]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(
+        int64
+    )
+    weights = (
+        np.ones(len(order), float32) if weights is None else np.asarray(weights, float32)[order]
+    )
     return Pairs(offsets, np.asarray(inputs, int32)[order], weights)
 
 
@@ -89,27 +114,38 @@ class SampleWorkspace(NamedTuple):
 
     rows: ndarray  # int32 (n_draws,)
     excluded: ndarray  # int32 (max positives,); may be overwritten
-    seen: ndarray  # int64 (FILTER_SIZE,): -1 before and after a call; a quick test that a row is new
+    # int64 (FILTER_SIZE,): -1 before and after a call; a quick test that a row is new
+    seen: ndarray
 
 
 def new_data(**arrays: ndarray) -> SamplerData:
     """The sampler's data, with empty arrays for those not given."""
     empty = SamplerData(
-        np.zeros(0, int32), np.zeros(0, float32), np.zeros(1, int64), np.zeros(0, float32),
-        np.zeros((0, 0), float32), np.zeros((0, 0), float32),
-    )  # fmt: skip
+        np.zeros(0, int32),
+        np.zeros(0, float32),
+        np.zeros(1, int64),
+        np.zeros(0, float32),
+        np.zeros((0, 0), float32),
+        np.zeros((0, 0), float32),
+    )
     return empty._replace(**arrays)
 
 
 def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
     """Buffers for up to `n_draws` draws for an example of up to `max_positives` positives."""
-    return SampleWorkspace(np.zeros(n_draws, int32), np.zeros(max_positives, int32), np.full(FILTER_SIZE, -1, int64))
+    return SampleWorkspace(
+        np.zeros(n_draws, int32), np.zeros(max_positives, int32), np.full(FILTER_SIZE, -1, int64)
+    )
 
 
 _DATA, _WORKSPACE = numba.typeof(new_data()), numba.typeof(new_sample_workspace(0, 0))
 _ROWS, _OUT = types.int32[::1], types.float32[::1]
-SAMPLE = types.int64(_DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE)
-LOG_EXPECTED_COUNT = types.void(_DATA, types.int64, types.int64, types.int64, _ROWS, types.int64, _OUT)
+SAMPLE = types.int64(
+    _DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE
+)
+LOG_EXPECTED_COUNT = types.void(
+    _DATA, types.int64, types.int64, types.int64, _ROWS, types.int64, _OUT
+)
 
 
 @kernel
@@ -126,7 +162,9 @@ def certain_rows(data, key, n_drawn, n_excluded, rows, n, out):
 
 
 class Sampler:
-    """What a sampler declares. One with a fixed distribution is an `alias.AliasSampler`, and declares only that."""
+    """What a sampler declares. One with a fixed distribution is an `alias.AliasSampler`, and
+    declares only that.
+    """
 
     name: str  # what the user types after --sampler
     meaning: str  # in a help text
@@ -141,14 +179,17 @@ class Sampler:
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         """`settings` are of the class's own `Settings`.
 
-        Without `replacement` no row counts twice among the draws: either they are distinct and avoid the positives, as uniform
-        ones, or they may repeat and count once, as of any other fixed distribution.
+        Without `replacement` no row counts twice among the draws: either they are distinct and
+        avoid the positives, as uniform ones, or they may repeat and count once, as of any other
+        fixed distribution.
         """
         self.settings, self.replacement = settings, replacement
 
     @classmethod
     def resolved(cls, settings: Any, *, corrected: bool) -> Any:
-        """The settings with defaults filled in; predictions of the objective are `corrected` for the noise, or are not."""
+        """The settings with defaults filled in; predictions of the objective are `corrected` for
+        the noise, or are not.
+        """
         return settings
 
     def prepare(self, counts: ndarray, *, paths: Paths | None = None) -> None:
@@ -159,10 +200,20 @@ class Sampler:
         """
         self.counts, self.paths = counts, paths
 
-    def fit(self, inputs: Any, pairs: Pairs, *, seed: int = 0, threads: int = 1, progress: Progress = SILENT) -> None:
-        """Fit a conditional sampler to inputs, float32 (n, width), dense or csr_matrix, and the classes that they occur with.
+    def fit(
+        self,
+        inputs: Any,
+        pairs: Pairs,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        progress: Progress = SILENT,
+    ) -> None:
+        """Fit a conditional sampler to inputs, float32 (n, width), dense or csr_matrix, and the
+        classes that they occur with.
 
-        Called after `prepare`. The inputs are then the keys of draws. Sets `fit_seconds`, and `settings` chosen by the data.
+        Called after `prepare`. The inputs are then the keys of draws. Sets `fit_seconds`, and
+        `settings` chosen by the data.
         """
 
     def observe(self, inputs: Any) -> None:
@@ -173,19 +224,27 @@ class Sampler:
         return {}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
-        """Restore the sampler from the arrays of a model, among them those of `Sampler.arrays`. Called after `prepare`."""
+        """Restore the sampler from the arrays of a model, among them those of `Sampler.arrays`.
+        Called after `prepare`.
+        """
 
     @property
     def noise(self) -> ndarray:
-        """q, float64 (n_classes,): the probability of each class at a draw; even where nothing is drawn."""
+        """q, float64 (n_classes,): the probability of each class at a draw; even where nothing is
+        drawn.
+        """
         return np.full(len(self.counts), 1 / len(self.counts))
 
     def log_noise(self, n_draws: int) -> ndarray:
-        """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a constant, for predictions."""
+        """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a
+        constant, for predictions.
+        """
         return np.zeros(len(self.counts), float32)
 
     def log_noise_of(self, inputs: Any, n_draws: int) -> ndarray:
-        """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it depends on them."""
+        """`log_noise` for inputs (n, width): float32 (n_classes,), or (n, n_classes) where it
+        depends on them.
+        """
         return self.log_noise(n_draws)
 
     def data(self, n_draws: int) -> SamplerData:

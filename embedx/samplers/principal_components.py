@@ -1,9 +1,9 @@
 """Inputs reduced to a few whitened features: principal components, by a randomised method.
 
-Halko, Martinsson & Tropp 2011, "Finding structure with randomness", algorithm 4.4 with the rows centred: a random subspace of
-the feature space, a few directions larger than what is wanted, is multiplied by the covariance matrix some times and
-orthonormalised each time. The covariance matrix itself is never formed, only its products with the subspace, from a sample of
-rows.
+Halko, Martinsson & Tropp 2011, "Finding structure with randomness", algorithm 4.4 with the rows
+centred: a random subspace of the feature space, a few directions larger than what is wanted, is
+multiplied by the covariance matrix some times and orthonormalised each time. The covariance matrix
+itself is never formed, only its products with the subspace, from a sample of rows.
 """
 
 from typing import Any, NamedTuple
@@ -13,14 +13,19 @@ from numpy import float32, float64, ndarray
 
 from embedx.kernels import aligned_zeros
 
-MAX_ROWS = 1 << 14  # that components are found from; those of more differ by less than the data's own chance
+# that components are found from; those of more differ by less than the data's own chance
+MAX_ROWS = 1 << 14
 OVERSAMPLING = 10  # more directions than wanted, and
-PRODUCTS = 4  # products with the covariance matrix: the usual choices (Halko et al. 2011, section 1.3)
-MIN_VARIANCE = 1e-6  # of the first component's; a component with less is rounding error and is left out
+# products with the covariance matrix: the usual choices (Halko et al. 2011, section 1.3)
+PRODUCTS = 4
+# of the first component's; a component with less is rounding error and is left out
+MIN_VARIANCE = 1e-6
 
 
 class Projection(NamedTuple):
-    """features = inputs @ weights - offset; columns beyond the components are zero, up to a multiple of the SIMD width."""
+    """features = inputs @ weights - offset; columns beyond the components are zero, up to a
+    multiple of the SIMD width.
+    """
 
     weights: ndarray  # float32 (n_inputs, stride)
     offset: ndarray  # float32 (stride,)
@@ -29,9 +34,11 @@ class Projection(NamedTuple):
 def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection:
     """The first principal components of the inputs' rows, each divided by its standard deviation.
 
-    inputs  float32 (n, n_inputs), dense or scipy's csr_matrix; the components are those of at most MAX_ROWS rows of it
+    inputs  float32 (n, n_inputs), dense or scipy's csr_matrix; the components are those of at most
+            MAX_ROWS rows of it
 
-    There are fewer than `n_features` components where the inputs vary in fewer directions; the others are zero.
+    There are fewer than `n_features` components where the inputs vary in fewer directions; the
+    others are zero.
     """
     n, n_inputs = inputs.shape
     rng = np.random.default_rng(seed)
@@ -54,7 +61,9 @@ def fit_projection(inputs: Any, n_features: int, *, seed: int = 0) -> Projection
 
 
 def _covariance_times(inputs: Any, mean: ndarray, basis: ndarray) -> tuple[ndarray, ndarray]:
-    """The rows' covariance matrix times a basis (n_inputs, rank), and the covariance matrix within that basis."""
+    """The rows' covariance matrix times a basis (n_inputs, rank), and the covariance matrix within
+    that basis.
+    """
     narrow = basis.astype(float32)  # as the inputs are: scipy would convert those otherwise
     y = np.asarray(inputs @ narrow - mean @ narrow, float64)
     product = inputs.T @ y.astype(float32) - np.outer(mean, y.sum(axis=0))

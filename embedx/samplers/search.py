@@ -1,4 +1,6 @@
-"""The candidates are the rows with the highest scores, found by an index (`embedx.search`) as the objective's `search` says."""
+"""The candidates are the rows with the highest scores, found by an index (`embedx.search`) as the
+objective's `search` says.
+"""
 
 from embedx.samplers.contract import Sampler
 

@@ -1,21 +1,28 @@
-"""A balanced binary tree over labels that predicts p(label | features), fitted to pairs of inputs and labels.
+"""A balanced binary tree over labels that predicts p(label | features), fitted to pairs of inputs
+and labels.
 
 Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation", section 3:
 
-    log p(y | x) = Σ over the nodes on the path to y of log σ(±(w·x + b))          + to the right child, - to the left
+    log p(y | x) = Σ over the nodes on the path to y of log σ(±(w·x + b))
+                   + to the right child, - to the left
 
-The tree is perfect: node v has the children 2v + 1 and 2v + 2, and the leaves follow the inner nodes. Where the labels are no
-power of two, the leaves left over are padding. A node with labels on its right side alone has w = 0 and the bias CERTAIN: its
-left side has probability e^-CERTAIN, which is 0 in float32 and float64, so that padding is never drawn and the probabilities of
-the labels sum to one.
+The tree is perfect: node v has the children 2v + 1 and 2v + 2, and the leaves follow the inner
+nodes. Where the labels are no power of two, the leaves left over are padding. A node with labels on
+its right side alone has w = 0 and the bias CERTAIN: its left side has probability e^-CERTAIN, which
+is 0 in float32 and float64, so that padding is never drawn and the probabilities of the labels sum
+to one.
 
-It is fitted from the root on (section 3, "greedy model fitting"). At each node the labels are split into halves by turns:
+It is fitted from the root on (section 3, "greedy model fitting"). At each node the labels are split
+into halves by turns:
 
-    (w, b) maximise    Σ over the node's pairs of log σ(ζ_y (w·x + b)) - λ (|w|² + b²), by Newton's method               (eq. 8)
-    ζ maximises it     the half of the labels with the largest Δ_y = Σ over the pairs of y of (w·x + b) goes right       (eq. 9)
+    eq. 8   (w, b) maximise Σ over the node's pairs of log σ(ζ_y (w·x + b)) - λ (|w|² + b²),
+            by Newton's method
+    eq. 9   ζ maximises it: the half of the labels with the largest
+            Δ_y = Σ over the pairs of y of (w·x + b) goes right
 
-until no label changes sides. The first split is by the dominant eigenvector of the covariance of the labels' sums of x, b = 0.
-Δ_y = w·s_y + n_y b needs those sums s_y and counts n_y alone, so that splitting costs nothing beside Newton's method.
+until no label changes sides. The first split is by the dominant eigenvector of the covariance of
+the labels' sums of x, b = 0. Δ_y = w·s_y + n_y b needs those sums s_y and counts n_y alone, so that
+splitting costs nothing beside Newton's method.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +38,11 @@ CERTAIN = float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 i
 ROUNDS = 20  # at most, of Newton's method and a new split; most nodes are done after 3 to 6
 STEPS = 20  # of Newton's method at most
 HALVINGS = 10  # of a step that lowers the objective
-TOLERANCE = 1e-7  # nats for each pair: Newton's method ends where a step promises less; between splits
+# nats for each pair: Newton's method ends where a step promises less; between splits
+TOLERANCE = 1e-7
 ROUGHLY = 1e-3
-MAX_PAIRS = 1 << 14  # pairs of a node that Newton's method sees: a thousand for each number that it looks for
+# pairs of a node that Newton's method sees: a thousand for each number that it looks for
+MAX_PAIRS = 1 << 14
 POWER_STEPS = 30  # of the power method, from which only a split is wanted
 CHUNKS = 32  # of a level's nodes for each thread, which takes the next when it is free
 SCORED = 256  # inputs whose nodes are scored at a time
@@ -59,8 +68,10 @@ def n_leaves_for(n_labels: int) -> int:
 class _Labels(NamedTuple):
     """The labels while the tree is fitted."""
 
-    order: ndarray  # int32 (n_labels,): a node's labels stand together, those of its left child first
-    sums: ndarray  # float64 (n_labels, k + 1): of the features of its pairs, by their weights, and of the weights
+    # int32 (n_labels,): a node's labels stand together, those of its left child first
+    order: ndarray
+    # float64 (n_labels, k + 1): of the features of its pairs, by their weights, and of the weights
+    sums: ndarray
     gain: ndarray  # float64 (n_labels,): Δ
     side: ndarray  # int8 (n_labels,): 1 right, 0 left
 
@@ -76,15 +87,21 @@ class _Workspace(NamedTuple):
     hessian: ndarray  # (k + 1, k + 1)
 
 
-def fit_tree(features: ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1) -> Tree:
+def fit_tree(
+    features: ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1
+) -> Tree:
     """The tree of these pairs; the same whatever the number of threads.
 
-    features  float32 (n, stride), of which the first n_features columns count and the others are zero
+    features  float32 (n, stride), of which the first n_features columns count and the others are
+              zero
     """
     n_labels, width = len(pairs.offsets) - 1, n_features + 1
     n_leaves = n_leaves_for(n_labels)
     labels = _Labels(
-        np.arange(n_labels, dtype=int32), np.zeros((n_labels, width)), np.zeros(n_labels), np.zeros(n_labels, int8)
+        np.arange(n_labels, dtype=int32),
+        np.zeros((n_labels, width)),
+        np.zeros(n_labels),
+        np.zeros(n_labels, int8),
     )
     _sum_features(features, pairs, labels.sums)
     weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, float32)
@@ -92,11 +109,27 @@ def fit_tree(features: ndarray, n_features: int, pairs: Pairs, *, l2: float, thr
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
             at, n_nodes = bounds, len(bounds) - 1
-            edges = np.arange(min(n_nodes, threads * CHUNKS) + 1) * n_nodes // min(n_nodes, threads * CHUNKS)
+            edges = (
+                np.arange(min(n_nodes, threads * CHUNKS) + 1)
+                * n_nodes
+                // min(n_nodes, threads * CHUNKS)
+            )
 
             def work(first: int64, last: int64, at: ndarray = at) -> None:
                 workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
-                _fit_nodes(features, pairs, labels, at, first, last, float(l2), ROUNDS, weights, biases, workspace)
+                _fit_nodes(
+                    features,
+                    pairs,
+                    labels,
+                    at,
+                    first,
+                    last,
+                    float(l2),
+                    ROUNDS,
+                    weights,
+                    biases,
+                    workspace,
+                )
 
             list(pool.map(work, edges[:-1], edges[1:]))
             middles = bounds[:-1] + np.diff(bounds) // 2
@@ -121,8 +154,11 @@ def _sum_features(features, pairs, sums):
 
 
 @kernel
-def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, weights, biases, workspace):
-    """Fit the nodes first..last of a level, of which node j has the labels order[bounds[j]:bounds[j + 1]].
+def _fit_nodes(
+    features, pairs, labels, bounds, first, last, l2, rounds, weights, biases, workspace
+):
+    """Fit the nodes first..last of a level, of which node j has the labels order[bounds[j]:bounds[j
+    + 1]].
 
     The labels of each node change places until those of its left child come first.
     """
@@ -144,7 +180,18 @@ def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, weights
             n_pairs += pairs.offsets[labels.order[at] + 1] - pairs.offsets[labels.order[at]]
         if high - low > 2:  # two labels have one split and its mirror image
             for _ in range(rounds):
-                _ascend(features, pairs, labels.order, low, middle, high, n_pairs, l2, ROUGHLY, workspace)
+                _ascend(
+                    features,
+                    pairs,
+                    labels.order,
+                    low,
+                    middle,
+                    high,
+                    n_pairs,
+                    l2,
+                    ROUGHLY,
+                    workspace,
+                )
                 if _split(labels, low, middle, high, workspace) == 0:
                     break
         _ascend(features, pairs, labels.order, low, middle, high, n_pairs, l2, TOLERANCE, workspace)
@@ -155,8 +202,15 @@ def _fit_nodes(features, pairs, labels, bounds, first, last, l2, rounds, weights
 
 @kernel_part
 def _dominant_eigenvector(labels, low, high, workspace):
-    """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b = 0: the power method."""
-    mean, theta, product, covariance = workspace.before, workspace.theta, workspace.step, workspace.hessian
+    """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b
+    = 0: the power method.
+    """
+    mean, theta, product, covariance = (
+        workspace.before,
+        workspace.theta,
+        workspace.step,
+        workspace.hessian,
+    )
     k = theta.size - 1
     mean[:] = 0
     for at in range(low, high):
@@ -198,7 +252,9 @@ def _inner(x, y):
 
 @kernel_part
 def _split(labels, low, middle, high, workspace):
-    """Put the labels with the largest Δ behind `middle`, by the present (w, b); return how many labels changed sides."""
+    """Put the labels with the largest Δ behind `middle`, by the present (w, b); return how many
+    labels changed sides.
+    """
     for at in range(low, high):
         y = labels.order[at]
         labels.gain[y] = _inner(labels.sums[y], workspace.theta)
@@ -216,13 +272,16 @@ def _split(labels, low, middle, high, workspace):
 
 @kernel_part
 def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, workspace):
-    """Bring theta to the maximum of eq. 8 for labels order[low:middle] left, order[middle:high] right, from where it is.
+    """Bring theta to the maximum of eq. 8 for labels order[low:middle] left, order[middle:high]
+    right, from where it is.
 
-    A step that lowers the objective is halved; after HALVINGS times theta stays where it was. The objective is strictly
-    concave, so that there is one maximum.
+    A step that lowers the objective is halved; after HALVINGS times theta stays where it was. The
+    objective is strictly concave, so that there is one maximum.
     """
     theta, before, step = workspace.theta, workspace.before, workspace.step
-    value, total = _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
+    value, total = _gradient_and_hessian(
+        features, pairs, order, low, middle, high, n_pairs, l2, workspace
+    )
     for _ in range(STEPS):
         expected_gain = _newton_step(workspace)
         if expected_gain < tolerance * total + 1e-9:
@@ -231,7 +290,9 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
             before[a] = theta[a]
             theta[a] += step[a]
         for _ in range(HALVINGS):
-            found, total = _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace)
+            found, total = _gradient_and_hessian(
+                features, pairs, order, low, middle, high, n_pairs, l2, workspace
+            )
             if found >= value - 1e-6 * abs(value):
                 break
             for a in range(theta.size):
@@ -245,11 +306,18 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
 
 @kernel_part
 def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
-    """Write gradient and (minus) the lower half of the Hessian of eq. 8 at theta; return its value and the sum of weights.
+    """Write gradient and (minus) the lower half of the Hessian of eq. 8 at theta; return its value
+    and the sum of weights.
 
-    Of a node with more than MAX_PAIRS pairs every second, third, ... is looked at, and counts for as many.
+    Of a node with more than MAX_PAIRS pairs every second, third, ... is looked at, and counts for
+    as many.
     """
-    x, theta, gradient, hessian = workspace.x, workspace.theta, workspace.gradient, workspace.hessian
+    x, theta, gradient, hessian = (
+        workspace.x,
+        workspace.theta,
+        workspace.gradient,
+        workspace.hessian,
+    )
     k = theta.size - 1
     gradient[:] = 0
     hessian[:] = 0
@@ -286,7 +354,9 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
 
 @kernel_part
 def _newton_step(workspace):
-    """Write the step hessian⁻¹ gradient, by Cholesky's decomposition of the lower half; return the gain that it promises."""
+    """Write the step hessian⁻¹ gradient, by Cholesky's decomposition of the lower half; return the
+    gain that it promises.
+    """
     h, step, gradient = workspace.hessian, workspace.step, workspace.gradient
     n = step.size
     expected_gain = 0.0
@@ -316,7 +386,9 @@ def log_probabilities(tree: Tree, features: ndarray) -> ndarray:
 
 @kernel
 def _down(scores, leaf_of_label, nodes, out):
-    """Write to out (n, n_labels) the sums of log σ(±scores) (n, nodes) along the paths to the labels."""
+    """Write to out (n, n_labels) the sums of log σ(±scores) (n, nodes) along the paths to the
+    labels.
+    """
     n_inner = scores.shape[1]
     for i in range(scores.shape[0]):
         nodes[0] = 0
@@ -342,7 +414,9 @@ def _log_likelihood(tree, features, pairs):
     for y in range(tree.leaf_of_label.size):
         leaf = int64(tree.leaf_of_label[y])
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
-            log_p = path_log_probability(tree.weights, tree.biases, leaf, features, int64(pairs.inputs[p]))
+            log_p = path_log_probability(
+                tree.weights, tree.biases, leaf, features, int64(pairs.inputs[p])
+            )
             total += pairs.weights[p] * log_p
     return total
 

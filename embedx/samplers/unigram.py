@@ -1,7 +1,7 @@
 """Unigram noise: classes are drawn by a power of how often they occur.
 
-Mikolov et al. 2013, "Distributed representations of words and phrases and their compositionality", the power 0.75. A class that
-never occurred counts as seen once.
+Mikolov et al. 2013, "Distributed representations of words and phrases and their compositionality",
+the power 0.75. A class that never occurred counts as seen once.
 """
 
 import numpy as np
@@ -16,7 +16,10 @@ class UnigramSettings(Settings):
     panel = "Sampler"
 
     sampler_exponent: float = param(
-        0.75, "exponent of the counts by which `unigram` draws; below 0 rare words are drawn most", at_least=-1.0, at_most=1.0
+        0.75,
+        "exponent of the counts by which `unigram` draws; below 0 rare words are drawn most",
+        at_least=-1.0,
+        at_most=1.0,
     )
 
 

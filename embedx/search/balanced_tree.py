@@ -1,8 +1,10 @@
-"""A balanced binary tree over vectors, by recursive spherical 2-means: each half of a node gets half of its vectors.
+"""A balanced binary tree over vectors, by recursive spherical 2-means: each half of a node gets
+half of its vectors.
 
-As in Parabel (Prabhu et al. 2018, "Parabel: partitioned label trees for extreme classification with application to dynamic
-search advertising"): two centroids are drawn from a node's vectors, each vector is scored by its similarity with the one minus
-that with the other, and the upper half by that score makes the next first centroid, until the sum of similarities hardly grows.
+As in Parabel (Prabhu et al. 2018, "Parabel: partitioned label trees for extreme classification with
+application to dynamic search advertising"): two centroids are drawn from a node's vectors, each
+vector is scored by its similarity with the one minus that with the other, and the upper half by
+that score makes the next first centroid, until the sum of similarities hardly grows.
 """
 
 from typing import NamedTuple
@@ -38,7 +40,9 @@ class Workspace(NamedTuple):
 
 @kernel
 def halve(vectors, order, begin, end, key, workspace):
-    """Bring order[begin:end] into an order in which the first half, the larger by one of an odd number, is one cluster."""
+    """Bring order[begin:end] into an order in which the first half, the larger by one of an odd
+    number, is one cluster.
+    """
     n = end - begin
     middle = begin + (n + 1) // 2
     first = begin + low_half_below(bits(key, uint64(0)), n)
@@ -105,22 +109,36 @@ def _clear(vectors, order, begin, end, sums):
             sums[vectors.columns[at], 1] = 0
 
 
-def balanced_tree(vectors: SparseVectors, n_columns: int, depth: int, seed: int, threads: int) -> tuple[ndarray, ndarray]:
-    """(order, edges): an order of the vectors, int32 (n,), in which leaf k of 2^depth is order[edges[k]:edges[k + 1]].
+def balanced_tree(
+    vectors: SparseVectors, n_columns: int, depth: int, seed: int, threads: int
+) -> tuple[ndarray, ndarray]:
+    """(order, edges): an order of the vectors, int32 (n,), in which leaf k of 2^depth is
+    order[edges[k]:edges[k + 1]].
 
-    Sizes of leaves differ by one at most. The leaves of a node at any depth stand side by side. n >= 2^depth.
+    Sizes of leaves differ by one at most. The leaves of a node at any depth stand side by side. n
+    >= 2^depth.
     """
     n = len(vectors.offsets) - 1
     order = np.arange(n, dtype=np.int32)
     edges = np.array([0, n], int64)
-    workers = [Workspace(*(np.zeros(shape, float32) for shape in ((n_columns, 2), (n, 2), n))) for _ in range(threads)]
+    workers = [
+        Workspace(*(np.zeros(shape, float32) for shape in ((n_columns, 2), (n, 2), n)))
+        for _ in range(threads)
+    ]
     for level in range(depth):
         middles = edges[:-1] + (np.diff(edges) + 1) // 2
 
         def work(t: int, edges: ndarray = edges, level: int = level) -> None:
             for node in range(t, len(edges) - 1, threads):
                 if edges[node + 1] - edges[node] > 1:
-                    halve(vectors, order, edges[node], edges[node + 1], stream_key(seed, level, node), workers[t])
+                    halve(
+                        vectors,
+                        order,
+                        edges[node],
+                        edges[node + 1],
+                        stream_key(seed, level, node),
+                        workers[t],
+                    )
 
         in_threads(work, threads, range(threads))
         edges = np.sort(np.concatenate([edges, middles]))

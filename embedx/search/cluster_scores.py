@@ -1,9 +1,11 @@
-"""Estimated scores of the clusters, which decide the order in which a query probes their inverted lists.
+"""Estimated scores of the clusters, which decide the order in which a query probes their inverted
+lists.
 
-The rows of a cluster have a mean m and, taken over all columns of the block, a standard deviation `std` about it. For a query h
-their scores are then spread about h·m, with a standard deviation of about std · |h|, and clusters are ranked by the upper
-estimate h·m + std · |h|. Both moments come from sums that every update of a row keeps current, whereas the centroids of the
-coarse quantizer stay what they were when the index was built, and only decide to which list a row belongs.
+The rows of a cluster have a mean m and, taken over all columns of the block, a standard deviation
+`std` about it. For a query h their scores are then spread about h·m, with a standard deviation of
+about std · |h|, and clusters are ranked by the upper estimate h·m + std · |h|. Both moments come
+from sums that every update of a row keeps current, whereas the centroids of the coarse quantizer
+stay what they were when the index was built, and only decide to which list a row belongs.
 """
 
 from typing import NamedTuple
@@ -16,21 +18,28 @@ from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, aligned_zeros
 from embedx.search.kmeans import MASKED_SCORE, squared_norm
 from embedx.search.panels import new_panels, score_panels
 
-EMPTY_CLUSTER_SCORE = float32(-1e29)  # the score of a cluster without rows, and the least of any cluster
+# the score of a cluster without rows, and the least of any cluster
+EMPTY_CLUSTER_SCORE = float32(-1e29)
 
 
 class ClusterStatistics(NamedTuple):
-    """Sums over the rows of each of the C clusters in each of the B blocks, and what follows from them."""
+    """Sums over the rows of each of the C clusters in each of the B blocks, and what follows from
+    them.
+    """
 
-    sums: ndarray  # panels, float32 (B, padded C / 16, columns, 16): sum of the rows, a vector for each cluster
+    # panels, float32 (B, padded C / 16, columns, 16): sum of the rows, a vector for each cluster
+    sums: ndarray
     square_sums: ndarray  # float32 (B, padded C): sum of their squared norms
     inverse_size: ndarray  # float32 (B, padded C): 1 / number of rows, 0 for an empty cluster
-    std: ndarray  # float32 (B, padded C): root of the variance about the mean, averaged over the columns
+    # float32 (B, padded C): root of the variance about the mean, averaged over the columns
+    std: ndarray
 
 
 def new_statistics(edges: ndarray, clusters: int) -> ClusterStatistics:
     """The statistics of empty clusters."""
-    return ClusterStatistics(new_panels(edges, clusters), *(aligned_zeros(len(edges) - 1, clusters) for _ in range(3)))
+    return ClusterStatistics(
+        new_panels(edges, clusters), *(aligned_zeros(len(edges) - 1, clusters) for _ in range(3))
+    )
 
 
 @kernel_part
@@ -47,7 +56,8 @@ def add_to_sums(statistics, j, c, panels, slot, sign):
 
 @kernel_part
 def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_change):
-    """Overwrite vector `slot` of block j's panels by table[row, begin:end], and update the sums of its cluster c.
+    """Overwrite vector `slot` of block j's panels by table[row, begin:end], and update the sums of
+    its cluster c.
 
     Returns whether the vector changed by more than `max_change` times its old norm.
     """
@@ -66,7 +76,9 @@ def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_c
 
 @kernel_part
 def update_moments(statistics, list_sizes, j, n_columns):
-    """Recompute inverse_size and std of block j from the sums; list_sizes int64 (B, C): the number of rows of each cluster."""
+    """Recompute inverse_size and std of block j from the sums; list_sizes int64 (B, C): the number
+    of rows of each cluster.
+    """
     for c in range(list_sizes.shape[1]):
         sums = statistics.sums[j, c // SIMD_WIDTH]
         scale = ONE / float32(list_sizes[j, c]) if list_sizes[j, c] > 0 else ZERO
@@ -75,17 +87,25 @@ def update_moments(statistics, list_sizes, j, n_columns):
             mean = scale * sums[k, c % SIMD_WIDTH]
             square += mean * mean
         variance = max(scale * statistics.square_sums[j, c] - square, ZERO)
-        statistics.inverse_size[j, c], statistics.std[j, c] = scale, np.sqrt(variance / float32(n_columns))
+        statistics.inverse_size[j, c], statistics.std[j, c] = (
+            scale,
+            np.sqrt(variance / float32(n_columns)),
+        )
 
 
 @kernel_part
 def score_clusters(statistics, edges, clusters, j, h, e, out):
-    """Overwrite out[0, :clusters] by the estimated scores of block j's clusters for h[e], and the padding by MASKED_SCORE."""
-    score_panels(statistics.sums[j], 0, statistics.sums.shape[1], h, e, edges[j], edges[j + 1], out, 0, 0)
+    """Overwrite out[0, :clusters] by the estimated scores of block j's clusters for h[e], and the
+    padding by MASKED_SCORE.
+    """
+    score_panels(
+        statistics.sums[j], 0, statistics.sums.shape[1], h, e, edges[j], edges[j + 1], out, 0, 0
+    )
     norm = np.sqrt(squared_norm(h, e, edges[j], edges[j + 1]))
     for c in range(clusters):
         score = out[0, c] * statistics.inverse_size[j, c] + norm * statistics.std[j, c]
-        is_valid = statistics.inverse_size[j, c] > 0 and score > EMPTY_CLUSTER_SCORE  # which NaN is not
+        # which NaN is not
+        is_valid = statistics.inverse_size[j, c] > 0 and score > EMPTY_CLUSTER_SCORE
         out[0, c] = score if is_valid else EMPTY_CLUSTER_SCORE
     for c in range(clusters, out.shape[1]):
         out[0, c] = MASKED_SCORE

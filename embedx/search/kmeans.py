@@ -1,14 +1,17 @@
-"""The coarse quantizer: spherical k-means centroids of a table's rows, for each block of its columns.
+"""The coarse quantizer: spherical k-means centroids of a table's rows, for each block of its
+columns.
 
-Spherical k-means (Dhillon & Modha 2001, "Concept decompositions for large sparse text data using clustering") clusters rows by
-direction: a row is assigned to the centroid with the largest inner product, and a centroid is the normalised sum of its rows'
-unit vectors.
+Spherical k-means (Dhillon & Modha 2001, "Concept decompositions for large sparse text data using
+clustering") clusters rows by direction: a row is assigned to the centroid with the largest inner
+product, and a centroid is the normalised sum of its rows' unit vectors.
 
-Inner products depend on norms too: a long row has a high score where a short row of the same direction has not. Each row w is
-therefore augmented by a column, sqrt(augmented_norm² - |w|²), which gives all rows the same norm (Bachrach et al. 2014,
-"Speeding up the Xbox recommender system using a Euclidean transformation for inner-product spaces"; with spherical k-means,
-Auvolat et al. 2015, "Clustering is efficient for approximate maximum inner product search"). Here augmented_norm is a high
-quantile of the norms, not the largest; the augmented column of longer rows is 0. Centroids are fitted to a sample of rows.
+Inner products depend on norms too: a long row has a high score where a short row of the same
+direction has not. Each row w is therefore augmented by a column, sqrt(augmented_norm² - |w|²),
+which gives all rows the same norm (Bachrach et al. 2014, "Speeding up the Xbox recommender system
+using a Euclidean transformation for inner-product spaces"; with spherical k-means, Auvolat et al.
+2015, "Clustering is efficient for approximate maximum inner product search"). Here augmented_norm
+is a high quantile of the norms, not the largest; the augmented column of longer rows is 0.
+Centroids are fitted to a sample of rows.
 """
 
 from typing import NamedTuple
@@ -26,25 +29,34 @@ MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to plac
 N_ITERATIONS = 8
 NORM_QUANTILE = 0.98
 MIN_NORM = float32(1e-12)  # shorter rows have no direction
-MASKED_SCORE = float32(-1e30)  # in place of -inf: the score of padding and of what has been excluded from a search
+# in place of -inf: the score of padding and of what has been excluded from a search
+MASKED_SCORE = float32(-1e30)
 
 
 class Centroids(NamedTuple):
     """Unit vectors of the augmented columns, for each of the B blocks."""
 
     edges: ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
-    vectors: ndarray  # panels, float32 (B, padded clusters / 16, columns, 16): all but the augmented column
+    # panels, float32 (B, padded clusters / 16, columns, 16): all but the augmented column
+    vectors: ndarray
     augmented: ndarray  # float32 (B, padded clusters): the augmented column
     augmented_norm: ndarray  # float32 (B,): the norm to which rows are augmented
 
 
 def new_centroids(edges: ndarray, clusters: int) -> Centroids:
     blocks = len(edges) - 1
-    return Centroids(edges, new_panels(edges, clusters), aligned_zeros(blocks, clusters), np.zeros(blocks, float32))
+    return Centroids(
+        edges,
+        new_panels(edges, clusters),
+        aligned_zeros(blocks, clusters),
+        np.zeros(blocks, float32),
+    )
 
 
 def block_edges(dim: int, blocks: int) -> ndarray:
-    """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can be, and dim."""
+    """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can
+    be, and dim.
+    """
     return np.array([dim * j // blocks for j in range(blocks + 1)], int64)
 
 
@@ -59,11 +71,17 @@ def squared_norm(table, row, begin, end):
 
 @kernel_part
 def nearest_centroid(centroids, clusters, j, table, row, scores):
-    """The nearest centroid, in block j, of table[row]; `scores`, float32 (1, padded clusters), is overwritten."""
+    """The nearest centroid, in block j, of table[row]; `scores`, float32 (1, padded clusters), is
+    overwritten.
+    """
     begin, end = centroids.edges[j], centroids.edges[j + 1]
-    score_panels(centroids.vectors[j], 0, centroids.vectors.shape[1], table, row, begin, end, scores, 0, 0)
+    score_panels(
+        centroids.vectors[j], 0, centroids.vectors.shape[1], table, row, begin, end, scores, 0, 0
+    )
     square = squared_norm(table, row, begin, end)
-    augmented = np.sqrt(max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, ZERO))
+    augmented = np.sqrt(
+        max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, ZERO)
+    )
     best, nearest = MASKED_SCORE, 0
     for c in range(clusters):
         score = scores[0, c] + augmented * centroids.augmented[j, c]
@@ -74,27 +92,46 @@ def nearest_centroid(centroids, clusters, j, table, row, scores):
 
 @kernel
 def assign(centroids, clusters, j, table, rows, begin, end, scores, assignment):
-    """Write to assignment[i] the nearest centroid, in block j, of table[rows[i]], for i in begin:end.
+    """Write to assignment[i] the nearest centroid, in block j, of table[rows[i]], for i in
+    begin:end.
 
     Rows without direction are spread over the clusters round robin.
     """
     for i in range(begin, end):
         row = int64(rows[i])
         square = squared_norm(table, row, centroids.edges[j], centroids.edges[j + 1])
-        has_direction = max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j]) > MIN_NORM * MIN_NORM
-        assignment[i] = nearest_centroid(centroids, clusters, j, table, row, scores) if has_direction else i % clusters
+        has_direction = (
+            max(square, centroids.augmented_norm[j] * centroids.augmented_norm[j])
+            > MIN_NORM * MIN_NORM
+        )
+        assignment[i] = (
+            nearest_centroid(centroids, clusters, j, table, row, scores)
+            if has_direction
+            else i % clusters
+        )
 
 
 def augmented_directions(table: ndarray, augmented_norm: float) -> ndarray:
-    """float32 (n, columns + 1): the rows with the augmented column, normalised; zeros for rows without direction."""
+    """float32 (n, columns + 1): the rows with the augmented column, normalised; zeros for rows
+    without direction.
+    """
     square = np.einsum("ij,ij->i", table, table)
-    augmented = np.column_stack([table, np.sqrt(np.maximum(augmented_norm * augmented_norm - square, 0))])
-    augmented /= np.maximum(np.sqrt(np.maximum(square, augmented_norm * augmented_norm)), MIN_NORM)[:, None]
+    augmented = np.column_stack(
+        [table, np.sqrt(np.maximum(augmented_norm * augmented_norm - square, 0))]
+    )
+    augmented /= np.maximum(np.sqrt(np.maximum(square, augmented_norm * augmented_norm)), MIN_NORM)[
+        :, None
+    ]
     return augmented
 
 
 def fit_centroids(
-    table: ndarray, n_rows: int, edges: ndarray, clusters: int, rng: np.random.Generator, threads: int
+    table: ndarray,
+    n_rows: int,
+    edges: ndarray,
+    clusters: int,
+    rng: np.random.Generator,
+    threads: int,
 ) -> Centroids:
     """The centroids of table[:n_rows] in all blocks."""
     n_blocks = len(edges) - 1
@@ -105,9 +142,12 @@ def fit_centroids(
 
     def fit_block(j: int) -> None:
         rows = table[sample, edges[j] : edges[j + 1]]
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverged run is for the trainer to tell
+        # a diverged run is for the trainer to tell
+        with np.errstate(over="ignore", invalid="ignore"):
             centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
-            directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
+            directions = np.ascontiguousarray(
+                augmented_directions(rows, centroids.augmented_norm[j])
+            )
         assignment = np.zeros(n_sampled, int32)
         scores = aligned_zeros(1, clusters)
         every, ones = np.arange(n_sampled), np.ones(n_sampled, float32)
@@ -116,14 +156,19 @@ def fit_centroids(
         for iteration in range(N_ITERATIONS):
             if iteration:
                 assign(centroids, clusters, j, table, sample, 0, n_sampled, scores, assignment)
-                sums = csr_matrix((ones, (assignment, every)), shape=(clusters, n_sampled)) @ directions
+                sums = (
+                    csr_matrix((ones, (assignment, every)), shape=(clusters, n_sampled))
+                    @ directions
+                )
             norms = np.linalg.norm(sums, axis=1, keepdims=True)
             is_empty = norms[:, 0] <= MIN_NORM
             if is_empty.any():  # the centroid of an empty cluster is reset to a random row
                 sums[is_empty] = _random_rows(directions, int(is_empty.sum()), block_rng)
                 norms = np.linalg.norm(sums, axis=1, keepdims=True)
             vectors = sums / norms
-            centroids.vectors[j, c // SIMD_WIDTH, : edges[j + 1] - edges[j], c % SIMD_WIDTH] = vectors[:, :-1]
+            centroids.vectors[j, c // SIMD_WIDTH, : edges[j + 1] - edges[j], c % SIMD_WIDTH] = (
+                vectors[:, :-1]
+            )
             centroids.augmented[j, :clusters] = vectors[:, -1]
 
     in_threads(fit_block, threads, range(n_blocks))
@@ -131,7 +176,9 @@ def fit_centroids(
 
 
 def _random_rows(directions: ndarray, n: int, rng: np.random.Generator) -> ndarray:
-    """n of the directions; a random one for each row without direction, as in a table that has not been trained yet."""
+    """n of the directions; a random one for each row without direction, as in a table that has not
+    been trained yet.
+    """
     chosen = directions[rng.choice(len(directions), n, replace=False)]
     random = rng.standard_normal(chosen.shape, dtype=float32)  # uniform on the sphere at length 1
     random /= np.linalg.norm(random, axis=1, keepdims=True)

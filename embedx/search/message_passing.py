@@ -1,18 +1,20 @@
-"""Greedy message passing between blocks of columns: Algorithm 2 of Yen et al. 2018, "Loss Decomposition for Fast Learning in
-Large Output Spaces".
+"""Greedy message passing between blocks of columns: Algorithm 2 of Yen et al. 2018, "Loss
+Decomposition for Fast Learning in Large Output Spaces".
 
 For scores z = Σ_j z_j of blocks j = 1..B and messages λ_j that sum to zero, the loss is bounded by
-    G(λ) = 1/B Σ_j L(B (z_j + λ_j)) >= L(z),    with equality at λ*_j = z/B - z_j               (eq. 12, theorem 1)
-Iteration t computes the gradients of all L(B (z_j + λ_j)). For the active set A, the rows for which one of these exceeds
-`min_coefficient` in absolute value, and the positives,
+    G(λ) = 1/B Σ_j L(B (z_j + λ_j)) >= L(z),    with equality at λ*_j = z/B - z_j               (eq.
+        12, theorem 1)
+Iteration t computes the gradients of all L(B (z_j + λ_j)). For the active set A, the rows for which
+one of these exceeds `min_coefficient` in absolute value, and the positives,
     λ_j <- (1 - η) λ_j + η λ*_j,    η = 2 / (t + 2)
 and the result is 1/B Σ_j ∇L(B (z_j + λ_j)).
 
-Only rows that have once been in A can have messages other than zero. They are the selected rows, whose messages and scores are
-stored for all blocks: the scores of the positives are always computed, and that of another row is 0 in a block that has not
-found it. The gradient in a block is taken over them and over the other rows that the block found above its cutoff. The
-algorithm takes it over all rows, with a score of 0 for those that were not found; here they are left out, so that a softmax
-lacks a term of 1 for each, and G bounds the loss among the rows found.
+Only rows that have once been in A can have messages other than zero. They are the selected rows,
+whose messages and scores are stored for all blocks: the scores of the positives are always
+computed, and that of another row is 0 in a block that has not found it. The gradient in a block is
+taken over them and over the other rows that the block found above its cutoff. The algorithm takes
+it over all rows, with a score of 0 for those that were not found; here they are left out, so that a
+softmax lacks a term of 1 for each, and G bounds the loss among the rows found.
 """
 
 from typing import NamedTuple
@@ -33,8 +35,8 @@ from embedx.search.spec import SearchSpec
 class MessageWorkspace(NamedTuple):
     """A worker's memory for message passing for one query at a time.
 
-    `batch` has an example for each block; its first columns are the selected rows, positives first, and the rest are other rows
-    that the block has found, different ones in each.
+    `batch` has an example for each block; its first columns are the selected rows, positives first,
+    and the rest are other rows that the block has found, different ones in each.
     """
 
     batch: Batch  # losses that are decomposed keep no state and take no random numbers
@@ -42,27 +44,55 @@ class MessageWorkspace(NamedTuple):
     message: ndarray  # float32 (B, width): λ_j of the selected rows
     is_active: ndarray  # bool (width,): which of the selected rows are in A in this iteration
     n_columns: ndarray  # int64 (B,): of `batch`
-    position: ndarray  # int64 (B, width): where in the query's scores a row stands that is not selected
-    column: ndarray  # int32 (n_rows,): the column of a row in the result, if this query has marked it as its own
+    # int64 (B, width): where in the query's scores a row stands that is not selected
+    position: ndarray
+    # int32 (n_rows,): the column of a row in the result, if this query has marked it as its own
+    column: ndarray
     state: ndarray  # float32 (1, 0)
 
 
 def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> MessageWorkspace:
-    """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no messages."""
-    blocks, width, n_rows = (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
+    """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no
+    messages.
+    """
+    blocks, width, n_rows = (
+        (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
+    )
     block_score, message = np.zeros((2, blocks, width), float32)
     return MessageWorkspace(
-        new_batch(blocks, width), block_score, message, np.zeros(width, np.bool_),
-        np.zeros(blocks, int64), np.zeros((blocks, width), int64), np.zeros(n_rows, int32),
+        new_batch(blocks, width),
+        block_score,
+        message,
+        np.zeros(width, np.bool_),
+        np.zeros(blocks, int64),
+        np.zeros((blocks, width), int64),
+        np.zeros(n_rows, int32),
         np.zeros((1, 0), float32),
-    )  # fmt: skip
+    )
 
 
 @kernel_part
-def pass_messages(coefficients, index, search, table, constants, h, e, rows, label, r, n_positives, z, query, messages):
-    """Algorithm 2 for h[e], whose positives are rows[r, :n_positives] with weights label[r, :n_positives].
+def pass_messages(
+    coefficients,
+    index,
+    search,
+    table,
+    constants,
+    h,
+    e,
+    rows,
+    label,
+    r,
+    n_positives,
+    z,
+    query,
+    messages,
+):
+    """Algorithm 2 for h[e], whose positives are rows[r, :n_positives] with weights label[r,
+    :n_positives].
 
-    Appends the other rows with a gradient to rows[r], writes the gradient to z[r]; returns the number of rows and the loss G.
+    Appends the other rows with a gradient to rows[r], writes the gradient to z[r]; returns the
+    number of rows and the loss G.
     """
     blocks = index.ids.shape[0]
     most = z.shape[1]
@@ -70,14 +100,23 @@ def pass_messages(coefficients, index, search, table, constants, h, e, rows, lab
     for c in range(n_positives):
         messages.column[rows[r, c]] = c
         for j in range(blocks):
-            messages.block_score[j, c] = _compute_block_score(index, table, int64(rows[r, c]), h, e, j)
+            messages.block_score[j, c] = _compute_block_score(
+                index, table, int64(rows[r, c]), h, e, j
+            )
             messages.message[j, c] = 0
     n = n_positives
     for t in range(1, search.message_iterations + 1):
-        _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages)
+        _block_gradients(
+            coefficients, index, search, constants, label, r, n_positives, n, query, messages
+        )
         n = _update_active_set(index, search, n_positives, n, most, rows, r, query, messages)
         _update_messages(n, float32(2) / float32(t + 2), messages)
-    loss = _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages) / blocks
+    loss = (
+        _block_gradients(
+            coefficients, index, search, constants, label, r, n_positives, n, query, messages
+        )
+        / blocks
+    )
     return _mean_gradient(index, n, most, rows, r, z, query, messages), loss
 
 
@@ -91,8 +130,11 @@ def _compute_block_score(index, table, row, h, e, j):
 
 
 @kernel_part
-def _block_gradients(coefficients, index, search, constants, label, r, n_positives, n, query, messages):
-    """Overwrite messages.batch.z by the gradient in each block, of the n selected rows and then of the others that it found.
+def _block_gradients(
+    coefficients, index, search, constants, label, r, n_positives, n, query, messages
+):
+    """Overwrite messages.batch.z by the gradient in each block, of the n selected rows and then of
+    the others that it found.
 
     Returns the summed loss.
     """
@@ -110,9 +152,21 @@ def _block_gradients(coefficients, index, search, constants, label, r, n_positiv
         cutoff = score_cutoff(search, query, j, scale, best) / scale
         columns = n
         for k in range(query.offsets[j, query.n_probed[j]]):
-            if query.scores[j, k] > cutoff and query.scores[j, k] > MASKED_SCORE and columns < batch.z.shape[1]:
+            if (
+                query.scores[j, k] > cutoff
+                and query.scores[j, k] > MASKED_SCORE
+                and columns < batch.z.shape[1]
+            ):
                 batch.z[j, columns] = scale * query.scores[j, k]
-                batch.label[j, columns], batch.sample_count[j, columns], messages.position[j, columns] = 0, 1, k
+                (
+                    batch.label[j, columns],
+                    batch.sample_count[j, columns],
+                    messages.position[j, columns],
+                ) = (
+                    0,
+                    1,
+                    k,
+                )
                 columns += 1
         messages.n_columns[j] = columns
         widest = max(widest, columns)
@@ -133,7 +187,9 @@ def _row_at(index, query, j, k):
 
 @kernel_part
 def _update_active_set(index, search, n_positives, n, most, rows, r, query, messages):
-    """Mark which of the n selected rows are active, and select the other active rows; return the new n."""
+    """Mark which of the n selected rows are active, and select the other active rows; return the
+    new n.
+    """
     blocks = index.ids.shape[0]
     z = messages.batch.z
     for c in range(n):
@@ -144,7 +200,11 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
     for j in range(blocks):
         for c in range(n_before, messages.n_columns[j]):
             position = messages.position[j, c]
-            if abs(z[j, c]) > search.min_coefficient and query.scores[j, position] > MASKED_SCORE and n < most:
+            if (
+                abs(z[j, c]) > search.min_coefficient
+                and query.scores[j, position] > MASKED_SCORE
+                and n < most
+            ):
                 row = _row_at(index, query, j, position)
                 if query.last_query[row] == int32(query.query_number[0]):
                     continue  # it was reassigned during the search, and scored twice
@@ -177,7 +237,9 @@ def _update_messages(n, step, messages):
 
 @kernel_part
 def _mean_gradient(index, n, most, rows, r, z, query, messages):
-    """Write the mean of the blocks' gradients to z[r]; append rows that are not selected to rows[r]. Return their number."""
+    """Write the mean of the blocks' gradients to z[r]; append rows that are not selected to
+    rows[r]. Return their number.
+    """
     blocks = messages.block_score.shape[0]
     now = int32(query.query_number[0])
     weight = ONE / float32(blocks)

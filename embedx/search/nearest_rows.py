@@ -1,10 +1,12 @@
-"""The rows of a sparse matrix with the highest cosines to other sparse rows, exactly, by an inverted index.
+"""The rows of a sparse matrix with the highest cosines to other sparse rows, exactly, by an
+inverted index.
 
-The features of a query are visited from the rarest to the most frequent, and the products of each are added to all rows that
-have it. The features are in GROUPS. Before the first of a group, the cosine of a row is at most its sum so far plus the length
-of what is left of the query times that of what is left of the row, by Cauchy-Schwarz. Where few rows can still be among the
-best, these are scored by themselves, and the long postings of frequent features are not read (as in the max-score algorithm of
-Turtle & Flood 1995, with lengths in place of maxima).
+The features of a query are visited from the rarest to the most frequent, and the products of each
+are added to all rows that have it. The features are in GROUPS. Before the first of a group, the
+cosine of a row is at most its sum so far plus the length of what is left of the query times that of
+what is left of the row, by Cauchy-Schwarz. Where few rows can still be among the best, these are
+scored by themselves, and the long postings of frequent features are not read (as in the max-score
+algorithm of Turtle & Flood 1995, with lengths in place of maxima).
 """
 
 from typing import Any, NamedTuple
@@ -19,14 +21,17 @@ from embedx.kernels.simd import ONE, ZERO
 from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
-GROUPS = np.array([0.2, 0.4])  # where they begin, in shares of the postings that a row of the index meets
+# where they begin, in shares of the postings that a row of the index meets
+GROUPS = np.array([0.2, 0.4])
 ROW_COST = 4  # of a value of a row that is scored by itself, in postings
 BLOCK = 64  # rows that are compared with a bound together, by vector instructions
 SLACK = float32(1e-5)  # in cosines, for rounding
 
 
 class RowIndex(NamedTuple):
-    """Rows of length 1 or 0, by row and by feature; features are numbered from the rarest to the most frequent."""
+    """Rows of length 1 or 0, by row and by feature; features are numbered from the rarest to the
+    most frequent.
+    """
 
     number: ndarray  # int32 (n_features,): the number of each column
     offsets: ndarray  # int64 (n_rows + 1,)
@@ -36,7 +41,8 @@ class RowIndex(NamedTuple):
     posted_row: ndarray  # int32 (n_values,)
     posted_value: ndarray  # float32 (n_values,)
     first_of_group: ndarray  # int64 (groups,): features
-    left: ndarray  # float32 (groups, n_rows): the length of a row on the features of a group and later ones
+    # float32 (groups, n_rows): the length of a row on the features of a group and later ones
+    left: ndarray
 
 
 class Near(NamedTuple):
@@ -69,12 +75,25 @@ def row_index(rows: csr_matrix) -> RowIndex:
     columns = rows.tocsc()
     met = np.cumsum(np.square(counts[order], dtype=float64))
     first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), int64)
-    of_value, square = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), np.square(rows.data, dtype=float64)
-    left = [np.bincount(of_value, weights=square * (rows.indices >= each), minlength=rows.shape[0]) for each in first]
+    of_value, square = (
+        np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)),
+        np.square(rows.data, dtype=float64),
+    )
+    left = [
+        np.bincount(of_value, weights=square * (rows.indices >= each), minlength=rows.shape[0])
+        for each in first
+    ]
     return RowIndex(
-        number, rows.indptr.astype(int64), rows.indices.astype(int32), rows.data, columns.indptr.astype(int64),
-        columns.indices.astype(int32), columns.data, first.astype(int64), np.sqrt(left).astype(float32),
-    )  # fmt: skip
+        number,
+        rows.indptr.astype(int64),
+        rows.indices.astype(int32),
+        rows.data,
+        columns.indptr.astype(int64),
+        columns.indices.astype(int32),
+        columns.data,
+        first.astype(int64),
+        np.sqrt(left).astype(float32),
+    )
 
 
 def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
@@ -83,15 +102,23 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
     Only cosines above 0 count; where there are fewer, the remaining cosines are 0.
     """
     queries = scaled(csr_matrix(queries, dtype=float32), "l2")
-    queries = csr_matrix((queries.data, index.number[queries.indices], queries.indptr), queries.shape)
+    queries = csr_matrix(
+        (queries.data, index.number[queries.indices], queries.indptr), queries.shape
+    )
     queries.sort_indices()
-    n, offsets, columns = queries.shape[0], queries.indptr.astype(int64), queries.indices.astype(int32)
+    n, offsets, columns = (
+        queries.shape[0],
+        queries.indptr.astype(int64),
+        queries.indices.astype(int32),
+    )
     near = Near(np.zeros((n, k), int32), np.zeros((n, k), float32))
 
     def search(begin: int, end: int) -> None:
         sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (float32, int32))
         query = np.zeros(queries.shape[1], float32)
-        own = Workspace(sums, likely, query, *(np.zeros((1, k), kind) for kind in (int32, float32) * 2))
+        own = Workspace(
+            sums, likely, query, *(np.zeros((1, k), kind) for kind in (int32, float32) * 2)
+        )
         write_nearest(index, offsets, columns, queries.data, begin, end, own, *near)
 
     in_parts(search, n, threads)
@@ -115,7 +142,9 @@ def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines
             while group < n_groups and columns[f] >= index.first_of_group[group]:
                 group, is_next = group + 1, True
             if is_next and n_left > n_rows:
-                n = finished_by_row(index, np.sqrt(max(square, ZERO)), group - 1, n_left, own, ids, cosines, e)
+                n = finished_by_row(
+                    index, np.sqrt(max(square, ZERO)), group - 1, n_left, own, ids, cosines, e
+                )
                 if n >= 0:
                     break
             for p in range(index.first_posting[columns[f]], index.first_posting[columns[f] + 1]):
@@ -132,7 +161,9 @@ def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines
 
 @kernel_part
 def best_sums(sums, scores, items, r):
-    """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how many."""
+    """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how
+    many.
+    """
     n, least = 0, ZERO
     for start in range(0, len(sums), BLOCK):
         end, n_higher = min(start + BLOCK, len(sums)), int32(0)
@@ -156,7 +187,8 @@ def cosine_of_row(index, i, query):
 
 @kernel_part
 def finished_by_row(index, left, group, n_left, own, ids, cosines, e):
-    """Write the result for query e by scoring the rows that may be among it; return its size, or -1 if they are too many.
+    """Write the result for query e by scoring the rows that may be among it; return its size, or -1
+    if they are too many.
 
     left    the length of what is left of the query, which begins with the group
     n_left  postings that are not read yet
@@ -201,12 +233,15 @@ class RowLabels(NamedTuple):
 
 @kernel
 def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, sums, best, scores):
-    """Write the labels of the highest (1 - share) p + share q, or the same of roots, for the examples begin:end.
+    """Write the labels of the highest (1 - share) p + share q, or the same of roots, for the
+    examples begin:end.
 
     ids, p        int32, float32 (n, m): labels and their p; distinct in a row
-    near, weight  int32, float32 (n, rows): q is the sum of the weights of the rows `near` that have a label
+    near, weight  int32, float32 (n, rows): q is the sum of the weights of the rows `near` that have
+                  a label
     sums          float32 (n_labels,): zeros before and after
-    best, scores  int32, float32 (n, k), k <= m: best first; of equal ones those of `ids` first, then those of nearer rows
+    best, scores  int32, float32 (n, k), k <= m: best first; of equal ones those of `ids` first,
+                  then those of nearer rows
     """
     for e in range(begin, end):
         for j in range(near.shape[1]):

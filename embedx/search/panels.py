@@ -1,33 +1,55 @@
-"""Vectors packed in panels of sixteen, so that one pass over a panel's columns gives sixteen inner products.
+"""Vectors packed in panels of sixteen, so that one pass over a panel's columns gives sixteen inner
+products.
 
-As in the packing of matrix multiplication (GEMM), a panel is a matrix (columns, 16): row k holds column k of sixteen vectors.
-Vector `slot` is lane slot % 16 of panel slot // 16. No product needs a sum across lanes.
+As in the packing of matrix multiplication (GEMM), a panel is a matrix (columns, 16): row k holds
+column k of sixteen vectors. Vector `slot` is lane slot % 16 of panel slot // 16. No product needs a
+sum across lanes.
 """
 
 import numpy as np
 
 from embedx.kernels.compiled import kernel_part
-from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, padded, splat, store, zeros
+from embedx.kernels.simd import (
+    SIMD_WIDTH,
+    aligned_zeros,
+    load,
+    multiply_add,
+    padded,
+    splat,
+    store,
+    zeros,
+)
 
 
 def new_panels(edges: np.ndarray, slots: int) -> np.ndarray:
-    """Zeros, float32 (blocks, padded slots / 16, columns of the widest block, 16), for blocks of columns between the edges."""
-    blocks, columns, n_panels = len(edges) - 1, int(np.diff(edges).max()), padded(slots) // SIMD_WIDTH
-    return aligned_zeros(blocks * n_panels * columns, SIMD_WIDTH).reshape(blocks, n_panels, columns, SIMD_WIDTH)
+    """Zeros, float32 (blocks, padded slots / 16, columns of the widest block, 16), for blocks of
+    columns between the edges.
+    """
+    blocks, columns, n_panels = (
+        len(edges) - 1,
+        int(np.diff(edges).max()),
+        padded(slots) // SIMD_WIDTH,
+    )
+    return aligned_zeros(blocks * n_panels * columns, SIMD_WIDTH).reshape(
+        blocks, n_panels, columns, SIMD_WIDTH
+    )
 
 
 @kernel_part
 def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
-    """Overwrite out[r, offset:offset + 16 · n_panels] by the inner products of h[e, begin:end] with the vectors of
-    panels[first:first + n_panels].
+    """Overwrite out[r, offset:offset + 16 · n_panels] by the inner products of h[e, begin:end] with
+    the vectors of panels[first:first + n_panels].
 
     Four panels at a time, because each multiply-add of a sum has to wait for the one before it.
     """
     p = 0
     while p + 4 <= n_panels:
         panel_a, panel_b, panel_c, panel_d = (
-            panels[first + p], panels[first + p + 1], panels[first + p + 2], panels[first + p + 3]
-        )  # fmt: skip
+            panels[first + p],
+            panels[first + p + 1],
+            panels[first + p + 2],
+            panels[first + p + 3],
+        )
         a, b, c, d = zeros(), zeros(), zeros(), zeros()
         for k in range(end - begin):
             x = splat(h[e, begin + k])
@@ -60,4 +82,6 @@ def write_vector(panels, slot, table, r, begin, end):
 def copy_vector(panels, source, target):
     """Copy vector `source` of the panels to vector `target`."""
     for k in range(panels.shape[1]):
-        panels[target // SIMD_WIDTH, k, target % SIMD_WIDTH] = panels[source // SIMD_WIDTH, k, source % SIMD_WIDTH]
+        panels[target // SIMD_WIDTH, k, target % SIMD_WIDTH] = panels[
+            source // SIMD_WIDTH, k, source % SIMD_WIDTH
+        ]

@@ -1,15 +1,18 @@
-"""Querying the index: which lists are probed for a vector h, the scores of their rows, and which rows become candidates.
+"""Querying the index: which lists are probed for a vector h, the scores of their rows, and which
+rows become candidates.
 
     for each block j
         rank the clusters by their estimated scores for h
-        probe their lists in that order, scoring all rows of a list, until `n_scored` rows are scored      search_block
-        cutoff: `max_gap` below the best score found, or below the log-sum-exp of all scores found         score_cutoff
-        raise it if more than `max_candidates` rows score above it                                         limit_candidates
-        the rows above it are candidates, unless another block has found them before                       add_candidates
+        search_block        probe their lists in that order, scoring all rows of a list, until
+                            `n_scored` rows are scored
+        score_cutoff        cutoff: `max_gap` below the best score found, or below the log-sum-exp
+                            of all scores found
+        limit_candidates    raise it if more than `max_candidates` rows score above it
+        add_candidates      the rows above it are candidates, unless another block has found them
 
-A score in block j is the inner product of the block's columns alone. It is compared with others of the same block only, as
-`scale` times itself, where scale is the number of blocks: an estimate of the whole inner product. Rescoring the candidates by
-their exact inner products is up to the caller.
+A score in block j is the inner product of the block's columns alone. It is compared with others of
+the same block only, as `scale` times itself, where scale is the number of blocks: an estimate of
+the whole inner product. Rescoring the candidates by their exact inner products is up to the caller.
 """
 
 from typing import NamedTuple
@@ -20,7 +23,17 @@ from numpy import float32, int32, int64, ndarray
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.maths import exp
-from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, highest_of, load, maximum, n_above, padded, splat
+from embedx.kernels.simd import (
+    ONE,
+    SIMD_WIDTH,
+    ZERO,
+    highest_of,
+    load,
+    maximum,
+    n_above,
+    padded,
+    splat,
+)
 from embedx.search.cluster_scores import score_clusters
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.panels import score_panels
@@ -29,16 +42,23 @@ from embedx.search.spec import SearchSpec
 
 @by_address
 class QueryWorkspace(NamedTuple):
-    """A worker's memory for one query at a time: the lists probed and the scores found in each block."""
+    """A worker's memory for one query at a time: the lists probed and the scores found in each
+    block.
+    """
 
-    cluster_scores: ndarray  # float32 (1, padded C): of the clusters of one block; MASKED_SCORE once probed
+    # float32 (1, padded C): of the clusters of one block; MASKED_SCORE once probed
+    cluster_scores: ndarray
     group_max: ndarray  # float32 (padded C / 16,): the largest of each sixteen of them
     probed: ndarray  # int64 (B, C): the lists probed in each block, in order
-    offsets: ndarray  # int64 (B, C + 1): where the scores of each of them begin in `scores`, and the end of the last
+    # int64 (B, C + 1): where the scores of each of them begin in `scores`, and the end of the last
+    offsets: ndarray
     n_probed: ndarray  # int64 (B,)
-    probe_rank: ndarray  # int32 (B, C): 1 + the place of each list in `probed`, 0 if it is not there
-    scores: ndarray  # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
-    last_query: ndarray  # int32 (n_rows,): the number of the last query that had a row as positive or candidate
+    # int32 (B, C): 1 + the place of each list in `probed`, 0 if it is not there
+    probe_rank: ndarray
+    # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
+    scores: ndarray
+    # int32 (n_rows,): the number of the last query that had a row as positive or candidate
+    last_query: ndarray
     query_number: ndarray  # int64 (1,): of the current query
 
 
@@ -49,20 +69,25 @@ def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     return QueryWorkspace(
         cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, float32),
         group_max=np.zeros(padded(clusters) // SIMD_WIDTH, float32),
-        probed=np.zeros((blocks, clusters), int64), offsets=np.zeros((blocks, clusters + 1), int64),
-        n_probed=np.zeros(blocks, int64), probe_rank=np.zeros((blocks, clusters), int32),
-        scores=np.zeros((blocks, capacity), float32), last_query=np.full(n_rows, -1, int32),
+        probed=np.zeros((blocks, clusters), int64),
+        offsets=np.zeros((blocks, clusters + 1), int64),
+        n_probed=np.zeros(blocks, int64),
+        probe_rank=np.zeros((blocks, clusters), int32),
+        scores=np.zeros((blocks, capacity), float32),
+        last_query=np.full(n_rows, -1, int32),
         query_number=np.zeros(1, int64),
-    )  # fmt: skip
+    )
 
 
 @kernel_part
 def search_block(index, search, h, e, j, query):
-    """Score the rows of block j in the lists with the highest estimated scores for h[e], until enough rows are scored.
+    """Score the rows of block j in the lists with the highest estimated scores for h[e], until
+    enough rows are scored.
 
-    A list that does not fit into the workspace any more is scored as far as it fits. Where the loss is a sum over all rows
-    (`from_logsumexp`), a list without any coefficient above `min_coefficient` ends the search: the sum so far is a lower bound
-    of the whole, and the lists to come have lower scores, though only by an estimate.
+    A list that does not fit into the workspace any more is scored as far as it fits. Where the loss
+    is a sum over all rows (`from_logsumexp`), a list without any coefficient above
+    `min_coefficient` ends the search: the sum so far is a lower bound of the whole, and the lists
+    to come have lower scores, though only by an estimate.
     """
     scale = float32(index.ids.shape[0])
     best, total = MASKED_SCORE, ZERO  # the log-sum-exp is best + log(total)
@@ -79,7 +104,18 @@ def search_block(index, search, h, e, j, query):
         n = min(index.list_sizes[j, c], capacity - end)
         n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
         first = index.list_offsets[j, c] // SIMD_WIDTH
-        score_panels(index.panels[j], first, n_panels, h, e, index.edges[j], index.edges[j + 1], query.scores, j, end)
+        score_panels(
+            index.panels[j],
+            first,
+            n_panels,
+            h,
+            e,
+            index.edges[j],
+            index.edges[j + 1],
+            query.scores,
+            j,
+            end,
+        )
         for k in range(end + n, end + n_panels * SIMD_WIDTH):
             query.scores[j, k] = MASKED_SCORE
         query.probed[j, n_probed], query.offsets[j, n_probed] = c, end
@@ -130,13 +166,16 @@ def score_position(index, query, j, row):
     if p < 0:
         return -1
     begin, end = query.offsets[j, p], query.offsets[j, p + 1]
-    k = begin + index.slot[j, row] - index.list_offsets[j, c]  # out of range if the row is just being reassigned
+    # out of range if the row is just being reassigned
+    k = begin + index.slot[j, row] - index.list_offsets[j, c]
     return k if begin <= k < end and query.scores[j, k] > MASKED_SCORE else -1
 
 
 @kernel_part
 def score_cutoff(search, query, j, scale, best):
-    """`scale` times the score in block j that a candidate has to exceed; `best` is the score, so scaled, of another row."""
+    """`scale` times the score in block j that a candidate has to exceed; `best` is the score, so
+    scaled, of another row.
+    """
     end = query.offsets[j, query.n_probed[j]]
     best = max(best, scale * _max_score(query.scores, j, 0, end))
     if search.from_logsumexp:
@@ -149,11 +188,14 @@ def score_cutoff(search, query, j, scale, best):
 
 @kernel_part
 def limit_candidates(search, query, j, cutoff):
-    """The cutoff of block j, raised if need be so that no more than `max_candidates` scores exceed it, by bisection."""
+    """The cutoff of block j, raised if need be so that no more than `max_candidates` scores exceed
+    it, by bisection.
+    """
     end = query.offsets[j, query.n_probed[j]]
     if _count_above(query, j, end, cutoff) <= search.max_candidates:
         return cutoff
-    low, high = cutoff, _max_score(query.scores, j, 0, end)  # too many scores exceed the one, few enough the other
+    # too many scores exceed the one, few enough the other
+    low, high = cutoff, _max_score(query.scores, j, 0, end)
     middle = float32(0.5) * (low + high)
     while low < middle < high:
         n = _count_above(query, j, end, middle)
@@ -178,7 +220,9 @@ def _count_above(query, j, end, cutoff):
 
 @kernel_part
 def add_candidates(index, query, j, cutoff, rows, r, n, most):
-    """Append the rows of block j that score above the cutoff to rows[r, n:most], but none twice; return the new n."""
+    """Append the rows of block j that score above the cutoff to rows[r, n:most], but none twice;
+    return the new n.
+    """
     now = int32(query.query_number[0])
     for p in range(query.n_probed[j]):
         slot = index.list_offsets[j, query.probed[j, p]] - query.offsets[j, p]
@@ -197,13 +241,19 @@ def add_candidates(index, query, j, cutoff, rows, r, n, most):
 
 @kernel_part
 def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
-    """Begin a new query: search all blocks for h[e], and mask the scores of the positives, rows[r, :n_positives]."""
+    """Begin a new query: search all blocks for h[e], and mask the scores of the positives, rows[r,
+    :n_positives].
+    """
     query.query_number[0] = (query.query_number[0] + 1) % (2**31 - 1)
     for j in range(index.ids.shape[0]):
         search_block(index, search, h, e, j, query)
         if search.threshold > 0:
             for k in range(query.offsets[j, query.n_probed[j]]):
-                query.scores[j, k] = query.scores[j, k] if abs(query.scores[j, k]) > search.threshold else MASKED_SCORE
+                query.scores[j, k] = (
+                    query.scores[j, k]
+                    if abs(query.scores[j, k]) > search.threshold
+                    else MASKED_SCORE
+                )
     for c in range(n_positives):
         row = int64(rows[r, c])
         query.last_query[row] = int32(query.query_number[0])
@@ -215,12 +265,16 @@ def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
 
 @kernel_part
 def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
-    """Append the candidates for h[e] to its positives rows[r, :n_positives], `most` rows in all; return the number of rows."""
+    """Append the candidates for h[e] to its positives rows[r, :n_positives], `most` rows in all;
+    return the number of rows.
+    """
     search_all_blocks(index, search, h, e, rows, r, n_positives, query)
     blocks = index.ids.shape[0]
     scale = float32(blocks)
     n = n_positives
     for j in range(blocks):
-        cutoff = limit_candidates(search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale)
+        cutoff = limit_candidates(
+            search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale
+        )
         n = add_candidates(index, query, j, cutoff, rows, r, n, most)
     return n

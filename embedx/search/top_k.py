@@ -17,17 +17,33 @@ from embedx.search.spec import SearchSpec
 
 
 def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
-    """A search for the best k rows, in one block, that scores this share of all rows and at least 100."""
+    """A search for the best k rows, in one block, that scores this share of all rows and at least
+    100.
+    """
     n_scored = min(max(round(share * n_rows), 100, k), n_rows)
-    clusters = min(round(2 * math.sqrt(n_rows)), n_rows)  # more than in training: better recall, and no updates
-    return SearchSpec(1, clusters, n_scored, n_scored, 0.0, 1.0, np.inf, from_logsumexp=False, message_iterations=0)
+    # more than in training: better recall, and no updates
+    clusters = min(round(2 * math.sqrt(n_rows)), n_rows)
+    return SearchSpec(
+        1,
+        clusters,
+        n_scored,
+        n_scored,
+        0.0,
+        1.0,
+        np.inf,
+        from_logsumexp=False,
+        message_iterations=0,
+    )
 
 
-def search_top_k(index: Index, search: SearchSpec, h: ndarray, k: int, threads: int) -> tuple[ndarray, ndarray, ndarray]:
-    """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) of the queries h, float32 (n, dim).
+def search_top_k(
+    index: Index, search: SearchSpec, h: ndarray, k: int, threads: int
+) -> tuple[ndarray, ndarray, ndarray]:
+    """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) of the queries h, float32 (n,
+    dim).
 
-    The best row comes first. log_sum is the log-sum-exp of the scores of all rows scored. Where these are fewer than k, the
-    remaining ids are -1 and the remaining scores MASKED_SCORE.
+    The best row comes first. log_sum is the log-sum-exp of the scores of all rows scored. Where
+    these are fewer than k, the remaining ids are -1 and the remaining scores MASKED_SCORE.
     """
     n = len(h)
     ids, scores = np.full((n, k), -1, np.int32), np.full((n, k), MASKED_SCORE, float32)

@@ -1,8 +1,9 @@
 """Keeping an index up to date with a table that several threads train.
 
-A worker takes the current index, trains a chunk of examples with it, marks the rows that it has changed as stale, and at the
-end of the chunk has the updater refresh them: the index lags behind the table by a chunk of each worker at most. Once
-enough rows have been reassigned to other lists, the index is rebuilt with new centroids.
+A worker takes the current index, trains a chunk of examples with it, marks the rows that it has
+changed as stale, and at the end of the chunk has the updater refresh them: the index lags behind
+the table by a chunk of each worker at most. Once enough rows have been reassigned to other lists,
+the index is rebuilt with new centroids.
 """
 
 import contextlib
@@ -20,9 +21,10 @@ from embedx.search.spec import SearchSpec
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 
-# The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at first, because the centroids of a
-# table that is hardly trained say little of what it will be. New centroids are fitted from scratch: those that start from the
-# old ones stay in poor optima (EURLex-4.3K, 10 epochs of `mips`: P@1 .82 beside .88).
+# The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at
+# first, because the centroids of a table that is hardly trained say little of what it will be. New
+# centroids are fitted from scratch: those that start from the old ones stay in poor optima
+# (EURLex-4.3K, 10 epochs of `mips`: P@1 .82 beside .88).
 REBUILD_SHARE = 0.1
 
 
@@ -52,22 +54,31 @@ def mark_stale(rows, n, stale):
 class IndexUpdater:
     """The index of table[:n_rows, :dim], shared by several threads.
 
-    Workers query the index that `current` has returned, without a lock, while others update it; `embedx.search` tells what a
-    query may meet then. Each block is updated by one worker at a time. During a rebuild calls of `current` and `update` wait,
-    and queries go on with the old index.
+    Workers query the index that `current` has returned, without a lock, while others update it;
+    `embedx.search` tells what a query may meet then. Each block is updated by one worker at a time.
+    During a rebuild calls of `current` and `update` wait, and queries go on with the old index.
     """
 
     def __init__(
-        self, table: ndarray, n_rows: int, dim: int, search: SearchSpec, *, seed: int, threads: int, progress: Progress,
+        self,
+        table: ndarray,
+        n_rows: int,
+        dim: int,
+        search: SearchSpec,
+        *,
+        seed: int,
+        threads: int,
+        progress: Progress,
         rebuild_share: float = REBUILD_SHARE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
         self.seed, self.threads, self.progress = seed, threads, progress
         self.most_reassigned = rebuild_share * n_rows * search.blocks
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
         self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
-        self.n_reassigned = np.zeros(search.blocks, int64)  # in each block, since the index was built
+        # in each block, since the index was built
+        self.n_reassigned = np.zeros(search.blocks, int64)
         self.n_builds = self.n_updates = self.next_row = 0
         self.build_seconds = 0.0
 
@@ -81,7 +92,9 @@ class IndexUpdater:
         return state
 
     def current(self) -> Index:
-        """The index, built first if there is none yet, and rebuilt if too many rows have been reassigned."""
+        """The index, built first if there is none yet, and rebuilt if too many rows have been
+        reassigned.
+        """
         with self.build_lock:
             if self.n_builds == 0 or self.n_reassigned.sum() > self.most_reassigned:
                 with contextlib.ExitStack() as held:
@@ -97,7 +110,9 @@ class IndexUpdater:
         if self.n_builds == 0:
             blocks, clusters = self.index.list_sizes.shape
             of_blocks = f" in each of {blocks} blocks" if blocks > 1 else ""
-            self.progress.note(f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}")
+            self.progress.note(
+                f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}"
+            )
         self.n_builds += 1
         self.n_reassigned[:] = 0
         self.build_seconds += time.monotonic() - began
@@ -113,7 +128,9 @@ class IndexUpdater:
         stale.n[0] = 0
 
     def update_next(self, n: int) -> None:
-        """Bring the index up to date with the next n rows, in turn, where updating all that change would take too long."""
+        """Bring the index up to date with the next n rows, in turn, where updating all that change
+        would take too long.
+        """
         first = self.next_row
         self.next_row = (first + n) % self.n_rows
         self._update((first + np.arange(min(n, self.n_rows), dtype=int32)) % self.n_rows)

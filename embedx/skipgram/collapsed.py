@@ -1,9 +1,12 @@
-"""The task of word vectors by the collapsed objective: count all pairs of a corpus, then take full gradient steps.
+"""The task of word vectors by the collapsed objective: count all pairs of a corpus, then take full
+gradient steps.
 
-corpora -> encoded tokens -> vocabulary -> counts of pairs -> an epoch of streaming -> [engine: alternating steps] -> model
+corpora -> encoded tokens -> vocabulary -> counts of pairs -> an epoch of streaming -> [engine:
+alternating steps] -> model
 
-Yen et al. 2018, section 5.3: pairs of the same two words are one term, weighted by how often they occur (eq. 9), and gradient
-steps are taken on all input vectors and on all output vectors in turn, from where one epoch of negative sampling leads.
+Yen et al. 2018, section 5.3: pairs of the same two words are one term, weighted by how often they
+occur (eq. 9), and gradient steps are taken on all input vectors and on all output vectors in turn,
+from where one epoch of negative sampling leads.
 """
 
 import dataclasses
@@ -32,22 +35,31 @@ from embedx.training.progress import SILENT, Progress
 from embedx.training.strategy import Tally
 from embedx.vectors import model
 
-# Settings that the epoch of streaming takes, too; the last so that the size of the text does not choose its optimizer.
+# Settings that the epoch of streaming takes, too; the last so that the size of the text does not
+# choose its optimizer.
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed", "deterministic", "block_size")
 MAX_COUNTING = 4_000_000_000  # bytes
-COPIES = 3  # of the tables, in memory beside them: gradient and step, copies, the optimizers' states
+# of the tables, in memory beside them: gradient and step, copies, the optimizers' states
+COPIES = 3
 
 
 def train(
-    corpora: Corpora, config: Configuration, *, progress: Progress = SILENT, cache_dir: Path | None = None,
-    watch: Callable[[model.WordVectors, Iteration], None] | None = None, snapshot: Mapping[str, Any] | None = None,
+    corpora: Corpora,
+    config: Configuration,
+    *,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    watch: Callable[[model.WordVectors, Iteration], None] | None = None,
+    snapshot: Mapping[str, Any] | None = None,
     checkpoints: Checkpoints | None = None,
-) -> TrainedVectors:  # fmt: skip
-    """Word vectors of `corpora` as by `embedx.skipgram.task.train`, with a configuration for --collapsed.
+) -> TrainedVectors:
+    """Word vectors of `corpora` as by `embedx.skipgram.task.train`, with a configuration for
+    --collapsed.
 
-    watch   is called with the vectors, which are views, at the start and after each iteration; its time is not counted
-    Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the training with the vectors
-    that were last found to be better than those before.
+    watch   is called with the vectors, which are views, at the start and after each iteration; its
+            time is not counted
+    Raises `EmbedxError` for what the user can mend. Ctrl-C and the end of the time budget end the
+    training with the vectors that were last found to be better than those before.
     """
     own = config.collapsed or CollapsedSettings()
     with encoded_corpus(corpora, config, progress, cache_dir) as corpus:
@@ -59,9 +71,13 @@ def train(
             checkpoints.identify(task.identity)
         keys = [stream_key(settings.seed, epoch) for epoch in range(own.count_passes)]
         n_words = len(task.words)
-        with cooccurrence.counted(task.stream(), n_words, settings.window, keys, memory, progress, cache_dir) as counts:
+        with cooccurrence.counted(
+            task.stream(), n_words, settings.window, keys, memory, progress, cache_dir
+        ) as counts:
             resumes = snapshot is not None or (checkpoints is not None and checkpoints.resumes)
-            warm = None if own.warm_start == "none" or resumes else _warm_start(task, own.warm_start)
+            warm = (
+                None if own.warm_start == "none" or resumes else _warm_start(task, own.warm_start)
+            )
             seconds = warm.seconds if warm else 0.0
             descent = _descent(task, counts, seconds)
             if watch is not None:
@@ -75,14 +91,19 @@ def train(
         if warm is None and outcome.epochs == 0:
             dataclasses.replace(outcome, final_loss=None).check_trained()
         vectors = task.model(outcome)
-        vectors.facts |= {"collapsed": True, "history": [dataclasses.asdict(iteration) for iteration in descent.history]}
+        vectors.facts |= {
+            "collapsed": True,
+            "history": [dataclasses.asdict(iteration) for iteration in descent.history],
+        }
         if task.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(task.heldout_metrics)
     return TrainedVectors(vectors, outcome)
 
 
 def _check_memory(task: Task) -> int:
-    """Bytes that are free for counting the pairs. Raises `EmbedxError` if the tables and their gradients will not fit."""
+    """Bytes that are free for counting the pairs. Raises `EmbedxError` if the tables and their
+    gradients will not fit.
+    """
     plan = memory_plan(task)
     plan.check(f"{task.size} with --collapsed", SMALLER)
     plan.report(task.progress)
@@ -92,18 +113,25 @@ def _check_memory(task: Task) -> int:
 def memory_plan(task: Task) -> MemoryPlan:
     """What the run needs, beside the counts, which go to disk where they do not fit."""
     n_words, tables = len(task.words), n_bytes((task.tables.inputs.rows, task.tables.outputs.rows))
-    blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.config.settings.threads or 1)
-    return MemoryPlan({"tables": tables, "gradients": COPIES * tables + blocks}, 0, available_memory())
+    blocks = (
+        4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * (task.config.settings.threads or 1)
+    )
+    return MemoryPlan(
+        {"tables": tables, "gradients": COPIES * tables + blocks}, 0, available_memory()
+    )
 
 
 def _warm_start(task: Task, objective: str) -> trainer.Outcome:
     """Give the task the tables after one epoch of streaming with an objective; its outcome.
 
-    That objective's scores mean what its `log_probability` says; what it gives to scores of zero is added to the biases. (For
-    negative sampling the log of the noise: 10 MB of Wikipedia then start at 8.15 nats a pair instead of 8.73.)
+    That objective's scores mean what its `log_probability` says; what it gives to scores of zero is
+    added to the biases. (For negative sampling the log of the noise: 10 MB of Wikipedia then start
+    at 8.15 nats a pair instead of 8.73.)
     """
     options = {name: getattr(task.config.settings, name) for name in SHARED}
-    config = dataclasses.replace(configure(objective, {**options, "epochs": 1}), vocabulary=task.config.vocabulary)
+    config = dataclasses.replace(
+        configure(objective, {**options, "epochs": 1}), vocabulary=task.config.vocabulary
+    )
     warm = dataclasses.replace(prepared(task.corpus, config, SILENT), progress=task.progress)
     warm.initialise()
     outcome = warm.run(warm.strategy())
@@ -112,23 +140,38 @@ def _warm_start(task: Task, objective: str) -> trainer.Outcome:
     outputs, dim = warm.tables.outputs.rows, config.settings.dim
     if config.settings.bias != "none":
         no_scores = np.zeros((1, len(outputs)), np.float32)
-        outputs[:, dim] += config.objective.log_probability(no_scores, np.log(warm.sampler.noise))[0]
+        outputs[:, dim] += config.objective.log_probability(no_scores, np.log(warm.sampler.noise))[
+            0
+        ]
     task.tables = warm.tables
     return outcome
 
 
 def _descent(task: Task, counts: Counts, seconds_before: float) -> Descent:
     """The steps that the settings ask for, from where the tables are."""
-    objective, settings, outputs = task.config.objective, task.config.settings, task.tables.outputs.rows
+    objective, settings, outputs = (
+        task.config.objective,
+        task.config.settings,
+        task.tables.outputs.rows,
+    )
     of_inputs, of_targets = cooccurrence.totals(counts)
     task.progress.note(f"{of_inputs.sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
     columns = settings.dim + (settings.bias != "none")
     shared = objective, counts, len(outputs), columns, settings.threads or 1
     rows = engine.AllRows(*shared)
     if search := objective.search(len(outputs)):
-        tail = engine.Tail(task.sampler, settings.draws or 0, settings.seed) if objective.has_tail else engine.NO_TAIL
+        tail = (
+            engine.Tail(task.sampler, settings.draws or 0, settings.seed)
+            if objective.has_tail
+            else engine.NO_TAIL
+        )
         rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
     rate, budget = float(settings.learning_rate or 0), settings.time_budget
-    inputs, targets = Side(task.tables.inputs.rows, settings.dim, of_inputs, rate), Side(outputs, columns, of_targets, rate)
-    n_iterations, seconds = (None, budget - seconds_before) if budget else (settings.epochs, math.inf)
+    inputs, targets = (
+        Side(task.tables.inputs.rows, settings.dim, of_inputs, rate),
+        Side(outputs, columns, of_targets, rate),
+    )
+    n_iterations, seconds = (
+        (None, budget - seconds_before) if budget else (settings.epochs, math.inf)
+    )
     return Descent(rows, inputs, targets, n_iterations, seconds, task.progress)

@@ -1,4 +1,6 @@
-"""A corpus before it is trained on: what its text is like, how much of it a vocabulary covers, and what training will take."""
+"""A corpus before it is trained on: what its text is like, how much of it a vocabulary covers, and
+what training will take.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,32 +23,50 @@ from embedx.training.progress import SILENT, Progress
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it
 MEANINGS = {
-    "replaced": "U+FFFD, lost before", "wrongly decoded": "UTF-8 decoded as Latin-1",
+    "replaced": "U+FFFD, lost before",
+    "wrongly decoded": "UTF-8 decoded as Latin-1",
     "giant lines": f"lines above {GIANT >> 20} MiB",
-}  # fmt: skip
+}
 TOO_LITTLE = ": TOO LITTLE"
 
 
 def table(found: Record) -> str:
     """What `check` found, for people: a line for each fact, with its name before a tab."""
     text, own = found["text"], found["training"]
-    rows = {"text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens"}
-    rows |= {MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind]) for kind, n in text["counts"].items()}
+    rows = {
+        "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens"
+    }
+    rows |= {
+        MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind])
+        for kind, n in text["counts"].items()
+    }
     rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines"
-    scripts = [f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE]
+    scripts = [
+        f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE
+    ]
     rows["scripts"] = ", ".join(scripts) or "no letters"
     for each in found["vocabulary"]:
         kept = f"{each['kept']:,} after subsampling at {found['sample']:g}"
-        rows[f"--min-count {each['min_count']}"] = f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}"
+        rows[f"--min-count {each['min_count']}"] = (
+            f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}"
+        )
     is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
     rows["memory"] = disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])
     rows["disk"] = disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short
     return "\n".join(f"{name}\t{value}" for name, value in rows.items())
 
 
-def check(corpora: Sequence[str], config: Configuration, *, output: Path, cache_dir: Path | None, progress: Progress) -> Record:
-    """Read `corpora` once, with the configuration of `skipgram.task.train`; nothing is written but to the token cache, which
-    training then finds filled. Raises `EmbedxError` for what `train` would.
+def check(
+    corpora: Sequence[str],
+    config: Configuration,
+    *,
+    output: Path,
+    cache_dir: Path | None,
+    progress: Progress,
+) -> Record:
+    """Read `corpora` once, with the configuration of `skipgram.task.train`; nothing is written but
+    to the token cache, which training then finds filled. Raises `EmbedxError` for what `train`
+    would.
     """
     home = cache_dir or cache.default_folder()
     with workspace(home) as folder:
@@ -56,33 +76,59 @@ def check(corpora: Sequence[str], config: Configuration, *, output: Path, cache_
             with explained(home):
                 inspector.feed(source.name, block, is_last)
 
-        with cache.encode(resolve(corpora), config.text, progress, cache_dir, watch=watch) as corpus:
+        with cache.encode(
+            resolve(corpora), config.text, progress, cache_dir, watch=watch
+        ) as corpus:
             vocabulary = config.vocabulary
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
             task = prepared(corpus, config, SILENT)
             plan, (model, state) = task.memory_plan(), task.on_disk()
             training = {
-                "words": len(task.words), "tokens": task.words.n_tokens, "kept": int(task.kept.sum()),
+                "words": len(task.words),
+                "tokens": task.words.n_tokens,
+                "kept": int(task.kept.sum()),
                 "memory": {name: round(size) for name, size in plan.parts.items()},
-                "available": plan.available, "fits": plan.fits,
-                "disk": {"model": model, "checkpoints": (KEPT + 1) * state, "encoded text": corpus.bytes},  # one unfinished
+                "available": plan.available,
+                "fits": plan.fits,
+                # one unfinished
+                "disk": {
+                    "model": model,
+                    "checkpoints": (KEPT + 1) * state,
+                    "encoded text": corpus.bytes,
+                },
                 "disk_free": disk.free_disk(output),
-            }  # fmt: skip
+            }
             return {
-                "corpora": list(corpora), "tokens": corpus.n_tokens, "text": inspector.findings(),
-                "vocabulary": own, "sample": vocabulary.sample, "training": training,
-            }  # fmt: skip
+                "corpora": list(corpora),
+                "tokens": corpus.n_tokens,
+                "text": inspector.findings(),
+                "vocabulary": own,
+                "sample": vocabulary.sample,
+                "training": training,
+            }
 
 
-def coverage(counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings) -> list[Record]:
-    """The vocabulary at several minimum counts; `counts` int64 (n_types,), how often each word occurs."""
+def coverage(
+    counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings
+) -> list[Record]:
+    """The vocabulary at several minimum counts; `counts` int64 (n_types,), how often each word
+    occurs.
+    """
     found = []
     ordered = -np.sort(-counts)
     for min_count in min_counts:
         own = ordered[: np.count_nonzero(ordered >= min_count)][: vocabulary.max_vocab]
         kept = int(kept_counts(own, vocabulary.sample).sum()) if len(own) else 0
         share = int(own.sum()) / max(int(counts.sum()), 1)
-        found.append({"min_count": min_count, "words": len(own), "tokens": int(own.sum()), "share": share, "kept": kept})
+        found.append(
+            {
+                "min_count": min_count,
+                "words": len(own),
+                "tokens": int(own.sum()),
+                "share": share,
+                "kept": kept,
+            }
+        )
     return found
 
 

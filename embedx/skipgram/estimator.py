@@ -1,4 +1,6 @@
-"""The task of word vectors from Python: `SkipGram`, which trains; of token lists, a transformer for scikit-learn."""
+"""The task of word vectors from Python: `SkipGram`, which trains; of token lists, a transformer for
+scikit-learn.
+"""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -25,19 +27,31 @@ if TYPE_CHECKING:
 
     from embedx.skipgram.parameters import SkipGramParameters
 
-GROUPS = (SkipGramSettings, TextSettings, VocabularySettings, PhraseSettings, StartSettings, GraphSettings)
+GROUPS = (
+    SkipGramSettings,
+    TextSettings,
+    VocabularySettings,
+    PhraseSettings,
+    StartSettings,
+    GraphSettings,
+)
 FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
-DEFAULTS = {name: None if name in parameters.objectives_own() else field.default for name, field in FIELDS.items()}
+DEFAULTS = {
+    name: None if name in parameters.objectives_own() else field.default
+    for name, field in FIELDS.items()
+}
 OWN = ("objective", "cache_dir", "verbose")  # parameters beside the settings
 
 
 class SkipGram:
-    """Word vectors from Python: `SkipGram(objective="ns", dim=100).fit("corpus.txt").model.most_similar("city")`.
+    """Word vectors from Python: `SkipGram(objective="ns",
+    dim=100).fit("corpus.txt").model.most_similar("city")`.
 
-    Takes every setting of `embedx train` by name, and gensim's names of some: vector_size, negative, workers, alpha (which asks
-    for gensim's optimiser, "sgd"), iter, max_final_vocab, sg, hs and cbow_mean. None is the default. `fit` accepts what the
-    command line does, or an iterable of token lists. On token lists it is a scikit-learn transformer:
-    `transform` returns the mean of each list's word vectors.
+    Takes every setting of `embedx train` by name, and gensim's names of some: vector_size,
+    negative, workers, alpha (which asks for gensim's optimiser, "sgd"), iter, max_final_vocab, sg,
+    hs and cbow_mean. None is the default. `fit` accepts what the command line does, or an iterable
+    of token lists. On token lists it is a scikit-learn transformer: `transform` returns the mean of
+    each list's word vectors.
 
     cache_dir  where encoded text is kept; by default as `embedx train` does
     verbose    whether to report progress on standard error
@@ -45,14 +59,20 @@ class SkipGram:
 
     @parameters.python_names()
     def __init__(
-        self, objective: str | None = None, *, cache_dir: str | Path | None = None, verbose: bool = False,
+        self,
+        objective: str | None = None,
+        *,
+        cache_dir: str | Path | None = None,
+        verbose: bool = False,
         **settings: "Unpack[SkipGramParameters]",
-    ) -> None:  # fmt: skip
-        parameters.check_names("SkipGram", settings, [*FIELDS, *parameters.GENSIM, *parameters.SWITCHES])
-        given = {"objective": objective} if objective is not None else {}
-        self._params = ({} if settings.get("start") else {"objective": "ns"}) | parameters.without_gensims_names(
-            {**given, **settings}
+    ) -> None:
+        parameters.check_names(
+            "SkipGram", settings, [*FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
         )
+        given = {"objective": objective} if objective is not None else {}
+        self._params = (
+            {} if settings.get("start") else {"objective": "ns"}
+        ) | parameters.without_gensims_names({**given, **settings})
         self._params |= {"cache_dir": cache_dir} | ({"verbose": verbose} if verbose else {})
         self.cache_dir, self.verbose = Path(cache_dir) if cache_dir else None, verbose
         self._options = parameters.settled(self._params, FIELDS)
@@ -64,7 +84,8 @@ class SkipGram:
     )
 
     def __repr__(self) -> str:
-        return f"SkipGram({', '.join(f'{name}={value!r}' for name, value in self._params.items() if value is not None)})"
+        given = {name: value for name, value in self._params.items() if value is not None}
+        return f"SkipGram({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     # ---- training
 
@@ -76,34 +97,51 @@ class SkipGram:
         return self._model
 
     @parameters.python_names()
-    def fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
-        """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far and is raised again. Raises
-        `DivergedError` when training diverges even at lower learning rates; `self.model` is then the last good one, if any.
+    def fit(
+        self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()
+    ) -> Self:
+        """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far
+        and is raised again. Raises `DivergedError` when training diverges even at lower learning
+        rates; `self.model` is then the last good one, if any.
 
-        corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token lists
+        corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token
+                   lists
         y          ignored
-        callbacks  each is called with an `EpochEnd` after every epoch; training ends when one returns True
+        callbacks  each is called with an `EpochEnd` after every epoch; training ends when one
+                   returns True
         """
-        names = [corpora] if isinstance(corpora, str | Path) else corpora if isinstance(corpora, Sequence) else []
+        names = (
+            [corpora]
+            if isinstance(corpora, str | Path)
+            else corpora
+            if isinstance(corpora, Sequence)
+            else []
+        )
         defaults = recipe_defaults([str(each) for each in names if isinstance(each, str | Path)])
         self.config = configure(self._params.get("objective"), self._options, defaults=defaults)
         return self._train(corpora, callbacks)
 
     @parameters.python_names()
-    def partial_fit(self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()) -> Self:
-        """Continue training with more text, as `start` does: words of the model keep their vectors, new words and counts are
-        added. The first call is `fit`.
+    def partial_fit(
+        self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()
+    ) -> Self:
+        """Continue training with more text, as `start` does: words of the model keep their vectors,
+        new words and counts are added. The first call is `fit`.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(corpora, callbacks=callbacks)
         of_model = {"start", "vocab", *settings_of(PhraseSettings)}
         options = {name: value for name, value in self._options.items() if name not in of_model}
-        self.config = configure(self.config.objective.name, options | {"start": "the model before"}, model=self._model)
+        self.config = configure(
+            self.config.objective.name, options | {"start": "the model before"}, model=self._model
+        )
         return self._train(corpora, callbacks)
 
     def _train(self, corpora: Corpora, callbacks: Iterable[task.Callback]) -> Self:
         progress = reporter(self.verbose)
-        trained = task.train(corpora, self.config, progress=progress, cache_dir=self.cache_dir, callbacks=callbacks)
+        trained = task.train(
+            corpora, self.config, progress=progress, cache_dir=self.cache_dir, callbacks=callbacks
+        )
         self._model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
         return self
@@ -116,10 +154,14 @@ class SkipGram:
     # ---- by scikit-learn's conventions
 
     def transform(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
-        """float32 (documents, dim): the mean of the vectors of each document's tokens; zeros where none is a known word."""
+        """float32 (documents, dim): the mean of the vectors of each document's tokens; zeros where
+        none is a known word.
+        """
         return self.model.mean_vectors(documents)
 
-    def fit_transform(self, documents: Sequence[Sequence[str]], y: object = None, **fit_params: Any) -> np.ndarray:
+    def fit_transform(
+        self, documents: Sequence[Sequence[str]], y: object = None, **fit_params: Any
+    ) -> np.ndarray:
         """`fit`, then `transform` of the same token lists."""
         return self.fit(documents, y, **fit_params).transform(documents)
 
@@ -132,9 +174,15 @@ class SkipGram:
         return dict(self._params)
 
     def set_params(self, **params: Any) -> Self:
-        """Change any settings that `SkipGram` takes. Raises the errors of the constructor, and then changes nothing."""
-        parameters.check_names("SkipGram", params, [*OWN, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES])
-        vars(self).update(vars(type(self)(**{**self._params, **parameters.without_gensims_names(params)})))
+        """Change any settings that `SkipGram` takes. Raises the errors of the constructor, and then
+        changes nothing.
+        """
+        parameters.check_names(
+            "SkipGram", params, [*OWN, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
+        )
+        vars(self).update(
+            vars(type(self)(**{**self._params, **parameters.without_gensims_names(params)}))
+        )
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -145,12 +193,19 @@ class SkipGram:
 
         repeats = self.config.settings.threads == 1 or self.config.settings.deterministic
         return Tags(
-            estimator_type="transformer", target_tags=TargetTags(required=False), transformer_tags=TransformerTags(),
-            input_tags=InputTags(two_d_array=False), non_deterministic=not repeats,
-        )  # fmt: skip
+            estimator_type="transformer",
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(two_d_array=False),
+            non_deterministic=not repeats,
+        )
 
 
 def _not_fitted() -> type[Exception]:
     """An `EmbedxError` that is scikit-learn's NotFittedError, if that is there to be caught."""
     theirs = getattr(sys.modules.get("sklearn.exceptions"), "NotFittedError", None)
-    return type("NotFittedError", (EmbedxError, *((theirs,) if theirs else (ValueError, AttributeError))), {})
+    return type(
+        "NotFittedError",
+        (EmbedxError, *((theirs,) if theirs else (ValueError, AttributeError))),
+        {},
+    )

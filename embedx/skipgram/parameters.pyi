@@ -1,7 +1,8 @@
-"""Types of parameters, from the declarations of settings; `python -m tests.parameters_stub` writes this file."""
+"""Types of parameters, from the declarations of settings.
 
-# fmt: off
-# ruff: noqa
+`python -m tests.parameters_stub` writes this file.
+"""
+
 from os import PathLike
 from typing import Literal, TypedDict
 

@@ -1,4 +1,6 @@
-"""Settings of word vectors. What becomes of them for an objective and a text is in `configuration`."""
+"""Settings of word vectors. What becomes of them for an objective and a text is in
+`configuration`.
+"""
 
 from embedx import optimizers
 from embedx.engine.encoders import ENCODERS
@@ -10,9 +12,9 @@ from embedx.settings import Record, Settings, as_arguments, fraction, param
 from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-# Tokens from which on an objective's `large_text_defaults` apply, of some 18 MB of English. `ns` by blocks of 16, two seeds,
-# similarity over five sets by bounded-adagrad at 2 and sgd at 0.06: 1 MB .180 .078, 4 MB .291 .279, 10 MB .317 .313,
-# 20 MB .362 .365, 100 MB (one seed) .418 .427.
+# Tokens from which on an objective's `large_text_defaults` apply, of some 18 MB of English. `ns` by
+# blocks of 16, two seeds, similarity over five sets by bounded-adagrad at 2 and sgd at 0.06: 1 MB
+# .180 .078, 4 MB .291 .279, 10 MB .317 .313, 20 MB .362 .365, 100 MB (one seed) .418 .427.
 LARGE_TEXT = 3_000_000
 BUCKETS = 2_000_000  # fastText's default
 MAX_DRAWS = 1024
@@ -28,8 +30,14 @@ def distance(text: str) -> int:
 
 def large_text_defaults() -> str:
     """`--optimizer sgd --block-size 16 for ns`, of all objectives that have such defaults."""
-    found = {name: each.large_text_defaults for name, each in OBJECTIVES.items() if each.large_text_defaults}
-    return ", ".join(f"{' '.join(as_arguments(options))} for {name}" for name, options in found.items())
+    found = {
+        name: each.large_text_defaults
+        for name, each in OBJECTIVES.items()
+        if each.large_text_defaults
+    }
+    return ", ".join(
+        f"{' '.join(as_arguments(options))} for {name}" for name, options in found.items()
+    )
 
 
 class SkipGramSettings(TrainingSettings):
@@ -39,65 +47,103 @@ class SkipGramSettings(TrainingSettings):
         "skipgram",
         "how the centre word is predicted; "
         + "; ".join(f"`{name}`: {encoder.ABOUT}" for name, encoder in ENCODERS.items()),
-        choices=tuple(ENCODERS), panel="Model",
-    )  # fmt: skip
+        choices=tuple(ENCODERS),
+        panel="Model",
+    )
     dim: int = param(100, "dimension of the word vectors", at_least=1, panel="Model")
     window: int = param(
         5,
-        "maximum distance between centre and context word; it is counted in words that subsampling kept, and drawn from 1 to "
-        f"this for each centre; `all`: the whole sentence is context, up to {WHOLE_SENTENCE} words away",
-        at_least=1, at_most=WHOLE_SENTENCE, parse=distance, metavar="int|all", panel="Model",
-    )  # fmt: skip
+        "maximum distance between centre and context word; it is counted in words that subsampling"
+        " kept, and drawn from 1 to this for each centre; `all`: the whole sentence is context, up"
+        f" to {WHOLE_SENTENCE} words away",
+        at_least=1,
+        at_most=WHOLE_SENTENCE,
+        parse=distance,
+        metavar="int|all",
+        panel="Model",
+    )
     optimizer: str = param(
-        "rowwise-adagrad", f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by default "
-        f"{large_text_defaults()}, unless --optimizer or --learning-rate is given",
+        "rowwise-adagrad",
+        f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by"
+        f" default {large_text_defaults()}, unless --optimizer or --learning-rate is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
-    )  # fmt: skip
+    )
     learning_rate: float | None = param(
-        None, f"initial learning rate; it falls linearly to 0; by default {optimizers.usual_rates(WORDS)}", above=0.0,
+        None,
+        "initial learning rate; it falls linearly to 0; by default"
+        f" {optimizers.usual_rates(WORDS)}",
+        above=0.0,
         at_most=MAX_RATE,
-    )  # fmt: skip
+    )
     bias: str = param(
-        "frequency", "initial biases of the output vectors; `frequency`: log frequencies, `none`: no biases are trained",
-        choices=("frequency", "zero", "none"), panel="Model",
-    )  # fmt: skip
+        "frequency",
+        "initial biases of the output vectors; `frequency`: log frequencies, `none`: no biases are"
+        " trained",
+        choices=("frequency", "zero", "none"),
+        panel="Model",
+    )
     block_size: int = param(
-        8, "consecutive centre words that share their negatives; 0 draws negatives for each pair separately", at_least=0,
+        8,
+        "consecutive centre words that share their negatives; 0 draws negatives for each pair"
+        " separately",
+        at_least=0,
         at_most=64,
-    )  # fmt: skip
+    )
     draws: int | None = param(
-        None, "negatives per block, with --collapsed per input; by default enough to keep each update small", at_least=1,
-        at_most=MAX_DRAWS, fine=True,
-    )  # fmt: skip
-    shuffle: bool = param(True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order")
+        None,
+        "negatives per block, with --collapsed per input; by default enough to keep each update"
+        " small",
+        at_least=1,
+        at_most=MAX_DRAWS,
+        fine=True,
+    )
+    shuffle: bool = param(
+        True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order"
+    )
     subwords: str | None = param(
         None,
-        "lengths of character n-grams, such as 3-6; a word's vector is the mean of its own and its n-grams' vectors, so that "
-        "unseen words have vectors too", metavar="min-max",
-    )  # fmt: skip
+        "lengths of character n-grams, such as 3-6; a word's vector is the mean of its own and its"
+        " n-grams' vectors, so that unseen words have vectors too",
+        metavar="min-max",
+    )
     buckets: int | None = param(
-        None, f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}", at_least=1,
-        at_most=MAX_BUCKETS, fine=True,
-    )  # fmt: skip
+        None,
+        f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}",
+        at_least=1,
+        at_most=MAX_BUCKETS,
+        fine=True,
+    )
     heldout: float = param(
         0.0,
-        "fraction of the corpus held out of training, such as 0.1%; a few dozen spans with a border around each, whose "
-        "log-likelihood is reported at the end",
-        at_least=0.0, at_most=0.5, parse=fraction, metavar="fraction", panel="Held-out text",
-    )  # fmt: skip
+        "fraction of the corpus held out of training, such as 0.1%; a few dozen spans with a border"
+        " around each, whose log-likelihood is reported at the end",
+        at_least=0.0,
+        at_most=0.5,
+        parse=fraction,
+        metavar="fraction",
+        panel="Held-out text",
+    )
     heldout_points: int | None = param(
-        None, "with --heldout: report the log-likelihood about N times during the run; the model keeps them", at_least=1,
-        panel="Held-out text", fine=True,
-    )  # fmt: skip
+        None,
+        "with --heldout: report the log-likelihood about N times during the run; the model keeps"
+        " them",
+        at_least=1,
+        panel="Held-out text",
+        fine=True,
+    )
 
     @property
     def ngrams(self) -> NGrams | None:
-        """The n-grams that words have; None without. Raises `EmbedxError` if `subwords` are no lengths."""
+        """The n-grams that words have; None without. Raises `EmbedxError` if `subwords` are no
+        lengths.
+        """
         return ngrams(self.subwords, self.buckets or BUCKETS) if self.subwords is not None else None
 
 
 class SizedSettings(SkipGramSettings):
-    """Settings for a small text of which those that are `open` were not given: `by_size` decides them."""
+    """Settings for a small text of which those that are `open` were not given: `by_size` decides
+    them.
+    """
 
     open = ("optimizer", "learning_rate")
 
@@ -108,13 +154,18 @@ class CollapsedSettings(Settings):
     panel = "With --collapsed"
 
     warm_start: str = param(
-        "ns", "objective of one epoch of streaming for initialisation; `none` initialises at random", choices=("ns", "none"),
+        "ns",
+        "objective of one epoch of streaming for initialisation; `none` initialises at random",
+        choices=("ns", "none"),
         fine=True,
-    )  # fmt: skip
-    # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of Wikipedia held-out text has -8.23
-    # instead of -8.13 nats.
+    )
+    # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of
+    # Wikipedia held-out text has -8.23 instead of -8.13 nats.
     count_passes: int = param(
-        5, "passes over the corpus to count pairs, each with its own subsampling and windows", at_least=1, fine=True
+        5,
+        "passes over the corpus to count pairs, each with its own subsampling and windows",
+        at_least=1,
+        fine=True,
     )
 
 
@@ -124,7 +175,10 @@ class StartSettings(Settings):
     panel = "Continuing from a model"
 
     start: str | None = param(
-        None, "continue training from this model folder; its words keep their vectors, new words are added", metavar="path"
+        None,
+        "continue training from this model folder; its words keep their vectors, new words are"
+        " added",
+        metavar="path",
     )
     freeze: bool = param(False, "with --start: train only the vectors of new words")
 

@@ -1,17 +1,19 @@
 """`--start`: training that begins with the vectors of a model, on other text or the same.
 
-The words of the model keep their rows in both tables, and their biases; new words are initialised as usual. Counts are those of
-both texts together, and subsampling, noise and the biases of new words follow them. What a model does not keep is initialised
-as usual: the state of the optimiser, and that of objectives that have one. An adaptive optimiser would take its first steps as
-if nothing had been learned; so the state of rows that are kept begins where they move at the rate of plain descent,
+The words of the model keep their rows in both tables, and their biases; new words are initialised
+as usual. Counts are those of both texts together, and subsampling, noise and the biases of new
+words follow them. What a model does not keep is initialised as usual: the state of the optimiser,
+and that of objectives that have one. An adaptive optimiser would take its first steps as if nothing
+had been learned; so the state of rows that are kept begins where they move at the rate of plain
+descent,
 
     lr / √s0 = RATE      s0 = (lr / RATE)²      or at the optimiser's limit, if that is less
 
 Vectors of n-grams are kept like those of words.
 
-Output rows that belong to the nodes of a tree mean something else under other counts, and are initialised as usual. Biases are
-kept where the scores of the objective mean the same as those of the model: both, or neither, have the log of the noise added
-for predictions.
+Output rows that belong to the nodes of a tree mean something else under other counts, and are
+initialised as usual. Biases are kept where the scores of the objective mean the same as those of
+the model: both, or neither, have the log of the noise added for predictions.
 """
 
 from pathlib import Path
@@ -33,7 +35,8 @@ from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load_folder
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
-KEPT = ("architecture", "tokenizer", "lowercase", "on_bad_utf8")  # settings that are the model's unless they are given
+# settings that are the model's unless they are given
+KEPT = ("architecture", "tokenizer", "lowercase", "on_bad_utf8")
 FIXED = ("dim", "subwords", "buckets")  # settings that are the model's
 STEP = 1 << 16  # rows at a time
 
@@ -44,25 +47,46 @@ class Start:
     def __init__(self, settings: StartSettings, model: WordVectors | None = None) -> None:
         self.settings, self.path = settings, Path(str(settings.start))
         self.model: WordVectors = load_folder(self.path) if model is None else model
-        if self.model.counts is None or self.model.output_vectors is None or "objective" not in self.model.facts:
-            raise EmbedxError(f"--start {self.path}: no record of how it was trained; give a folder that `embedx train` wrote")
+        if (
+            self.model.counts is None
+            or self.model.output_vectors is None
+            or "objective" not in self.model.facts
+        ):
+            raise EmbedxError(
+                f"--start {self.path}: no record of how it was trained; give a folder that `embedx"
+                " train` wrote"
+            )
         self.counts: np.ndarray = self.model.counts
         self.objective = objectives.find(self.model.facts["objective"])
         self.index = self.model.key_to_index
 
     def with_defaults(self, options: Options) -> dict[str, Any]:
-        """The options, those that have to be the model's and are not given as there. Raises `EmbedxError` for others."""
+        """The options, those that have to be the model's and are not given as there. Raises
+        `EmbedxError` for others.
+        """
         for name in settings_of(PhraseSettings):
             if name in options:
-                raise EmbedxError(f"{option_name(name)} does not apply with --start, whose collocations are joined")
-        limit, own = options.get("max_vocab"), {**self.model.settings, "dim": self.model.vectors.shape[1]}
+                raise EmbedxError(
+                    f"{option_name(name)} does not apply with --start, whose collocations are"
+                    " joined"
+                )
+        limit, own = (
+            options.get("max_vocab"),
+            {**self.model.settings, "dim": self.model.vectors.shape[1]},
+        )
         if limit is not None and limit < len(self.model):
-            raise EmbedxError(f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which are all kept")
+            raise EmbedxError(
+                f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which"
+                " are all kept"
+            )
         for name in FIXED:
             if options.get(name, own.get(name)) != own.get(name):
                 has = f"the model of --start {self.path} has {own.get(name) or 'none'}"
                 raise EmbedxError(f"{option_name(name)} {options[name]}: {has}; leave it out")
-        return {**{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None}, **options}
+        return {
+            **{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None},
+            **options,
+        }
 
     def phrase_settings(self) -> PhraseSettings:
         """How the collocations of the model were found, which are joined in the new text."""
@@ -70,12 +94,16 @@ class Start:
         n_passes = min(len(found.passes), MAX_PASSES) if found else 0
         return PhraseSettings.from_options({**self.model.settings, "phrases": n_passes})
 
-    def vocabulary(self, corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, np.ndarray]:
-        """The words of the model and those that the settings add, by decreasing count in both texts, and the remap int32
-        (n_types,) from provisional ids, -1 if left out.
+    def vocabulary(
+        self, corpus: EncodedCorpus, settings: VocabularySettings
+    ) -> tuple[Vocabulary, np.ndarray]:
+        """The words of the model and those that the settings add, by decreasing count in both
+        texts, and the remap int32 (n_types,) from provisional ids, -1 if left out.
         """
         model, n_old = self.model, len(self.model)
-        row = np.fromiter((self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words))
+        row = np.fromiter(
+            (self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words)
+        )
         new = np.flatnonzero((row < 0) & is_wanted(corpus, settings))
         max_new = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
@@ -84,24 +112,32 @@ class Start:
         words = [*model.words, *corpus.words.at(new)]
         row[new] = np.arange(n_old, len(words))
         order = np.argsort(-counts, kind="stable")
-        place = np.append(np.argsort(order), -1).astype(np.int32)  # by row; the last is that of words left out
+        # by row; the last is that of words left out
+        place = np.append(np.argsort(order), -1).astype(np.int32)
         held_out = model.arrays.get("heldout_counts")
         if held_out is not None:
             held_out = np.concatenate([held_out, np.zeros(len(new), np.int64)])[order]
         return Vocabulary([words[k] for k in order.tolist()], counts[order], held_out), place[row]
 
-    def summary(self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool) -> str:
+    def summary(
+        self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool
+    ) -> str:
         """What changes, in a line."""
-        n_old, before, n_seen = len(self.model), int(self.counts.sum()), sum(word in self.index for word in corpus.words)
+        n_old, before, n_seen = (
+            len(self.model),
+            int(self.counts.sum()),
+            sum(word in self.index for word in corpus.words),
+        )
         lists = {True: ["word vectors"], False: []}  # kept, and reset
         lists[self.keeps_outputs(objective)].append("output vectors")
         if has_bias:
             lists[self.keeps_bias(objective)].append("biases")
         lists[False].append("the optimiser's state")
         return (
-            f"continuing from {self.path}: {n_old:,} words kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in "
-            f"this text; {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of text; "
-            f"kept: {', '.join(lists[True])}; reset: {', '.join(lists[False])}"
+            f"continuing from {self.path}: {n_old:,} words"
+            f" kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in this text;"
+            f" {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of"
+            f" text; kept: {', '.join(lists[True])}; reset: {', '.join(lists[False])}"
         )
 
     def keeps_outputs(self, objective: Objective) -> bool:
@@ -114,9 +150,15 @@ class Start:
         return "bias" in self.model.arrays and same and self.keeps_outputs(objective)
 
     def write(
-        self, tables: SkipGramTables, words: list[str], objective: Objective, settings: SkipGramSettings, buckets: np.ndarray
+        self,
+        tables: SkipGramTables,
+        words: list[str],
+        objective: Objective,
+        settings: SkipGramSettings,
+        buckets: np.ndarray,
     ) -> SkipGramTables:
-        """Write the model's rows into tables that are initialised as usual; the tables, with what is frozen.
+        """Write the model's rows into tables that are initialised as usual; the tables, with what
+        is frozen.
 
         buckets   int32 (n,), ascending: those of n-grams that have a row
         """
@@ -124,9 +166,14 @@ class Start:
         row = np.array([self.index.get(word, -1) for word in words], np.int64)
         old = np.flatnonzero(row >= 0)
         row = row[old]
-        inputs, outputs = [(old, arrays["input" if settings.ngrams is None else "word_part"], row)], []
+        inputs, outputs = (
+            [(old, arrays["input" if settings.ngrams is None else "word_part"], row)],
+            [],
+        )
         if settings.ngrams is not None:
-            _, at, place = np.intersect1d(buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True)
+            _, at, place = np.intersect1d(
+                buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True
+            )
             inputs.append((n_words + at, arrays["ngram"], place))
         if self.keeps_outputs(objective):
             outputs.append((old, arrays["output"], row))
@@ -144,7 +191,9 @@ class Start:
             if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
                 table.state[is_old] = state
             frozen.append(table._replace(frozen=is_old.astype(np.uint8)))
-        return tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.settings.freeze else tables
+        return (
+            tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.settings.freeze else tables
+        )
 
     def identity(self) -> list[int]:
         """Checksums of the model."""
@@ -152,6 +201,15 @@ class Start:
 
 
 def started(options: Options, model: WordVectors | None = None) -> Start | None:
-    """The model that the options name to start from, if it is not given; None if they name none. Raises `EmbedxError`."""
-    check_used({"freeze": options.get("freeze") or None}, [("freeze", options.get("start") is not None, "--start")])
-    return Start(StartSettings.from_options(dict(options)), model) if options.get("start") is not None else None
+    """The model that the options name to start from, if it is not given; None if they name none.
+    Raises `EmbedxError`.
+    """
+    check_used(
+        {"freeze": options.get("freeze") or None},
+        [("freeze", options.get("start") is not None, "--start")],
+    )
+    return (
+        Start(StartSettings.from_options(dict(options)), model)
+        if options.get("start") is not None
+        else None
+    )

@@ -1,7 +1,7 @@
 """The parameters of word vectors, and how a chunk of text trains them, by which kernel.
 
-Streamed         candidates are drawn rows, those on a tree's path, or all rows  engine/skipgram.py
-RetrievedStream  they are the rows that an index finds                           engine/skipgram_retrieved.py
+Streamed         engine/skipgram.py: candidates are drawn rows, those on a tree's path, or all rows
+RetrievedStream  engine/skipgram_retrieved.py: they are the rows that an index finds
 """
 
 import math
@@ -38,21 +38,34 @@ CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5
 NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)  # of a chunk that is generated
 # The loss before training is that of one chunk in so many, of at most so many chunks.
 CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
-# After each chunk this share of the rows is brought up to date in the index, in turn, but at least so many.
+# After each chunk this share of the rows is brought up to date in the index, in turn, but at least
+# so many.
 REFRESHED_SHARE = 0.01
 REFRESHED_ROWS = 200
-REBUILD_SHARE = 0.5  # as that of `search.updater`, but rarer: a word keeps what it has found for long
+# as that of `search.updater`, but rarer: a word keeps what it has found for long
+REBUILD_SHARE = 0.5
 
 
-def empty_tables(objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0) -> engine.SkipGramTables:
-    """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of n-grams after those of the
-    words. Raises `EmbedxError` when they cannot be had.
+def empty_tables(
+    objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0
+) -> engine.SkipGramTables:
+    """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of
+    n-grams after those of the words. Raises `EmbedxError` when they cannot be had.
     """
-    columns, rule = settings.dim + (settings.bias != "none"), optimizers.update_rule(settings.optimizer)
-    with allocating(f"two tables of {n_words + n_buckets:,} rows × {settings.dim} numbers", SMALLER):
-        inputs, outputs = (new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words)))
+    columns, rule = (
+        settings.dim + (settings.bias != "none"),
+        optimizers.update_rule(settings.optimizer),
+    )
+    with allocating(
+        f"two tables of {n_words + n_buckets:,} rows × {settings.dim} numbers", SMALLER
+    ):
+        inputs, outputs = (
+            new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words))
+        )
     state = np.zeros((n_words, objective.state_width), np.float32)
-    return engine.SkipGramTables(inputs, outputs, state, np.zeros(n_words if state.size else 1, np.int64))
+    return engine.SkipGramTables(
+        inputs, outputs, state, np.zeros(n_words if state.size else 1, np.int64)
+    )
 
 
 def form_of(objective: Objective) -> int:
@@ -63,46 +76,84 @@ def form_of(objective: Objective) -> int:
 
 
 def block_plan(
-    objective: Objective, settings: Any, candidates: str, n_rows: int, n_around: float, max_gradient: float
+    objective: Objective,
+    settings: Any,
+    candidates: str,
+    n_rows: int,
+    n_around: float,
+    max_gradient: float,
 ) -> blocks.BlockPlan:
-    """How blocks are formed, with resolved `SkipGramSettings` and so many context words of a centre."""
-    n_draws, is_proximal = settings.draws if candidates == "drawn" else 0, objective.kind == "proximal"
+    """How blocks are formed, with resolved `SkipGramSettings` and so many context words of a
+    centre.
+    """
+    n_draws, is_proximal = (
+        settings.draws if candidates == "drawn" else 0,
+        objective.kind == "proximal",
+    )
     if is_proximal:
         max_gradient = math.inf
-    elif n_draws:  # a row that is drawn more rarely than by default has a gradient that is so much longer
+    elif (
+        n_draws
+    ):  # a row that is drawn more rarely than by default has a gradient that is so much longer
         n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_around)
         max_gradient *= max(objective.negatives * n_pairs / PAIRS_PER_DRAW / n_draws, 1.0)
     return blocks.BlockPlan(
-        encoder=list(ENCODERS).index(settings.architecture), window=settings.window, block_size=settings.block_size,
-        n_draws=n_draws, n_rows=n_rows, candidates=blocks.CANDIDATES[candidates], form=form_of(objective),
-        keeps_accidental_hits=objective.keeps_accidental_hits, uses_log_expected_count=objective.uses_log_expected_count,
-        uses_score_gain=objective.uses_score_gain, bias=settings.dim if settings.bias != "none" else -1,
-        optimizer=optimizers.update_rule(settings.optimizer, row_length=settings.dim, max_gradient=max_gradient),
+        encoder=list(ENCODERS).index(settings.architecture),
+        window=settings.window,
+        block_size=settings.block_size,
+        n_draws=n_draws,
+        n_rows=n_rows,
+        candidates=blocks.CANDIDATES[candidates],
+        form=form_of(objective),
+        keeps_accidental_hits=objective.keeps_accidental_hits,
+        uses_log_expected_count=objective.uses_log_expected_count,
+        uses_score_gain=objective.uses_score_gain,
+        bias=settings.dim if settings.bias != "none" else -1,
+        optimizer=optimizers.update_rule(
+            settings.optimizer, row_length=settings.dim, max_gradient=max_gradient
+        ),
         is_proximal=is_proximal,
-    )  # fmt: skip
+    )
 
 
 class Streamed(Strategy):
-    """Blocks of consecutive words against rows that are drawn for each block, against all rows, or along a tree's paths.
+    """Blocks of consecutive words against rows that are drawn for each block, against all rows, or
+    along a tree's paths.
 
     settings  resolved `SkipGramSettings`
     sampler   what draws, if anything does
     """
 
     def __init__(
-        self, objective: Objective, settings: Any, sampler: Sampler, tables: engine.SkipGramTables, stream: TokenStream,
+        self,
+        objective: Objective,
+        settings: Any,
+        sampler: Sampler,
+        tables: engine.SkipGramTables,
+        stream: TokenStream,
         generated: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.generated = generated  # as of `EncodedCorpus`
-        self.objective, self.settings, self.sampler, self.tables, self.stream = objective, settings, sampler, tables, stream
+        self.objective, self.settings, self.sampler, self.tables, self.stream = (
+            objective,
+            settings,
+            sampler,
+            tables,
+            stream,
+        )
         self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
-        self.frequency_scores: np.ndarray | None = None  # (n_rows,), by which the objective predicts how often each word occurs
-        self.n_chunks = -(-len(stream.tokens) // CHUNK) if generated is None else generated.n_chunks(CHUNK)
+        # (n_rows,), by which the objective predicts how often each word occurs
+        self.frequency_scores: np.ndarray | None = None
+        self.n_chunks = (
+            -(-len(stream.tokens) // CHUNK) if generated is None else generated.n_chunks(CHUNK)
+        )
         self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
         n_around = context_words(stream.tokens, settings.window)
         max_gradient = engine.MAX_GRADIENT if generated is None else generated.max_gradient
-        self.plan = block_plan(objective, settings, sampler.candidates, self.n_rows, n_around, max_gradient)
+        self.plan = block_plan(
+            objective, settings, sampler.candidates, self.n_rows, n_around, max_gradient
+        )
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
         self.run = engine.Run(tables, stream, self.draws, constants, self.plan)
@@ -112,7 +163,9 @@ class Streamed(Strategy):
         """A thread's workspace for blocks."""
         longest_path = int(np.diff(self.draws.offsets).max(initial=1))
         columns, n_made = self.tables.inputs.rows.shape[1], 0 if self.generated is None else CHUNK
-        return engine.new_workspace(plan, CHUNK, columns, longest_path, self.objective.uniforms_width, n_made)
+        return engine.new_workspace(
+            plan, CHUNK, columns, longest_path, self.objective.uniforms_width, n_made
+        )
 
     def memory(self) -> dict[str, Any]:
         """The arrays that training needs beside the tables, by purpose."""
@@ -121,10 +174,14 @@ class Streamed(Strategy):
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)
-        self.functions = load_kernel(engine.train_chunk, self.objective.coefficients, self.sampler, like, progress)
+        self.functions = load_kernel(
+            engine.train_chunk, self.objective.coefficients, self.sampler, like, progress
+        )
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        return Tally(*engine.train_chunk(*self.functions, *self._arguments(worker, epoch, chunk, rate)))
+        return Tally(
+            *engine.train_chunk(*self.functions, *self._arguments(worker, epoch, chunk, rate))
+        )
 
     def state(self) -> TrainState:
         """The parameters, and what the optimiser and the objective keep beside them."""
@@ -164,10 +221,16 @@ class Streamed(Strategy):
         at = int(self.order_of(epoch)[chunk]) if self.settings.shuffle else chunk
         start, stop = at * CHUNK, min((at + 1) * CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
-        return engine.Chunk(start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at))
+        return engine.Chunk(
+            start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)
+        )
 
-    def on_tokens(self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int) -> tuple[Any, ...]:
-        """What a kernel takes, from the run to the chunk, with the tokens of the chunk, which are made now if need be."""
+    def on_tokens(
+        self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
+    ) -> tuple[Any, ...]:
+        """What a kernel takes, from the run to the chunk, with the tokens of the chunk, which are
+        made now if need be.
+        """
         if self.generated is None:
             return arguments
         run, *others, place = arguments
@@ -181,8 +244,9 @@ class Streamed(Strategy):
 
 
 class RetrievedStream(Streamed):
-    """Candidates are the rows that an index finds, and a few drawn rows for all others; drawn rows alone for the first share of
-    the run, while all scores are alike. A worker is a workspace for blocks and one for searching.
+    """Candidates are the rows that an index finds, and a few drawn rows for all others; drawn rows
+    alone for the first share of the run, while all scores are alike. A worker is a workspace for
+    blocks and one for searching.
     """
 
     def __init__(self, objective: Objective, settings: Any, *of_run: Any) -> None:
@@ -197,25 +261,44 @@ class RetrievedStream(Streamed):
         self.search = search.for_columns(self.columns)._replace(max_candidates=max_candidates)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if objective.has_tail else 0
-        self.retrieved_run = self.run._replace(plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws))
+        self.retrieved_run = self.run._replace(
+            plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
+        )
         max_found = min(n_found * blocks.max_inputs(self.plan), n_rows)  # in a block
-        widest, stride = self.plan._replace(n_draws=self.plan.n_draws + max_found), self.tables.inputs.rows.shape[1]
+        widest, stride = (
+            self.plan._replace(n_draws=self.plan.n_draws + max_found),
+            self.tables.inputs.rows.shape[1],
+        )
         self.workers = [
-            (self.new_workspace(widest), retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride))
+            (
+                self.new_workspace(widest),
+                retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride),
+            )
             for _ in range(settings.threads)
         ]
 
     def memory(self) -> dict[str, Any]:
-        return super().memory() | {"rows found": self.found, "search": [self.tables.outputs.rows] * 2}
+        return super().memory() | {
+            "rows found": self.found,
+            "search": [self.tables.outputs.rows] * 2,
+        }
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
-            self.tables.outputs.rows, self.n_rows, self.columns, self.search,
-            seed=self.settings.seed, threads=self.settings.threads, progress=progress, rebuild_share=REBUILD_SHARE,
-        )  # fmt: skip
+            self.tables.outputs.rows,
+            self.n_rows,
+            self.columns,
+            self.search,
+            seed=self.settings.seed,
+            threads=self.settings.threads,
+            progress=progress,
+            rebuild_share=REBUILD_SHARE,
+        )
         super().compile(progress)
         like = self._retrieved_arguments(self.updater.index, self.workers[0], 0, 0, 0.0)
-        load_kernel(engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress)
+        load_kernel(
+            engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress
+        )
         size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
         progress.detail(f"each word keeps its {n_found} highest-scoring rows: {size:.3g} MB")
 
@@ -241,7 +324,11 @@ class RetrievedStream(Streamed):
     def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
         return super()._arguments(worker[0], epoch, chunk, rate)
 
-    def _retrieved_arguments(self, index: Index, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
-        retrieval = retrieved.Retrieval(index, self.search, self.found, self.objective.settings.refresh)
+    def _retrieved_arguments(
+        self, index: Index, worker: Any, epoch: int, chunk: int, rate: float
+    ) -> tuple[Any, ...]:
+        retrieval = retrieved.Retrieval(
+            index, self.search, self.found, self.objective.settings.refresh
+        )
         arguments = self.retrieved_run, retrieval, *worker, self.place(epoch, chunk, rate)
         return self.on_tokens(arguments, worker[0], epoch)

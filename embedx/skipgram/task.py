@@ -54,7 +54,8 @@ class EpochEnd(NamedTuple):
     model: model.WordVectors  # as it is now: views of tables that training changes later
 
 
-Callback = Callable[[EpochEnd], object]  # called after each epoch; what returns True ends the training
+# called after each epoch; what returns True ends the training
+Callback = Callable[[EpochEnd], object]
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,13 @@ class Task:
         start = self.config.start
         return {
             **({"start": start.identity()} if start else {}),
-            "corpus": [checksum(self.corpus.tokens), zlib.crc32("\n".join(self.words.words).encode())],
-            "settings": {name: value for name, value in self.config.record().items() if name != "threads"},
+            "corpus": [
+                checksum(self.corpus.tokens),
+                zlib.crc32("\n".join(self.words.words).encode()),
+            ],
+            "settings": {
+                name: value for name, value in self.config.record().items() if name != "threads"
+            },
         }
 
     # ---- before training
@@ -107,9 +113,15 @@ class Task:
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
         keep = np.zeros(len(self.remap), np.uint32)
-        chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(float64)
+        chance = keep_probability(self.words.trained_counts, self.config.vocabulary.sample).astype(
+            float64
+        )
         keep[self.remap >= 0] = np.minimum(chance * 2**32, 2**32 - 1)[self.remap[self.remap >= 0]]
-        held_out = self.heldout.pieces if self.heldout else np.zeros(n_pieces(self.corpus.tokens), np.uint8)
+        held_out = (
+            self.heldout.pieces
+            if self.heldout
+            else np.zeros(n_pieces(self.corpus.tokens), np.uint8)
+        )
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
 
     def memory_plan(self) -> MemoryPlan:
@@ -118,13 +130,18 @@ class Task:
         Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
         """
         tables, settings = self.tables, self.config.settings
-        with allocating(f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER):
+        with allocating(
+            f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER
+        ):
             of_training = self.strategy().memory()
         state = {
-            "vectors": (tables.inputs.rows, tables.outputs.rows), "optimizer": (tables.inputs[1:], tables.outputs[1:]),
+            "vectors": (tables.inputs.rows, tables.outputs.rows),
+            "optimizer": (tables.inputs[1:], tables.outputs[1:]),
             "objective": (tables.state, tables.n_updates),
-        }  # fmt: skip
-        return plan_memory({**state, **of_training, "subwords": (tables.parts, self.buckets)}, state)
+        }
+        return plan_memory(
+            {**state, **of_training, "subwords": (tables.parts, self.buckets)}, state
+        )
 
     def on_disk(self) -> tuple[int, int]:
         """Bytes of the model's folder, and of the run's state in a checkpoint."""
@@ -133,15 +150,22 @@ class Task:
         if settings.ngrams is not None:  # the words' own parts beside their vectors
             n_rows += len(tables.inputs.rows)
         numbers = n_rows * settings.dim + len(self.buckets) + len(tables.outputs.rows)
-        return 4 * numbers + n_words * BYTES_PER_WORD, n_bytes((tables.inputs, tables.outputs, tables.state, tables.n_updates))
+        return 4 * numbers + n_words * BYTES_PER_WORD, n_bytes(
+            (tables.inputs, tables.outputs, tables.state, tables.n_updates)
+        )
 
     def initialise(self) -> None:
-        """Write to tables of zeros what training starts from: inputs uniform in ±1/(2 dim), outputs zero but for biases; and
-        the rows of a model that it continues from.
+        """Write to tables of zeros what training starts from: inputs uniform in ±1/(2 dim), outputs
+        zero but for biases; and the rows of a model that it continues from.
         """
-        settings, inputs, outputs = self.config.settings, self.tables.inputs.rows, self.tables.outputs.rows
+        settings, inputs, outputs = (
+            self.config.settings,
+            self.tables.inputs.rows,
+            self.tables.outputs.rows,
+        )
         dim, rng = settings.dim, np.random.default_rng([settings.seed, INITIAL])
-        step = max(1, min(65536, INITIAL_FLOATS // dim))  # by blocks, so that no second table is ever in memory
+        # by blocks, so that no second table is ever in memory
+        step = max(1, min(65536, INITIAL_FLOATS // dim))
         for start in range(0, len(inputs), step):
             block = inputs[start : start + step, :dim]
             block[:] = (rng.random(block.shape, dtype=float32) - float32(0.5)) / float32(dim)
@@ -150,7 +174,9 @@ class Task:
         if settings.bias == "frequency":
             outputs[:, dim] = self.frequency_scores()
         if self.config.start is not None:
-            self.tables = self.config.start.write(self.tables, self.words.words, self.config.objective, settings, self.buckets)
+            self.tables = self.config.start.write(
+                self.tables, self.words.words, self.config.objective, settings, self.buckets
+            )
 
     def frequency_scores(self) -> ndarray:
         """(n_rows,): scores by which the objective predicts how often each word occurs."""
@@ -162,15 +188,27 @@ class Task:
         """How its chunks are trained."""
         kind = RetrievedStream if self.config.retrieves else Streamed
         made = self.corpus.generated
-        found = kind(self.config.objective, self.config.settings, self.sampler, self.tables, self.stream(), made)
+        found = kind(
+            self.config.objective,
+            self.config.settings,
+            self.sampler,
+            self.tables,
+            self.stream(),
+            made,
+        )
         found.frequency_scores = self.frequency_scores()
         return found
 
     def run(
-        self, strategy: Strategy, snapshot: Options | None = None, checkpoints: Checkpoints | None = None,
+        self,
+        strategy: Strategy,
+        snapshot: Options | None = None,
+        checkpoints: Checkpoints | None = None,
         callbacks: Sequence[Callback] = (),
-    ) -> trainer.Outcome:  # fmt: skip
-        """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to resume."""
+    ) -> trainer.Outcome:
+        """Train the tables in place; `snapshot` is of the state of a run that was set up alike, to
+        resume.
+        """
         if checkpoints is not None:
             checkpoints.identify(lambda: self.identity() | strategy.identity())
         settings, state, self.loss_unit = self.config.settings, TrainState(), strategy.loss_unit
@@ -184,36 +222,62 @@ class Task:
             answers = [each(end) for each in callbacks]
             return any(isinstance(each, bool | np.bool_) and bool(each) for each in answers)
 
-        n_words = int(self.corpus.counts[self.remap >= 0].sum()) - (int(self.heldout.counts.sum()) if self.heldout else 0)
+        n_words = int(self.corpus.counts[self.remap >= 0].sum()) - (
+            int(self.heldout.counts.sum()) if self.heldout else 0
+        )
         rate = float(settings.learning_rate or 0)
         schedule = Schedule(rate, strategy.n_chunks, n_words, settings.epochs, settings.time_budget)
         watch = after_epoch if callbacks or settings.heldout_points else None
-        return trainer.run(strategy, schedule, self.progress, watch, snapshot, state, checkpoints, plan=self.plan)
+        return trainer.run(
+            strategy, schedule, self.progress, watch, snapshot, state, checkpoints, plan=self.plan
+        )
 
     def _score_heldout(self, epochs: int, seconds: float, points: int) -> None:
-        """Report the held-out log-likelihood after so many epochs and seconds, if one of the points of the run is passed."""
-        settings, last = self.config.settings, self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
+        """Report the held-out log-likelihood after so many epochs and seconds, if one of the points
+        of the run is passed.
+        """
+        settings, last = (
+            self.config.settings,
+            self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0},
+        )
         now, before = epochs / settings.epochs, last["epoch"] / settings.epochs
         if settings.time_budget is not None:
             now, before = seconds / settings.time_budget, last["seconds"] / settings.time_budget
-        if now < 1 and int(now * points) > int(before * points):  # the end of the run is scored anyway
+        # the end of the run is scored anyway
+        if now < 1 and int(now * points) > int(before * points):
             found = self.heldout_metrics()["log_likelihood"]
             self.progress.note(f"epoch {epochs}: held-out log-likelihood {found:.4f}")
-            self.history.append({"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found})
+            self.history.append(
+                {"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": found}
+            )
 
     def heldout_metrics(self) -> dict[str, float]:
-        """How likely what was learned so far finds the text that was held out; see `embedx.evaluation.heldout`."""
+        """How likely what was learned so far finds the text that was held out; see
+        `embedx.evaluation.heldout`.
+        """
         vectors = self.model(None)
         assert self.heldout is not None
-        pairs, calibration = heldout.draw(self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans)
+        pairs, calibration = heldout.draw(
+            self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans
+        )
         return heldout.evaluate(vectors, pairs, calibration).metrics()
 
     # ---- the model
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
-        """What was learned so far, as views of the tables; word vectors that are means of rows are new."""
-        settings, tables, start, dim = self.config.settings, self.tables, self.config.start, self.config.settings.dim
-        arrays = {"input": engine.input_vectors(tables)[:, :dim], "output": tables.outputs.rows[:, :dim]}
+        """What was learned so far, as views of the tables; word vectors that are means of rows are
+        new.
+        """
+        settings, tables, start, dim = (
+            self.config.settings,
+            self.tables,
+            self.config.start,
+            self.config.settings.dim,
+        )
+        arrays = {
+            "input": engine.input_vectors(tables)[:, :dim],
+            "output": tables.outputs.rows[:, :dim],
+        }
         subwords = None
         if settings.ngrams is not None:
             own, of_buckets = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
@@ -223,40 +287,66 @@ class Task:
             arrays["bias"] = tables.outputs.rows[:, dim]
         if self.words.held_out is not None:
             arrays["heldout_counts"] = self.words.held_out
-        sources = [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][:MAX_SOURCES]
+        sources = [each["name"] for each in self.corpus.report["sources"] if not each["skipped"]][
+            :MAX_SOURCES
+        ]
         facts = {
-            "objective": self.config.objective.name, "corpus": self.corpus.key, "sources": sources,
-            "corpus_tokens": self.corpus.n_tokens, "words": len(self.words),
-        }  # fmt: skip
+            "objective": self.config.objective.name,
+            "corpus": self.corpus.key,
+            "sources": sources,
+            "corpus_tokens": self.corpus.n_tokens,
+            "words": len(self.words),
+        }
         if start is not None:
-            facts |= {"words_kept": len(start.model), "words_added": len(self.words) - len(start.model)}
+            facts |= {
+                "words_kept": len(start.model),
+                "words_added": len(self.words) - len(start.model),
+            }
         if outcome is not None:
             tally, seconds = outcome.tally, outcome.seconds
             facts |= {"pairs_trained": tally.pairs, **outcome.facts(self.loss_unit)}
             if self.config.collapsed is None:
-                facts |= {"words_trained": tally.words, "words_per_second": round(tally.words / max(seconds, 1e-9))}
+                facts |= {
+                    "words_trained": tally.words,
+                    "words_per_second": round(tally.words / max(seconds, 1e-9)),
+                }
         if self.history:
             facts["history"] = self.history
         return model.WordVectors(
-            self.words.words, arrays, counts=self.words.counts, settings=self.config.record(), facts=facts,
-            phrases=phrases_of(self.corpus), subwords=subwords,
-        )  # fmt: skip
+            self.words.words,
+            arrays,
+            counts=self.words.counts,
+            settings=self.config.record(),
+            facts=facts,
+            phrases=phrases_of(self.corpus),
+            subwords=subwords,
+        )
 
 
 def train(
-    corpora: Corpora, config: Configuration, *, progress: Progress = SILENT, cache_dir: Path | None = None,
-    snapshot: Options | None = None, checkpoints: Checkpoints | None = None, callbacks: Iterable[Callback] = (),
+    corpora: Corpora,
+    config: Configuration,
+    *,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    snapshot: Options | None = None,
+    checkpoints: Checkpoints | None = None,
+    callbacks: Iterable[Callback] = (),
     wrap: Callable[[Task], Strategy] | None = None,
-) -> TrainedVectors:  # fmt: skip
-    """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or an iterable of token lists.
+) -> TrainedVectors:
+    """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or
+    an iterable of token lists.
 
-    snapshot     of the `outcome.state` of a run with the same configuration on the same corpora, to resume
+    snapshot     of the `outcome.state` of a run with the same configuration on the same corpora, to
+                 resume
     checkpoints  keep its state on disk
     callbacks    are called after each epoch, and may end the training
-    wrap         makes the strategy that trains a prepared run, in place of its own, with one thread's memory here
-    Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at lower rates too, with nothing
-    learned. Where something was, that is returned, with the reason in the outcome; Ctrl-C likewise ends the training early
-    with what was learned so far, and is raised if that is nothing.
+    wrap         makes the strategy that trains a prepared run, in place of its own, with one
+                 thread's memory here
+    Raises `EmbedxError` for what the user can mend and `DivergedError` when training diverges, at
+    lower rates too, with nothing learned. Where something was, that is returned, with the reason in
+    the outcome; Ctrl-C likewise ends the training early with what was learned so far, and is raised
+    if that is nothing.
     """
     with encoded_corpus(corpora, config, progress, cache_dir) as corpus:
         if wrap is not None:
@@ -279,40 +369,65 @@ def train(
     return TrainedVectors(vectors, outcome)
 
 
-def encoded_corpus(corpora: Corpora, config: Configuration, progress: Progress, cache_dir: Path | None) -> EncodedCorpus:
-    """The corpora as token ids, with collocations joined: those found in them, or those of the model to start from; or walks
-    over the graph that they are.
+def encoded_corpus(
+    corpora: Corpora, config: Configuration, progress: Progress, cache_dir: Path | None
+) -> EncodedCorpus:
+    """The corpora as token ids, with collocations joined: those found in them, or those of the
+    model to start from; or walks over the graph that they are.
     """
     if config.graph is not None:
         from embedx.graphs.walks import walks_of  # imported here, because few runs have any
 
-        return walks_of(corpora, config.graph, config.settings, progress, cache_dir, is_stored=config.collapsed is not None)
+        return walks_of(
+            corpora,
+            config.graph,
+            config.settings,
+            progress,
+            cache_dir,
+            is_stored=config.collapsed is not None,
+        )
     phrases = config.start.model.phrases if config.start else config.phrases
-    return encode(corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads)
+    return encode(
+        corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads
+    )
 
 
 def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -> Task:
-    """A run on an encoded corpus with everything decided; its tables are of zeros, and take no memory yet.
+    """A run on an encoded corpus with everything decided; its tables are of zeros, and take no
+    memory yet.
 
     Raises `EmbedxError` where the vocabulary is empty or the tables cannot be had.
     """
-    objective, settings, vocabulary, start = config.objective, config.settings, config.vocabulary, config.start
+    objective, settings, vocabulary, start = (
+        config.objective,
+        config.settings,
+        config.vocabulary,
+        config.start,
+    )
     words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
     n_tokens = int(corpus.counts[remap >= 0].sum())
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
     if vocabulary.vocab is not None:
         missing = set(listed(vocabulary.vocab)) - set(words.words)
-        progress.note(f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text")
+        progress.note(
+            f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text"
+        )
     if start is not None:
         progress.note(start.summary(corpus, words, objective, settings.bias != "none"))
-    held_out = hold_out(corpus.tokens, remap, settings.heldout, len(words)) if settings.heldout > 0 else None
+    held_out = (
+        hold_out(corpus.tokens, remap, settings.heldout, len(words))
+        if settings.heldout > 0
+        else None
+    )
     if held_out:
         of_start = 0 if words.held_out is None else words.held_out
         words = replace(words, held_out=held_out.counts + of_start)
     kept = kept_counts(words.trained_counts, vocabulary.sample)
     objective.prepare(kept)
     sampler = config.new_sampler()
-    sampler.prepare(kept if config.draws_kept_words else words.trained_counts, paths=objective.paths())
+    sampler.prepare(
+        kept if config.draws_kept_words else words.trained_counts, paths=objective.paths()
+    )
     if config.collapsed is None:
         settings = by_size(config, n_tokens, progress)
         warn_of_rate(settings, objective, progress)
@@ -333,22 +448,28 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     if not has_pairs(task.stream()):
         names = [f"{source['name']}: " for source in corpus.report["sources"][:1]]
         raise EmbedxError(
-            "".join(names) + "no sentence has two words of the vocabulary, so there is nothing to train on; write sentences "
-            "of several words, one a line, or lower --min-count"
+            "".join(names)
+            + "no sentence has two words of the vocabulary, so there is nothing to train on; write"
+            " sentences of several words, one a line, or lower --min-count"
         )
     return task
 
 
 def _check_finite(task: Task) -> None:
     """Raise `DivergedError` if a parameter is not finite."""
-    if not all(np.isfinite(table.rows.sum(dtype=float64)) for table in (task.tables.inputs, task.tables.outputs)):
+    if not all(
+        np.isfinite(table.rows.sum(dtype=float64))
+        for table in (task.tables.inputs, task.tables.outputs)
+    ):
         remedy = f"try a smaller --learning-rate than {task.config.settings.learning_rate:g}"
         raise DivergedError(f"vectors are no longer finite at the end of training; {remedy}")
 
 
-def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outcome) -> DivergedError | None:
-    """That the run diverged, if its model predicts held-out text worse than word frequencies do after its rate was lowered, or
-    far worse; a warning if it is no better.
+def _check_heldout(
+    found: Mapping[str, float], task: Task, outcome: trainer.Outcome
+) -> DivergedError | None:
+    """That the run diverged, if its model predicts held-out text worse than word frequencies do
+    after its rate was lowered, or far worse; a warning if it is no better.
     """
     best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
     if best > unigram:
@@ -356,8 +477,8 @@ def _check_heldout(found: Mapping[str, float], task: Task, outcome: trainer.Outc
     rate = [float(task.config.settings.learning_rate or 0), *outcome.lowered_rates][-1]
     lowered = ", to which the run was lowered" if outcome.lowered_rates else ""
     message = (
-        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on held-out text "
-        f"({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
+        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on"
+        f" held-out text ({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
     )
     if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
         return DivergedError(message)

@@ -1,4 +1,5 @@
-"""Files that are complete or absent: written under a temporary name, synchronised to the disk, and renamed.
+"""Files that are complete or absent: written under a temporary name, synchronised to the disk, and
+renamed.
 
 A killed process leaves NAME.partial-XXXXXXXX beside the file, or the temporary name that it chose.
 """
@@ -16,7 +17,8 @@ from embedx.errors import EmbedxError
 
 @contextlib.contextmanager
 def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
-    """A stream to a temporary file, which replaces `file` when the block ends; if it raises, `file` stays as it was.
+    """A stream to a temporary file, which replaces `file` when the block ends; if it raises, `file`
+    stays as it was.
 
     partial  the temporary file, on the same file system; by default a new name beside `file`
     """
@@ -32,12 +34,17 @@ def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replace a file, or that to which it links, by one of this text, in UTF-8. Raises `EmbedxError` if that cannot be done."""
+    """Replace a file, or that to which it links, by one of this text, in UTF-8. Raises
+    `EmbedxError` if that cannot be done.
+    """
     try:
         with replacing(file.resolve()) as out:
             out.write(text.encode())
     except OSError as error:
-        raise EmbedxError(f"{file}: cannot be written: {error.strerror or error}; free some space, or name another") from error
+        raise EmbedxError(
+            f"{file}: cannot be written: {error.strerror or error}; free some space, or name"
+            " another"
+        ) from error
 
 
 def write_bytes(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
@@ -56,13 +63,19 @@ def leftovers(path: Path, kind: str) -> list[Path]:
     """The files and folders that `beside` named."""
     name = re.compile(re.escape(path.name) + rf"\.{kind}-[0-9a-f]{{8}}")
     try:
-        return [each for each in path.parent.iterdir() if name.fullmatch(each.name) and not each.is_symlink()]
+        return [
+            each
+            for each in path.parent.iterdir()
+            if name.fullmatch(each.name) and not each.is_symlink()
+        ]
     except OSError:
         return []
 
 
 def sync(out: Any) -> None:
-    """Have the disk hold what was written to the open file `out`, so that it is there after a power cut."""
+    """Have the disk hold what was written to the open file `out`, so that it is there after a power
+    cut.
+    """
     out.flush()
     os.fsync(out.fileno())
 

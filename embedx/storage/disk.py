@@ -12,7 +12,9 @@ NO_LIMIT = 2**63
 def free_disk(path: Path) -> int:
     """Bytes that this user may still write at a path, which need not exist."""
     try:
-        return shutil.disk_usage(next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())).free
+        return shutil.disk_usage(
+            next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
+        ).free
     except OSError:  # of a file system that does not report it
         return NO_LIMIT
 
@@ -25,7 +27,9 @@ def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, boo
     free = free_disk(folder)
     if model > free:
         needs = f"{amount(model)} are to be written (model {amount(model)})"
-        raise EmbedxError(f"{folder}: the disk has {amount(free)} free, but {needs}; choose another --output")
+        raise EmbedxError(
+            f"{folder}: the disk has {amount(free)} free, but {needs}; choose another --output"
+        )
     more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
     is_short = model + checkpoints > free
     line = f"disk: {summary({'model': model}, free)}{more}{', which do not fit' * is_short}"

@@ -1,23 +1,26 @@
 """The model folder on disk: what training leaves behind, whatever the task.
 
     NAME.npy      an array
-    STEM.tsv      name TAB count, one name a line, or names alone; line k describes row k of the arrays that it belongs to
-    model.json    format number, embedx version, task, lines of the .tsv files, shapes of the arrays, settings as used, facts
-                  of the run, and the CRC-32 of all this, so that damage is noticed
+    STEM.tsv      name TAB count, one name a line, or names alone; line k describes row k of the
+                  arrays that it belongs to
+    model.json    format number, embedx version, task, lines of the .tsv files, shapes of the
+                  arrays, settings as used, facts of the run, and the CRC-32 of all this, so that
+                  damage is noticed
 
 Which arrays and names there are is the task's affair: see `embedx.vectors.model` and
 `embedx.classification.classifier`.
 
-Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled. In a .tsv file a tab,
-newline, carriage return or backslash within a name is written as `\\t`, `\\n`, `\\r` or `\\\\`.
+Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled.
+In a .tsv file a tab, newline, carriage return or backslash within a name is written as `\\t`,
+`\\n`, `\\r` or `\\\\`.
 
-A folder is written as NAME.partial-XXXXXXXX and renamed, so a model is always complete. Overwriting takes two renames: NAME to
-NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed between the two leaves the old model there, where `read`
-still finds it by NAME.
+A folder is written as NAME.partial-XXXXXXXX and renamed, so a model is always complete. Overwriting
+takes two renames: NAME to NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed
+between the two leaves the old model there, where `read` still finds it by NAME.
 
-Only models are overwritten: their model.json lists their files (and is deleted last), and other files in the folder move to
-the new one. What a killed process left of either name is deleted when NAME is next written, unless another process has locked
-it (`embedx.storage.locks`).
+Only models are overwritten: their model.json lists their files (and is deleted last), and other
+files in the folder move to the new one. What a killed process left of either name is deleted when
+NAME is next written, unless another process has locked it (`embedx.storage.locks`).
 """
 
 import contextlib
@@ -45,7 +48,8 @@ from embedx.storage.schema import FolderSchema, first_not_finite, row_blocks
 FORMAT = 1
 DESCRIPTION = "model.json"
 REMEDY = "restore the folder from a copy, or train again"
-PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")  # of arrays, and stems of names: so no file outside the folder is ever meant
+# of arrays, and stems of names: so no file outside the folder is ever meant
+PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
@@ -57,7 +61,8 @@ class Folder:
 
     path: Path
     task: str
-    names: dict[str, tuple[list[str], ndarray | None]]  # by the stem of their file; counts int64 (names,), or None
+    # by the stem of their file; counts int64 (names,), or None
+    names: dict[str, tuple[list[str], ndarray | None]]
     arrays: dict[str, ndarray]  # memory-mapped
     settings: Record
     facts: Record
@@ -69,31 +74,53 @@ class Folder:
 def read(path: str | Path, schema: FolderSchema) -> Folder:
     """The model in a folder, checked against the schema of its task.
 
-    Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of another task.
+    Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of
+    another task.
     """
     path = present(Path(path))
     file = path / DESCRIPTION
     if not _exists(file):
-        what = f"not a model folder (it has no {DESCRIPTION})" if os.path.exists(path) else "no such folder"
+        what = (
+            f"not a model folder (it has no {DESCRIPTION})"
+            if os.path.exists(path)
+            else "no such folder"
+        )
         raise EmbedxError(f"{path}: {what}; give one that {schema.source}")
     description = read_description(path)
     if description["task"] != schema.task:
-        raise EmbedxError(f"{file}: a model of the task {_short(description['task'])!r}; give one that {schema.source}")
+        raise EmbedxError(
+            f"{file}: a model of the task {_short(description['task'])!r}; give one that"
+            f" {schema.source}"
+        )
     if missing := schema.missing(description):
         raise damaged(file, missing)
-    names = {stem: read_names(path / f"{stem}.tsv", lines) for stem, lines in description["names"].items()}
-    arrays = {name: read_array(path / f"{name}.npy", expected) for name, expected in description["arrays"].items()}
+    names = {
+        stem: read_names(path / f"{stem}.tsv", lines)
+        for stem, lines in description["names"].items()
+    }
+    arrays = {
+        name: read_array(path / f"{name}.npy", expected)
+        for name, expected in description["arrays"].items()
+    }
     for name, complaint in schema.misfits(names, arrays):
         raise damaged(path / name, complaint)
     for name, declared in schema.arrays.items():
-        if name in arrays and declared.is_finite and (row := first_not_finite(arrays[name])) is not None:
+        if (
+            name in arrays
+            and declared.is_finite
+            and (row := first_not_finite(arrays[name])) is not None
+        ):
             raise damaged(path / f"{name}.npy", f"row {row:,} has a number that is not finite")
     return Folder(path, schema.task, names, arrays, description["settings"], facts_of(description))
 
 
 def facts_of(description: Options) -> Record:
     """The facts of a run, with the version of embedx that wrote them and when."""
-    return {"version": description.get("embedx"), "created": description.get("created"), **description["facts"]}
+    return {
+        "version": description.get("embedx"),
+        "created": description.get("created"),
+        **description["facts"],
+    }
 
 
 def damaged(file: Path, complaint: str) -> EmbedxError:
@@ -113,10 +140,18 @@ def reading(file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise damaged(file, "missing") from None
     except PermissionError as error:
-        raise EmbedxError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
+        raise EmbedxError(
+            f"{file}: cannot be read ({error.strerror}); check its permissions"
+        ) from error
     except Exception as error:  # numpy raises what it likes, given the bytes
-        text = f"no {error}" if isinstance(error, KeyError) else str(getattr(error, "strerror", None) or error)
-        raise damaged(file, f"damaged ({_short(' '.join(text.split()) or type(error).__name__)})") from error
+        text = (
+            f"no {error}"
+            if isinstance(error, KeyError)
+            else str(getattr(error, "strerror", None) or error)
+        )
+        raise damaged(
+            file, f"damaged ({_short(' '.join(text.split()) or type(error).__name__)})"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -129,7 +164,9 @@ def blamed_on(file: Path) -> Iterator[None]:
 
 
 def task_of(path: str | Path) -> str | None:
-    """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its description is damaged."""
+    """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its
+    description is damaged.
+    """
     path = present(Path(path))
     return str(read_description(path)["task"]) if _exists(path / DESCRIPTION) else None
 
@@ -153,9 +190,14 @@ def read_description(path: Path) -> Record:
         if not isinstance(description, dict):
             raise ValueError("it is not a JSON object")
         version = description["format"]
-        names, arrays, settings, facts, _ = (description[key] for key in ("names", "arrays", "settings", "facts", "task"))
+        names, arrays, settings, facts, _ = (
+            description[key] for key in ("names", "arrays", "settings", "facts", "task")
+        )
         if version != FORMAT:
-            raise EmbedxError(f"{file}: format {_short(version)}, while this embedx reads format {FORMAT}; upgrade embedx")
+            raise EmbedxError(
+                f"{file}: format {_short(version)}, while this embedx reads format {FORMAT};"
+                " upgrade embedx"
+            )
         if description.get("checksum", checksum_of(description)) != checksum_of(description):
             raise ValueError("its checksum differs")
         if not (
@@ -175,7 +217,10 @@ def checksum_of(description: Options) -> int:
 def as_text(description: Options) -> str:
     """A description as model.json has it."""
     content = json.loads(json.dumps(description, default=plain))
-    return json.dumps({**content, "checksum": checksum_of(content)}, indent=2, ensure_ascii=False) + "\n"
+    return (
+        json.dumps({**content, "checksum": checksum_of(content)}, indent=2, ensure_ascii=False)
+        + "\n"
+    )
 
 
 def _short(value: Any) -> str:
@@ -184,19 +229,28 @@ def _short(value: Any) -> str:
 
 
 def read_array(file: Path, expected: Record) -> ndarray:
-    """The array in `file`, memory-mapped read-only, which must have the shape and dtype that model.json states."""
+    """The array in `file`, memory-mapped read-only, which must have the shape and dtype that
+    model.json states.
+    """
     with reading(file):
         mapped = np.lib.format.open_memmap(file, mode="r")
         shape, dtype = mapped.shape, mapped.dtype
         if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
-            raise damaged(file, f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']} {expected['shape']}")
+            raise damaged(
+                file,
+                f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']}"
+                f" {expected['shape']}",
+            )
         if (have := file.stat().st_size - mapped.offset) != mapped.nbytes:
             raise ValueError(f"{have:,} bytes of numbers instead of {mapped.nbytes:,}")
-        return np.asarray(mapped)  # the same pages without the memmap class, which slows every small slice
+        # the same pages without the memmap class, which slows every small slice
+        return np.asarray(mapped)
 
 
 def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
-    """The names in `file`, which must be as many as model.json states, and their counts as int64 where the file has them."""
+    """The names in `file`, which must be as many as model.json states, and their counts as int64
+    where the file has them.
+    """
     with reading(file):
         text = file.read_bytes().decode("utf-8")
     if text and not text.endswith("\n"):
@@ -211,7 +265,10 @@ def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
         return names, None
     for line, (_, _, count) in enumerate(parts, 1):
         if not (count.isascii() and count.isdigit() and len(count) <= 18):
-            raise EmbedxError(f"{file}:{line}: no count after the name; lines look like `name TAB count`; {REMEDY}")
+            raise EmbedxError(
+                f"{file}:{line}: no count after the name; lines look like `name TAB count`;"
+                f" {REMEDY}"
+            )
     return names, np.array([int(count) for _, _, count in parts], np.int64)
 
 
@@ -232,26 +289,44 @@ def check_output(folder: Path, overwrite: bool) -> None:
         there = present(folder.resolve())
         if there.exists():
             if not overwrite:
-                raise EmbedxError(f"{there}: exists already; add --overwrite, or choose another --output")
+                raise EmbedxError(
+                    f"{there}: exists already; add --overwrite, or choose another --output"
+                )
             if os.path.ismount(there):
-                raise EmbedxError(f"{there}: a mount point, which cannot be replaced; name a folder within it as --output")
+                raise EmbedxError(
+                    f"{there}: a mount point, which cannot be replaced; name a folder within it as"
+                    " --output"
+                )
             if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
-                raise EmbedxError(f"{there}: not a model folder, so it is not overwritten; choose another --output")
+                raise EmbedxError(
+                    f"{there}: not a model folder, so it is not overwritten; choose another"
+                    " --output"
+                )
         parent = next(each for each in folder.resolve().parents if each.exists())
         trial = parent / atomic.beside(folder.resolve(), "partial").name
         trial.mkdir()
-        with contextlib.suppress(FileNotFoundError):  # another process may have deleted it as left by a killed one
+        # another process may have deleted it as left by a killed one
+        with contextlib.suppress(FileNotFoundError):
             trial.rmdir()
     except (OSError, RuntimeError) as error:  # the latter of links in a circle
         why = getattr(error, "strerror", None) or error
-        raise EmbedxError(f"{folder}: {why}, so it cannot be written to; choose another --output") from error
+        raise EmbedxError(
+            f"{folder}: {why}, so it cannot be written to; choose another --output"
+        ) from error
 
 
 def save(
-    folder: Path, *, task: str, names: Mapping[str, tuple[Sequence[str], ndarray | None]], arrays: Mapping[str, ndarray],
-    settings: Options, facts: Options, overwrite: bool = False,
-) -> Path:  # fmt: skip
-    """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
+    folder: Path,
+    *,
+    task: str,
+    names: Mapping[str, tuple[Sequence[str], ndarray | None]],
+    arrays: Mapping[str, ndarray],
+    settings: Options,
+    facts: Options,
+    overwrite: bool = False,
+) -> Path:
+    """Write a model folder and return its path; at any moment the folder is absent, the old model
+    or the new one, whole.
 
     names     by the stem of their file; beside them counts, int64 (names,), or None
     arrays    by name; rows may be padded views
@@ -266,12 +341,18 @@ def save(
     check_output(folder, overwrite)
     folder = folder.resolve()
     description = {
-        "format": FORMAT, "embedx": installed_version(), "task": task,
+        "format": FORMAT,
+        "embedx": installed_version(),
+        "task": task,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "names": {stem: len(each) for stem, (each, _) in names.items()},
-        "arrays": {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in arrays.items()},
-        "settings": settings, "facts": facts,
-    }  # fmt: skip
+        "arrays": {
+            name: {"shape": list(array.shape), "dtype": str(array.dtype)}
+            for name, array in arrays.items()
+        },
+        "settings": settings,
+        "facts": facts,
+    }
     partial, lock = atomic.beside(folder, "partial"), None
 
     def make() -> Path:
@@ -289,7 +370,9 @@ def save(
         check_output(folder, overwrite)  # which another process may have made meanwhile
         put_in_place(partial, folder)
     except OSError as error:
-        raise EmbedxError(f"{folder}: cannot write the model: {error.strerror or error}; choose another --output") from error
+        raise EmbedxError(
+            f"{folder}: cannot write the model: {error.strerror or error}; choose another --output"
+        ) from error
     finally:
         locks.remove(partial, lock)
     sweep(folder)
@@ -297,8 +380,14 @@ def save(
 
 
 def npy_blocks(array: ndarray) -> Iterator[bytes | memoryview]:
-    """`array` as C-order npy, a block of rows at a time, which drops any padding between the rows."""
-    header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    """`array` as C-order npy, a block of rows at a time, which drops any padding
+    between the rows.
+    """
+    header = {
+        "descr": np.lib.format.dtype_to_descr(array.dtype),
+        "fortran_order": False,
+        "shape": array.shape,
+    }
     np.lib.format.write_array_header_1_0(begun := io.BytesIO(), header)
     yield begun.getvalue()
     for rows in row_blocks(array):
@@ -308,7 +397,10 @@ def npy_blocks(array: ndarray) -> Iterator[bytes | memoryview]:
 def name_lines(names: Sequence[str], counts: ndarray | None) -> Iterator[bytes]:
     if counts is None:
         return (f"{escape(name)}\n".encode() for name in names)
-    return (f"{escape(name)}\t{count}\n".encode() for name, count in zip(names, counts.tolist(), strict=True))
+    return (
+        f"{escape(name)}\t{count}\n".encode()
+        for name, count in zip(names, counts.tolist(), strict=True)
+    )
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
@@ -332,7 +424,9 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def discard(old: Path, new: Path) -> None:
-    """Delete a model that `new` replaces; other files in its folder move there, or stay if such a file exists."""
+    """Delete a model that `new` replaces; other files in its folder move there, or stay if such a
+    file exists.
+    """
     files = files_of(old)
     with contextlib.suppress(OSError):
         for other in {each.name for each in old.iterdir()} - set(files):
@@ -356,24 +450,34 @@ def sweep(folder: Path) -> None:
 
 
 def present(folder: Path) -> Path:
-    """`folder`, or where its model lies if a process was killed between the two renames of an overwrite."""
+    """`folder`, or where its model lies if a process was killed between the two renames of an
+    overwrite.
+    """
     if os.path.exists(folder) or not folder.name:
         return folder
     return next((each for each in atomic.leftovers(folder, "replaced") if is_model(each)), folder)
 
 
 def is_model(folder: Path) -> bool:
-    """Whether `save` wrote it, which its description shows: other programs have a model.json of their own."""
+    """Whether `save` wrote it, which its description shows: other programs have a model.json of
+    their own.
+    """
     return bool(files_of(folder))
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files that make up the model in `folder`, its description last; none if that is not one of `save`'s."""
+    """The files that make up the model in `folder`, its description last; none if that is not one
+    of `save`'s.
+    """
     try:
         description = read_description(folder)
     except EmbedxError:
         return []
-    return [*(f"{name}.npy" for name in description["arrays"]), *(f"{stem}.tsv" for stem in description["names"]), DESCRIPTION]
+    return [
+        *(f"{name}.npy" for name in description["arrays"]),
+        *(f"{stem}.tsv" for stem in description["names"]),
+        DESCRIPTION,
+    ]
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,8 @@
-"""Locks on folders, which end with the process that has them: they show whether a run is still at work in a folder.
+"""Locks on folders, which end with the process that has them: they show whether a run is still at
+work in a folder.
 
-A folder with a name of temporary folders that nobody has locked was left by a killed process, and may be deleted.
+A folder with a name of temporary folders that nobody has locked was left by a killed process, and
+may be deleted.
 """
 
 import os
@@ -10,14 +12,17 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing can be locked there, so nothing is taken for left by a killed run
+except (
+    ImportError
+):  # Windows: nothing can be locked there, so nothing is taken for left by a killed run
     fcntl = None  # type: ignore[assignment]
 
 
 def lock(folder: Path, wait: bool = True) -> int | None:
     """A lock on `folder`, for `unlock`; the folder may be renamed meanwhile.
 
-    None if there is no such folder, if its file system has no locks, or if another process has the lock and `wait` is false.
+    None if there is no such folder, if its file system has no locks, or if another process has the
+    lock and `wait` is false.
     """
     try:
         return _locked(folder, wait)
@@ -61,8 +66,8 @@ def unlock(descriptor: int | None) -> None:
 
 
 def new_locked(make: Callable[[], Path]) -> tuple[Path, int | None]:
-    """A new folder by `make`, and its lock. Another process may delete it before it is locked, as left by a killed run: then
-    another one is made.
+    """A new folder by `make`, and its lock. Another process may delete it before it is locked, as
+    left by a killed run: then another one is made.
     """
     while True:
         folder = make()

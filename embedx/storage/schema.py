@@ -1,6 +1,8 @@
-"""What the folder of a task holds: declared once, and checked whenever a model is read (see `folder`).
+"""What the folder of a task holds: declared once, and checked whenever a model is read (see
+`folder`).
 
-Sizes have names, and a name means the same size everywhere in a schema: so arrays and names are checked against each other.
+Sizes have names, and a name means the same size everywhere in a schema: so arrays and names are
+checked against each other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,11 +43,17 @@ class FolderSchema:
     arrays: Mapping[str, Array]  # by name
 
     def missing(self, description: Mapping[str, Any]) -> str:
-        """The required files that a description does not name, for a message; "" if there are none."""
+        """The required files that a description does not name, for a message; "" if
+        there are none.
+        """
         required = {name for name, names in self.names.items() if names.required}
         required |= {name for name, array in self.arrays.items() if array.required}
         lacking = required - {*description["names"], *description["arrays"]}
-        return f"names no {' and no '.join(f'`{name}`' for name in sorted(lacking))}" if lacking else ""
+        return (
+            f"names no {' and no '.join(f'`{name}`' for name in sorted(lacking))}"
+            if lacking
+            else ""
+        )
 
     def misfits(
         self, names: Mapping[str, tuple[list[str], ndarray | None]], arrays: Mapping[str, ndarray]

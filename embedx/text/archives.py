@@ -1,4 +1,6 @@
-"""The members of a tar or zip archive, read one after the other, without unpacking to disk; and blocks of bytes as a file."""
+"""The members of a tar or zip archive, read one after the other, without unpacking to disk; and
+blocks of bytes as a file.
+"""
 
 import fnmatch
 import io
@@ -8,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 ZIP_MAGIC = b"PK\x03\x04"
-DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)  # beside OSError, EOFError and what decompressors raise
+# beside OSError, EOFError and what decompressors raise
+DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)
 READ_BYTES = 1 << 18
 TAR_BLOCK = 512  # bytes; zeros end an archive
 
@@ -46,11 +49,14 @@ class BlockReader(io.RawIOBase):
 def members(
     file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files in an archive whose names match the glob `pattern`, as they come, each to be read before the next is taken.
+    """The files in an archive whose names match the glob `pattern`, as they come, each to be read
+    before the next is taken.
 
-    file      a `CountedReader` of the archive; of a zip archive it must be seekable, which pipes are not
+    file      a `CountedReader` of the archive; of a zip archive it must be seekable, which pipes
+              are not
     unpacked  decompresses a tar archive
-    Raises OSError, EOFError, one of DAMAGED_ARCHIVE or what `unpacked` does where the archive is damaged, to its end.
+    Raises OSError, EOFError, one of DAMAGED_ARCHIVE or what `unpacked` does where the archive is
+    damaged, to its end.
     """
     stored = io.BufferedReader(file)
     if stored.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
@@ -60,13 +66,19 @@ def members(
 
 def _is_wanted(name: str, pattern: str) -> bool:
     """Whether a member's name matches a glob; hidden ones, and what macOS adds, match none."""
-    hidden = any((part.startswith(".") and part.strip("./")) or part == "__MACOSX" for part in name.split("/"))
+    hidden = any(
+        (part.startswith(".") and part.strip("./")) or part == "__MACOSX"
+        for part in name.split("/")
+    )
     return not hidden and fnmatch.fnmatchcase(name, pattern)
 
 
 def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
     if not file.seekable():
-        raise OSError("a zip archive is read from its end, which a pipe or a server does not have; save it as a file")
+        raise OSError(
+            "a zip archive is read from its end, which a pipe or a server does not have; save it as"
+            " a file"
+        )
     archive = zipfile.ZipFile(file)
     for each in archive.infolist():
         if not each.is_dir() and _is_wanted(each.filename, pattern):
@@ -90,7 +102,9 @@ def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, I
     file = BlockReader(watched())
     with tarfile.open(fileobj=file, mode="r|", bufsize=READ_BYTES) as archive:
         for each in archive:
-            if _is_wanted(each.name, pattern) and (opened := archive.extractfile(each) if each.isfile() else None):
+            if _is_wanted(each.name, pattern) and (
+                opened := archive.extractfile(each) if each.isfile() else None
+            ):
                 yield each.name, opened
     while file.read(READ_BYTES):  # checksums are at the end
         pass

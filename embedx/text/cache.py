@@ -1,17 +1,22 @@
-"""The token cache: a corpus is read once, its tokens go to disk under provisional ids, and training maps them into memory.
+"""The token cache: a corpus is read once, its tokens go to disk under provisional ids, and training
+maps them into memory.
 
-    FOLDER/KEY/           one encoded corpus; KEY is a hash of its sources and the tokeniser's settings
+    FOLDER/KEY/           one encoded corpus; KEY is a hash of its sources and the tokeniser's
+                          settings
         tokens.bin        int32, END_OF_SENTENCE between sentences
         counts.npy        int64 (n_types,)
         letters.bin       all words in UTF-8, one after the other
         starts.npy        int64 (n_types + 1,), where each begins
         about.json        what was read, with what settings, and what was found
-    FOLDER/building-*.embedx/    a corpus being written or not kept (standard input), or a run's own files; locked while in use
-        spilled-*.bin     words that outgrew memory, until they are merged; see `embedx.text.spilled_words`
+    FOLDER/building-*.embedx/    a corpus being written or not kept (standard input), or a run's own
+                                 files; locked while in use
+        spilled-*.bin     words that outgrew memory, until they are merged; see
+                          `embedx.text.spilled_words`
 
-A corpus is written in a temporary folder, which is locked, and renamed when it is complete. A temporary folder without a lock
-is left from a killed process; the next run deletes it. Other files in FOLDER are never touched. A corpus of the cache is
-checked before it is used (`embedx.text.encoded_corpus`); a damaged one is built again.
+A corpus is written in a temporary folder, which is locked, and renamed when it is complete. A
+temporary folder without a lock is left from a killed process; the next run deletes it. Other files
+in FOLDER are never touched. A corpus of the cache is checked before it is used
+(`embedx.text.encoded_corpus`); a damaged one is built again.
 """
 
 import array
@@ -42,16 +47,21 @@ FLUSH_TOKENS = 1 << 16
 
 
 def encode(
-    sources: Sequence[Source], settings: TextSettings, progress: Progress = SILENT, cache_dir: Path | None = None,
-    threads: int | None = None, watch: Watch | None = None,
-) -> EncodedCorpus:  # fmt: skip
-    """The sources as tokens: from the cache if they are there, else each is read once, counted and written to the cache.
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    threads: int | None = None,
+    watch: Watch | None = None,
+) -> EncodedCorpus:
+    """The sources as tokens: from the cache if they are there, else each is read once, counted and
+    written to the cache.
 
-    They are read by as many threads, and of Wikipedia dumps by as many processes; by default one for each core. The tokens are
-    the same, in the same order.
+    They are read by as many threads, and of Wikipedia dumps by as many processes; by default one
+    for each core. The tokens are the same, in the same order.
 
-    Sources without a fingerprint (standard input, a pipe, a file that changes while it is read) become a temporary corpus.
-    With `watch` the text is read even if it is in the cache.
+    Sources without a fingerprint (standard input, a pipe, a file that changes while it is read)
+    become a temporary corpus. With `watch` the text is read even if it is in the cache.
     """
     home = cache_dir or default_folder()
     key = cache_key(sources, settings)
@@ -74,14 +84,18 @@ def encode(
 def encode_sentences(
     sentences: Iterable[Iterable[str]], progress: Progress = SILENT, cache_dir: Path | None = None
 ) -> EncodedCorpus:
-    """Sentences given as words, which may be any strings, as a temporary corpus; goes through them once."""
+    """Sentences given as words, which may be any strings, as a temporary corpus; goes through them
+    once.
+    """
     numbers: dict[str, int] = {}
     pending = array.array("i")
     progress.start("reading", None, "sentences")
     with CorpusWriter(cache_dir or default_folder()) as writer:
         for done, sentence in enumerate(sentences, 1):
             if isinstance(sentence, str):
-                raise EmbedxError(f"a sentence is a list of words, not a string; split {sentence[:40]!r} first")
+                raise EmbedxError(
+                    f"a sentence is a list of words, not a string; split {sentence[:40]!r} first"
+                )
             if found := [numbers.setdefault(word, len(numbers)) for word in sentence]:
                 pending.extend([*found, END_OF_SENTENCE])
             if len(pending) >= FLUSH_TOKENS:
@@ -91,7 +105,9 @@ def encode_sentences(
         writer.write_tokens(np.array(pending))
         progress.finish()
         if not numbers:
-            raise EmbedxError("the sentences have no words; perhaps the iterator was used up before")
+            raise EmbedxError(
+                "the sentences have no words; perhaps the iterator was used up before"
+            )
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
         writer.write_words(WordList.of(numbers))
@@ -99,22 +115,33 @@ def encode_sentences(
 
 
 def list_caches(cache_dir: Path | None = None) -> list[Record]:
-    """The corpora kept in the cache, the newest first: key, sources, settings, tokens, bytes and when each was created.
+    """The corpora kept in the cache, the newest first: key, sources, settings, tokens, bytes and
+    when each was created.
 
-    Damaged ones are the last, with "damage" other than None; damage within the tokens shows when they are used.
+    Damaged ones are the last, with "damage" other than None; damage within the tokens shows when
+    they are used.
     """
     home = cache_dir or default_folder()
     found = []
     with explained(home, "read"):
         for folder in _kept_in(home):
             each = {
-                "key": folder.name, "sources": [], "settings": {}, "tokens": 0, "bytes": bytes_in(folder), "created": "",
+                "key": folder.name,
+                "sources": [],
+                "settings": {},
+                "tokens": 0,
+                "bytes": bytes_in(folder),
+                "created": "",
                 "damage": None,
-            }  # fmt: skip
+            }
             try:
                 about = read_about(folder)
                 names = [source["name"] for source in about["report"]["sources"]]
-                each |= {"sources": names, "tokens": about["n_tokens"], **{key: about[key] for key in ("settings", "created")}}
+                each |= {
+                    "sources": names,
+                    "tokens": about["n_tokens"],
+                    **{key: about[key] for key in ("settings", "created")},
+                }
             except Exception as error:  # JSON raises what it likes, given the bytes
                 each["damage"] = str(error)
             if folder.exists():  # else it was cleared meanwhile
@@ -123,7 +150,9 @@ def list_caches(cache_dir: Path | None = None) -> list[Record]:
 
 
 def clear_caches(cache_dir: Path | None = None) -> int:
-    """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep what they have mapped."""
+    """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep
+    what they have mapped.
+    """
     home = cache_dir or default_folder()
     with explained(home):
         before = bytes_in(home)
@@ -159,7 +188,11 @@ def digest(identity: Any) -> str:
 def _note_folders(report: Record, sources: Sequence[Source], progress: Progress) -> None:
     """Say of each folder how many files were read, and what was not."""
     for folder in dict.fromkeys(source.folder for source in sources if source.folder):
-        found = [each for each, source in zip(report["sources"], sources, strict=True) if source.folder == folder]
+        found = [
+            each
+            for each, source in zip(report["sources"], sources, strict=True)
+            if source.folder == folder
+        ]
         files = _number(sum(not each["skipped"] for each in found), "file")
         progress.note(f"{folder}: {files} read; skipped: {skipped_kinds(found) or 'none'}")
 
@@ -171,11 +204,18 @@ def _note_bad(report: Record, settings: TextSettings, progress: Progress) -> Non
         name = source["name"]
         if n := source["bad_utf8"]:
             first = f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
-            progress.note(f"{name}: {_number(n, 'place')} not UTF-8, {done[settings.on_bad_utf8]}; {first}")
+            progress.note(
+                f"{name}: {_number(n, 'place')} not UTF-8, {done[settings.on_bad_utf8]}; {first}"
+            )
         if n := source["bad_records"]:
-            progress.note(f"{name}: {_number(n, 'record')} skipped; the first: {source['first_bad_record']}")
+            progress.note(
+                f"{name}: {_number(n, 'record')} skipped; the first: {source['first_bad_record']}"
+            )
         if n := source["too_long"]:
-            progress.note(f"{name}: {_number(n, 'word')} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it text?")
+            progress.note(
+                f"{name}: {_number(n, 'word')} of more than {MAX_WORD_BYTES:,} bytes left out; is"
+                " all of it text?"
+            )
 
 
 def _number(n: int, noun: str) -> str:
@@ -183,4 +223,6 @@ def _number(n: int, noun: str) -> str:
 
 
 def _size(corpus: EncodedCorpus) -> str:
-    return f"{corpus.n_tokens:,} tokens of {len(corpus.counts):,} words ({corpus.bytes / 1e6:,.1f} MB)"
+    return (
+        f"{corpus.n_tokens:,} tokens of {len(corpus.counts):,} words ({corpus.bytes / 1e6:,.1f} MB)"
+    )

@@ -1,7 +1,8 @@
 """What each character means to a tokeniser: part of a word (perhaps lower-cased) or a separator.
 
-Two tables say it. `plain`, by byte, serves ASCII. All other characters go through a two-stage table of differences
-(character -> what to append to the word), whose blocks of 128 are mostly alike and stored once.
+Two tables say it. `plain`, by byte, serves ASCII. All other characters go through a two-stage table
+of differences (character -> what to append to the word), whose blocks of 128 are mostly alike and
+stored once.
 """
 
 import functools
@@ -26,9 +27,12 @@ DOTTED_CAPITAL_I, DOT_ABOVE = 0x130, 0x307
 class Characters(NamedTuple):
     """The tables of one tokeniser."""
 
-    plain: np.ndarray  # int64 (256,): the byte to append to the word, or SEPARATES, LINE_END, NOT_ASCII
-    blocks: np.ndarray  # int64 (0x110000 / 128,): row of `differences` for each block of 128 characters
-    differences: np.ndarray  # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR
+    # int64 (256,): the byte to append to the word, or SEPARATES, LINE_END, NOT_ASCII
+    plain: np.ndarray
+    # int64 (0x110000 / 128,): row of `differences` for each block of 128 characters
+    blocks: np.ndarray
+    # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR
+    differences: np.ndarray
 
 
 @functools.cache
@@ -38,7 +42,8 @@ def tables(tokenizer: str, lowercase: bool) -> Characters:
     difference = np.zeros(len(characters), int64)
     if lowercase:
         for code, c in enumerate(characters):
-            # Each by itself; the context that str.lower() looks at would make a capital sigma that ends a word ς.
+            # Each by itself; the context that str.lower() looks at would make a capital sigma that
+            # ends a word ς.
             if (lower := c.lower()) != c:
                 difference[code] = ord(lower[0]) - code
     if tokenizer == "words":
@@ -47,18 +52,30 @@ def tables(tokenizer: str, lowercase: bool) -> Characters:
         separates = [c.isspace() or c == "\0" for c in characters]
     difference[separates] = SEPARATOR
     plain = np.full(256, NOT_ASCII, int64)
-    plain[:128] = np.where(difference[:128] == SEPARATOR, SEPARATES, np.arange(128) + difference[:128])
+    plain[:128] = np.where(
+        difference[:128] == SEPARATOR, SEPARATES, np.arange(128) + difference[:128]
+    )
     plain[ord("\n")] = LINE_END
     rows: dict[bytes, int] = {}
-    blocks = [rows.setdefault(row.tobytes(), len(rows)) for row in difference.reshape(-1, 1 << BLOCK_BITS)]
-    return Characters(plain, np.array(blocks), np.array([np.frombuffer(row, int64) for row in rows]))
+    blocks = [
+        rows.setdefault(row.tobytes(), len(rows)) for row in difference.reshape(-1, 1 << BLOCK_BITS)
+    ]
+    return Characters(
+        plain, np.array(blocks), np.array([np.frombuffer(row, int64) for row in rows])
+    )
 
 
 @functools.cache
 def whole_tokens() -> Characters:
-    """The tables for tokens that are ended by TOKEN_END and SENTENCE_END, bytes that UTF-8 never has, and hold any others."""
+    """The tables for tokens that are ended by TOKEN_END and SENTENCE_END, bytes that UTF-8 never
+    has, and hold any others.
+    """
     plain = np.full(256, NOT_ASCII, int64)
     plain[:128] = range(128)
     plain[[0, TOKEN_END[0]]] = SEPARATES
     plain[SENTENCE_END[0]] = LINE_END
-    return Characters(plain, np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, int64), np.zeros((1, 1 << BLOCK_BITS), int64))
+    return Characters(
+        plain,
+        np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, int64),
+        np.zeros((1, 1 << BLOCK_BITS), int64),
+    )

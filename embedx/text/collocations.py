@@ -1,18 +1,23 @@
-"""Collocations: which words stand beside each other so often that they are one expression, such as `new york`.
+"""Collocations: which words stand beside each other so often that they are one expression, such as
+`new york`.
 
-A pair is two words of a sentence that follow one another, or that only connector words (`of`, `the`) stand between, which are
-then a part of the expression but not of its score. With c how often a word, or a pair with what is between, occurs:
+A pair is two words of a sentence that follow one another, or that only connector words (`of`,
+`the`) stand between, which are then a part of the expression but not of its score. With c how often
+a word, or a pair with what is between, occurs:
 
-    word2phrase  (c(ab) - m) / (c(a) c(b)) · K        Mikolov et al. 2013, eq. 6, as gensim scales it: m the minimum count, K
-                                                      the number of different words and pairs
-    npmi         ln(p(ab) / (p(a) p(b))) / -ln p(ab)  Bouma 2009, p = c / number of tokens, where c(ab) >= m
+    word2phrase  (c(ab) - m) / (c(a) c(b)) · K        Mikolov et al. 2013, eq. 6, as gensim scales
+                                                      it: m the minimum count, K the number of
+                                                      different words and pairs
+    npmi         ln(p(ab) / (p(a) p(b))) / -ln p(ab)  Bouma 2009, p = c / number of tokens, where
+                                                      c(ab) >= m
 
-A pair whose score is above the threshold is a collocation. Pairs are counted in bounded memory (`embedx.text.counting`) by
-codes of 63 bits:
+A pair whose score is above the threshold is a collocation. Pairs are counted in bounded memory
+(`embedx.text.counting`) by codes of 63 bits:
 
     id of the first word | number of the sequence of connector words between | id of the second word
 
-so that more than a few connector words in a row, as many as the number has place for, end an expression.
+so that more than a few connector words in a row, as many as the number has place for, end an
+expression.
 """
 
 from collections.abc import Sequence
@@ -37,7 +42,9 @@ MEMORY_SHARE = 0.5  # of the free memory, for pairs
 
 
 class Pairs(NamedTuple):
-    """How pairs are encoded. A sequence of connector words is a number whose digits are those of its words, 0 without any."""
+    """How pairs are encoded. A sequence of connector words is a number whose digits are those of
+    its words, 0 without any.
+    """
 
     connector: ndarray  # int32 (n_words,): the digit of a connector word, from 1; 0 for other words
     base: int  # of the number of a sequence
@@ -45,7 +52,9 @@ class Pairs(NamedTuple):
     sequence_bits: int
 
     def code(self, ids: Sequence[int]) -> int:
-        """The code of a pair by the ids of its words and of the connectors between; -1 if it is none."""
+        """The code of a pair by the ids of its words and of the connectors between; -1 if it is
+        none.
+        """
         tokens = np.array(ids, int32)
         tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
         code, last = pair_at(tokens, 0, self)
@@ -66,16 +75,26 @@ def pairs_of(words: Sequence[str], connectors: Sequence[str]) -> Pairs:
     digits = {word: digit for digit, word in enumerate(connectors, 1)}
     connector = np.fromiter((digits.get(word, 0) for word in words), int32, len(words))
     word_bits = len(words).bit_length()
-    return Pairs(connector, len(connectors) + 1, word_bits, min(63 - 2 * word_bits, MAX_SEQUENCE_BITS))
+    return Pairs(
+        connector, len(connectors) + 1, word_bits, min(63 - 2 * word_bits, MAX_SEQUENCE_BITS)
+    )
 
 
-def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress: Progress) -> list[Collocation]:
+def find(
+    corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress: Progress
+) -> list[Collocation]:
     """The collocations of a corpus, the highest score first.
 
     folder  for the pairs that do not fit into memory
     """
     tokens, words, counts = corpus.tokens, corpus.words, corpus.counts
-    memory = int(min(1e9 * settings.phrase_memory, BYTES_PER_KEY * len(tokens), MEMORY_SHARE * available_memory()))
+    memory = int(
+        min(
+            1e9 * settings.phrase_memory,
+            BYTES_PER_KEY * len(tokens),
+            MEMORY_SHARE * available_memory(),
+        )
+    )
     pairs = pairs_of(words, settings.connectors)
     counter = Counter(folder, memory)
     progress.start("counting pairs of words", len(tokens), " tokens")
@@ -91,19 +110,28 @@ def find(corpus: EncodedCorpus, settings: PhraseSettings, folder: Path, progress
     progress.detail(f"{n_pairs:,} different pairs of words, counted in {amount(memory)} of memory")
     codes, times = np.concatenate(frequent).T
     n_strings = int(np.count_nonzero(pairs.connector == 0)) + n_pairs
-    first, last = codes >> (pairs.word_bits + pairs.sequence_bits), codes & ((1 << pairs.word_bits) - 1)
+    first, last = (
+        codes >> (pairs.word_bits + pairs.sequence_bits),
+        codes & ((1 << pairs.word_bits) - 1),
+    )
     scores = scores_of(counts[first], counts[last], times, n_strings, int(counts.sum()), settings)
     found = np.flatnonzero(scores > settings.threshold)
     columns = (codes[found].tolist(), times[found].tolist(), scores[found].tolist())
     collocations = [
         Collocation((a, *pairs.between(code, settings.connectors), b), n, score)
-        for a, b, code, n, score in zip(words.at(first[found]), words.at(last[found]), *columns, strict=True)
+        for a, b, code, n, score in zip(
+            words.at(first[found]), words.at(last[found]), *columns, strict=True
+        )
     ]
     return sorted(collocations, key=lambda each: (-each.score, -each.times, each.words))
 
 
-def scores_of(a: ndarray, b: ndarray, ab: ndarray, n_strings: int, n_tokens: int, settings: PhraseSettings) -> ndarray:
-    """The scores of pairs, float64, from the counts of their words and their own, int64; see above for the formulas."""
+def scores_of(
+    a: ndarray, b: ndarray, ab: ndarray, n_strings: int, n_tokens: int, settings: PhraseSettings
+) -> ndarray:
+    """The scores of pairs, float64, from the counts of their words and their own, int64; see above
+    for the formulas.
+    """
     if settings.phrase_scoring == "npmi":
         p_a, p_b, p_ab = a / n_tokens, b / n_tokens, ab / n_tokens
         return np.log(p_ab / (p_a * p_b)) / -np.log(p_ab)
@@ -112,7 +140,9 @@ def scores_of(a: ndarray, b: ndarray, ab: ndarray, n_strings: int, n_tokens: int
 
 @kernel_part
 def pair_at(tokens, at, pairs):
-    """The code of the pair whose first word is tokens[at], and where its second word is; (-1, at) if there is none."""
+    """The code of the pair whose first word is tokens[at], and where its second word is; (-1, at)
+    if there is none.
+    """
     word = int64(tokens[at])
     if word < 0 or pairs.connector[word] > 0:
         return int64(-1), at
@@ -132,7 +162,9 @@ def pair_at(tokens, at, pairs):
 
 @kernel
 def write_pairs(tokens, start, stop, pairs, codes):
-    """Write the codes of the pairs whose first word is among tokens[start:stop]; return how many."""
+    """Write the codes of the pairs whose first word is among tokens[start:stop]; return
+    how many.
+    """
     n = 0
     for at in range(start, stop):
         code, _ = pair_at(tokens, at, pairs)

@@ -1,13 +1,16 @@
-"""How often each pair of words occurs: the collapsed form of a corpus, which skip-gram's loss depends on alone.
+"""How often each pair of words occurs: the collapsed form of a corpus, which skip-gram's loss
+depends on alone.
 
-A pair is an input x and the centre y of a window that x lies in. Pairs are those of the very stream that training takes: the
-same words survive subsampling and the same windows are drawn for the same seed and epoch, windows end at sentences and at what
-is held out, and several passes count the pairs of as many epochs. (Their expectation in closed form would have to follow how
-words left out bring others into a window.)
+A pair is an input x and the centre y of a window that x lies in. Pairs are those of the very stream
+that training takes: the same words survive subsampling and the same windows are drawn for the same
+seed and epoch, windows end at sentences and at what is held out, and several passes count the pairs
+of as many epochs. (Their expectation in closed form would have to follow how words left out bring
+others into a window.)
 
 Memory stays below a bound whatever the corpus (`embedx.text.counting`). The result maps files:
 
-    input x occurs times[k] times with target targets[k], for k from offsets[x] to offsets[x + 1]; targets ascend
+    input x occurs times[k] times with target targets[k], for k from offsets[x] to offsets[x + 1];
+    targets ascend
 """
 
 import contextlib
@@ -39,12 +42,19 @@ class Counts(NamedTuple):
 
 @contextlib.contextmanager
 def counted(
-    stream: TokenStream, n_words: int, window: int, keys: Sequence[uint64], memory: int, progress: Progress = SILENT,
+    stream: TokenStream,
+    n_words: int,
+    window: int,
+    keys: Sequence[uint64],
+    memory: int,
+    progress: Progress = SILENT,
     home: Path | None = None,
-) -> Iterator[Counts]:  # fmt: skip
-    """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far windows reach in it.
+) -> Iterator[Counts]:
+    """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far
+    windows reach in it.
 
-    memory  bytes that counting may take; `home` is the folder where its files are until the block is left
+    memory  bytes that counting may take; `home` is the folder where its files are until the block
+            is left
     Raises `EmbedxError` when the files cannot be written, or no pair was seen.
     """
     home = home or cache.default_folder()
@@ -63,12 +73,21 @@ def totals(counts: Counts) -> tuple[ndarray, ndarray]:
 
 
 def _counts(
-    stream: TokenStream, n_words: int, window: int, keys: Sequence[uint64], memory: int, folder: Path, progress: Progress
+    stream: TokenStream,
+    n_words: int,
+    window: int,
+    keys: Sequence[uint64],
+    memory: int,
+    folder: Path,
+    progress: Progress,
 ) -> Counts:
-    """The pairs of all epochs, counted and written to a folder. Raises `EmbedxError` if there is no pair at all."""
+    """The pairs of all epochs, counted and written to a folder. Raises `EmbedxError` if there is no
+    pair at all.
+    """
     n_tokens, width = len(stream.tokens), 2 * window
     counter = Counter(folder, min(memory, BYTES_PER_KEY * n_tokens * width * len(keys)))
-    chunk = min(CHUNK, max(1, len(counter.buffer) // (4 * width)))  # so that at most a quarter of the buffer stays empty
+    # so that at most a quarter of the buffer stays empty
+    chunk = min(CHUNK, max(1, len(counter.buffer) // (4 * width)))
     words = new_words(window, chunk)
     progress.start("counting pairs", n_tokens * len(keys), " tokens")
     for epoch, key in enumerate(keys):
@@ -87,7 +106,11 @@ def _counts(
     if not n_of_input.any():
         raise EmbedxError(NO_PAIR_KEPT)
     offsets = np.concatenate(([0], np.cumsum(n_of_input)))
-    return Counts(offsets, np.memmap(folder / "targets", int32, "r"), np.memmap(folder / "times", float32, "r"))
+    return Counts(
+        offsets,
+        np.memmap(folder / "targets", int32, "r"),
+        np.memmap(folder / "times", float32, "r"),
+    )
 
 
 @kernel

@@ -1,4 +1,6 @@
-"""Writes an encoded corpus, in a folder that is deleted unless the corpus is finished; other temporary folders."""
+"""Writes an encoded corpus, in a folder that is deleted unless the corpus is finished; other
+temporary folders.
+"""
 
 import contextlib
 import datetime
@@ -29,7 +31,8 @@ class CorpusWriter:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._opened = contextlib.ExitStack()
-        self._ends_sentence = True  # whether the last token is a mark between sentences, or there is none yet
+        # whether the last token is a mark between sentences, or there is none yet
+        self._ends_sentence = True
 
     def __enter__(self) -> Self:
         self.folder = self._opened.enter_context(workspace(self.home))
@@ -42,7 +45,9 @@ class CorpusWriter:
         self._opened.close()
 
     def write_tokens(self, tokens: np.ndarray) -> None:
-        """Append int32 tokens. A mark at their beginning is left out at the beginning of the corpus and behind another mark."""
+        """Append int32 tokens. A mark at their beginning is left out at the beginning of the corpus
+        and behind another mark.
+        """
         if len(tokens) and tokens[0] == END_OF_SENTENCE and self._ends_sentence:
             tokens = tokens[1:]
         if len(tokens):
@@ -53,12 +58,15 @@ class CorpusWriter:
                     view = view[self.tokens.write(view) :]
 
     def set_aside(self, words: WordList) -> None:
-        """Write out the words of the tokens that were written since this was done; `write_words` merges them."""
+        """Write out the words of the tokens that were written since this was done; `write_words`
+        merges them.
+        """
         with explained(self.home):
             self.spill.add(words, self.n_entries())
 
     def write_words(self, words: WordList, memory: int = 0, progress: Progress = SILENT) -> None:
-        """After all tokens, write the words, of which `words` are those that were not set aside, and how often each occurs.
+        """After all tokens, write the words, of which `words` are those that were not set aside,
+        and how often each occurs.
 
         memory  bytes for merging words that were set aside
         """
@@ -67,7 +75,13 @@ class CorpusWriter:
                 self.tokens.truncate(self.tokens.seek(-ENTRY_BYTES, os.SEEK_END))
             if self.spill.segments:
                 self.set_aside(words)
-                n_types = self.spill.merge(self.folder / TOKENS, self.folder / LETTERS, self.folder / STARTS, memory, progress)
+                n_types = self.spill.merge(
+                    self.folder / TOKENS,
+                    self.folder / LETTERS,
+                    self.folder / STARTS,
+                    memory,
+                    progress,
+                )
             else:
                 n_types = len(words)
                 (self.folder / LETTERS).write_bytes(words.letters)
@@ -83,14 +97,25 @@ class CorpusWriter:
         return self.tokens.tell() // ENTRY_BYTES
 
     def finish(
-        self, report: dict[str, Any], settings: dict[str, Any], key: str = "", progress: Progress = SILENT
+        self,
+        report: dict[str, Any],
+        settings: dict[str, Any],
+        key: str = "",
+        progress: Progress = SILENT,
     ) -> EncodedCorpus:
-        """The corpus, kept under its key; if another run has published the same corpus meanwhile, that one.
+        """The corpus, kept under its key; if another run has published the same corpus meanwhile,
+        that one.
 
-        Without a key, or if the folder of that name is none of the cache's, a temporary corpus: deleted when it is closed.
+        Without a key, or if the folder of that name is none of the cache's, a temporary corpus:
+        deleted when it is closed.
         """
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        about = {"created": created, "settings": settings, "n_tokens": self.n_tokens, "report": report}
+        about = {
+            "created": created,
+            "settings": settings,
+            "n_tokens": self.n_tokens,
+            "report": report,
+        }
         with explained(self.home):
             self.tokens.close()
             if key:
@@ -110,13 +135,18 @@ class CorpusWriter:
             if not target.exists():
                 raise
             if (winner := load(target, SILENT)) is None:
-                progress.note(f"{target}: is in the way, and cannot be replaced; delete it, or name another --cache-dir")
+                progress.note(
+                    f"{target}: is in the way, and cannot be replaced; delete it, or name another"
+                    " --cache-dir"
+                )
             return winner
         return EncodedCorpus(target)  # which none can clear before it is unlocked
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether it is a kept corpus, whole or damaged: a key is its name, and nothing is in it but the files of one."""
+    """Whether it is a kept corpus, whole or damaged: a key is its name, and nothing is in it but
+    the files of one.
+    """
     try:
         names = {file.name for file in folder.iterdir()}
     except OSError:
@@ -126,7 +156,9 @@ def is_kept(folder: Path) -> bool:
 
 
 def remove_kept(folder: Path) -> None:
-    """Delete a kept corpus, unless another process does; it is renamed first, so that none finds a part of it."""
+    """Delete a kept corpus, unless another process does; it is renamed first, so that none finds a
+    part of it.
+    """
     with workspace(folder.parent) as away:
         lock = locks.lock(folder)  # a run that has just published it may have yet to open it
         with contextlib.suppress(OSError):
@@ -139,7 +171,9 @@ def remove_kept(folder: Path) -> None:
 
 @contextlib.contextmanager
 def workspace(home: Path) -> Iterator[Path]:
-    """A locked folder of files that only this run needs, deleted however it ends; what killed runs left is deleted too."""
+    """A locked folder of files that only this run needs, deleted however it ends; what killed runs
+    left is deleted too.
+    """
     with explained(home):
         home.mkdir(parents=True, exist_ok=True)
         sweep(home)
@@ -164,4 +198,6 @@ def explained(home: Path, attempt: str = "written") -> Iterator[None]:
         yield
     except OSError as error:
         remedy = "free some space or choose another folder with --cache-dir"
-        raise EmbedxError(f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); {remedy}") from error
+        raise EmbedxError(
+            f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); {remedy}"
+        ) from error

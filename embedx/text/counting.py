@@ -1,7 +1,7 @@
 """Integer keys counted in bounded memory: sorted runs go to disk and are merged range by range.
 
-Co-occurring words, pairs of neighbours (collocations) and repeated lines are counted so, and words that outgrow the memory for
-them (`embedx.text.spilled_words`) are merged so.
+Co-occurring words, pairs of neighbours (collocations) and repeated lines are counted so, and words
+that outgrow the memory for them (`embedx.text.spilled_words`) are merged so.
 """
 
 import itertools
@@ -16,7 +16,8 @@ from embedx.training.progress import Progress
 
 BYTES_PER_KEY = 8  # in the buffer
 BYTES_PER_ENTRY = 64  # of a run, while it is merged: key, value, and copies in another order
-MIN_ENTRIES = 1 << 17  # merged at a time, however little memory there is: each range looks at all runs
+# merged at a time, however little memory there is: each range looks at all runs
+MIN_ENTRIES = 1 << 17
 SORTED_AT_ONCE = 1 << 20  # keys of a sorted buffer that are counted together
 
 
@@ -38,8 +39,11 @@ class SortedRuns:
                 n += len(keys)
         self.ends.append(n)
 
-    def merged(self, memory: int, progress: Progress, title: str, unit: str) -> Iterator[tuple[ndarray, ndarray, ndarray]]:
-        """Keys, values, and where each group of equal keys begins, a range of keys at a time, in about `memory` bytes.
+    def merged(
+        self, memory: int, progress: Progress, title: str, unit: str
+    ) -> Iterator[tuple[ndarray, ndarray, ndarray]]:
+        """Keys, values, and where each group of equal keys begins, a range of keys at a time, in
+        about `memory` bytes.
 
         Keys ascend; of equal keys that of the first run comes first. The files are deleted.
         """
@@ -49,8 +53,13 @@ class SortedRuns:
         max_entries = max(memory // BYTES_PER_ENTRY, MIN_ENTRIES)
         step = max(max_entries // (2 * len(runs)), 1)
         all_keys = np.memmap(self.keys, int64, "r")
-        bounds = np.sort(np.concatenate([all_keys[run][::step] for run in runs]))[len(runs) :: len(runs)]
-        cuts = [[run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop] for run in runs]
+        bounds = np.sort(np.concatenate([all_keys[run][::step] for run in runs]))[
+            len(runs) :: len(runs)
+        ]
+        cuts = [
+            [run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop]
+            for run in runs
+        ]
         done = 0
         progress.start(title, self.ends[-1], unit)
         for parts in zip(*(map(slice, cut, cut[1:]) for cut in cuts), strict=True):
@@ -68,7 +77,9 @@ class SortedRuns:
 
 
 class Counter:
-    """How often each int64 key occurs, exactly, in about `memory` bytes; the rest is in `folder`."""
+    """How often each int64 key occurs, exactly, in about `memory` bytes; the rest is in
+    `folder`.
+    """
 
     def __init__(self, folder: Path, memory: int) -> None:
         self.memory = memory
@@ -88,8 +99,12 @@ class Counter:
         """n keys were written to what `reserve` returned."""
         self.n_keys += n
 
-    def counted(self, progress: Progress, title: str, unit: str) -> Iterator[tuple[ndarray, ndarray]]:
-        """The distinct keys, ascending, and their counts, int64, in blocks; the counter cannot be used afterwards."""
+    def counted(
+        self, progress: Progress, title: str, unit: str
+    ) -> Iterator[tuple[ndarray, ndarray]]:
+        """The distinct keys, ascending, and their counts, int64, in blocks; the counter cannot be
+        used afterwards.
+        """
         self._write_run()
         self.buffer = np.empty(0, int64)
         for keys, counts, first in self.runs.merged(self.memory, progress, title, unit):
@@ -98,6 +113,8 @@ class Counter:
     def _write_run(self) -> None:
         keys = self.buffer[: self.n_keys]
         keys.sort()
-        parts = (keys[start : start + SORTED_AT_ONCE] for start in range(0, self.n_keys, SORTED_AT_ONCE))
+        parts = (
+            keys[start : start + SORTED_AT_ONCE] for start in range(0, self.n_keys, SORTED_AT_ONCE)
+        )
         self.runs.add(np.unique(part, return_counts=True) for part in parts)
         self.n_keys = 0

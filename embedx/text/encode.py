@@ -11,21 +11,30 @@ from embedx.text.phrases import with_phrases
 from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.training.progress import Progress
 
-Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]  # names of corpora, or sentences as lists of tokens
+# names of corpora, or sentences as lists of tokens
+Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]
 
 
 def encode(
-    corpora: Corpora, text: TextSettings, progress: Progress, cache_dir: Path | None,
-    phrases: PhraseSettings | Phrases | None = None, *, threads: int | None = None,
-) -> EncodedCorpus:  # fmt: skip
+    corpora: Corpora,
+    text: TextSettings,
+    progress: Progress,
+    cache_dir: Path | None,
+    phrases: PhraseSettings | Phrases | None = None,
+    *,
+    threads: int | None = None,
+) -> EncodedCorpus:
     """The corpora as provisional token ids, read now or found in the token cache.
 
     threads     that read; by default one for each core
-    phrases     collocations to join: how they are found in these corpora, or those that were joined in others; none, if None
+    phrases     collocations to join: how they are found in these corpora, or those that were joined
+                in others; none, if None
     """
     if isinstance(corpora, str | Path):
         corpora = [corpora]
-    if isinstance(corpora, Sequence) and (names := [str(name) for name in corpora if isinstance(name, str | Path)]):
+    if isinstance(corpora, Sequence) and (
+        names := [str(name) for name in corpora if isinstance(name, str | Path)]
+    ):
         corpus = cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
     else:
         corpus = cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)

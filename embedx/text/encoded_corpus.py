@@ -1,7 +1,7 @@
 """An encoded corpus: its files, mapped from its folder and checked before they are used.
 
-Compiled code looks words up by the tokens without checking that there are so many, and a machine that lost its power may leave
-zeros, which are tokens too.
+Compiled code looks words up by the tokens without checking that there are so many, and a machine
+that lost its power may leave zeros, which are tokens too.
 """
 
 import contextlib
@@ -22,7 +22,13 @@ from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
 KEY = re.compile(r"[0-9a-f]{24}")
-TOKENS, COUNTS, LETTERS, STARTS, ABOUT = "tokens.bin", "counts.npy", "letters.bin", "starts.npy", "about.json"
+TOKENS, COUNTS, LETTERS, STARTS, ABOUT = (
+    "tokens.bin",
+    "counts.npy",
+    "letters.bin",
+    "starts.npy",
+    "about.json",
+)
 DATA = (TOKENS, COUNTS, LETTERS, STARTS)
 CHECK_BYTES = 1 << 20  # of a file that are summed up at a time
 
@@ -38,12 +44,18 @@ class EncodedCorpus:
         self.report: Record = about["report"]
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
-        self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode="r"))  # int64 (n_types,)
-        with (folder / LETTERS).open("rb") as file:  # which may be empty, if the only word is: that cannot be mapped
-            letters = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
+        # int64 (n_types,)
+        self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode="r"))
+        # which may be empty, if the only word is: that cannot be mapped
+        with (folder / LETTERS).open("rb") as file:
+            letters = (
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
+            )
         self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode="r")))
-        self.generated: Any = None  # `graphs.walks.Walks`, where training makes its tokens by itself, and these are a sample
-        self._delete = delete and weakref.finalize(self, delete)  # at the latest when the program ends
+        # `graphs.walks.Walks`, where training makes its tokens by itself, and these are a sample
+        self.generated: Any = None
+        # at the latest when the program ends
+        self._delete = delete and weakref.finalize(self, delete)
 
     @property
     def place(self) -> str:
@@ -64,7 +76,9 @@ class EncodedCorpus:
 
 
 def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
-    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is reported. Reads all of its files."""
+    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is reported.
+    Reads all of its files.
+    """
     try:
         if read_about(folder)["data_checksum"] != checksum(folder):
             raise ValueError(f"{ABOUT}: the checksum of the other files differs")
@@ -78,7 +92,9 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
 
 
 def write_about(folder: Path, about: Record) -> None:
-    """Write about.json beside the other files, of which it has the checksum if the corpus is to be kept."""
+    """Write about.json beside the other files, of which it has the checksum if the corpus is to be
+    kept.
+    """
     about = about | {"data_checksum": checksum(folder) if about["key"] else None}
     (folder / ABOUT).write_text(as_text(about), "utf-8")
 
@@ -86,7 +102,11 @@ def write_about(folder: Path, about: Record) -> None:
 def read_about(folder: Path) -> Record:
     """The content of about.json. Raises unless it is as it was written."""
     about = json.loads((folder / ABOUT).read_bytes())
-    if not isinstance(about, dict) or about["checksum"] != checksum_of(about) or about["key"] not in ("", folder.name):
+    if (
+        not isinstance(about, dict)
+        or about["checksum"] != checksum_of(about)
+        or about["key"] not in ("", folder.name)
+    ):
         raise ValueError(f"{ABOUT}: not what was written there")
     return about
 

@@ -1,7 +1,9 @@
-"""Downloads the file of a recipe: resumed where it was cut, from the first mirror that has it, named once it is whole.
+"""Downloads the file of a recipe: resumed where it was cut, from the first mirror that has it,
+named once it is whole.
 
     FOLDER/FILE         the file, once all of it came and its checksum was compared
-    FOLDER/FILE.part    what has come so far, with the date of the server's version; locked by the process that downloads it
+    FOLDER/FILE.part    what has come so far, with the date of the server's version; locked by the
+                        process that downloads it
 
 A part is resumed if the server still has the version of that date (If-Range).
 """
@@ -26,14 +28,18 @@ from embedx.training.progress import SILENT, Progress
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
 TIMEOUT = 60.0  # seconds without a byte
-AGENT = "embedx (https://pypi.org/project/embedx)"  # Wikimedia requires a name; some servers refuse Python's own
-NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"  # of a file whose date the server does not say; it is never resumed
+# Wikimedia requires a name; some servers refuse Python's own
+AGENT = "embedx (https://pypi.org/project/embedx)"
+# of a file whose date the server does not say; it is never resumed
+NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
 def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILENT) -> Path:
-    """The file of a recipe, given itself or by name, downloaded into the folder `to` (the data folder) unless it is there.
+    """The file of a recipe, given itself or by name, downloaded into the folder `to` (the data
+    folder) unless it is there.
 
-    Raises `EmbedxError` where it cannot be downloaded. An interrupted download leaves its part, which the next call resumes.
+    Raises `EmbedxError` where it cannot be downloaded. An interrupted download leaves its part,
+    which the next call resumes.
     """
     recipe = find_recipe(named) if isinstance(named, str) else named
     if recipe is None:
@@ -62,7 +68,9 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
                 part.unlink()
     except OSError as error:
         why = error.strerror or error
-        raise EmbedxError(f"{recipe.name}: {folder}: {why}; free some space or choose another folder with --to") from error
+        raise EmbedxError(
+            f"{recipe.name}: {folder}: {why}; free some space or choose another folder with --to"
+        ) from error
     if to is not None:
         _link(target, progress)
     return target
@@ -126,29 +134,52 @@ def _download_from(url: str, part: Path, progress: Progress) -> None:
 
 
 def _receive(url: str, part: Path, progress: Progress) -> None:
-    """Write what the server sends to the end of the part; in place of it where the server does not resume that version."""
+    """Write what the server sends to the end of the part; in place of it where the server does not
+    resume that version.
+    """
     if not url.startswith(("http://", "https://")):
         raise _FailedError("only http and https addresses are fetched")
     headers = {"User-Agent": AGENT}
     if start := part.stat().st_size:
-        headers |= {"Range": f"bytes={start}-", "If-Range": formatdate(part.stat().st_mtime, usegmt=True)}
+        headers |= {
+            "Range": f"bytes={start}-",
+            "If-Range": formatdate(part.stat().st_mtime, usegmt=True),
+        }
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+        response = urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=TIMEOUT
+        )
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:  # all bytes came before, or more
+        # all bytes came before, or more
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             os.truncate(part, 0)
-        raise _FailedError(f"HTTP {error.code} {error.reason}", error.code >= 500 or error.code in (408, 416, 429)) from error
+        raise _FailedError(
+            f"HTTP {error.code} {error.reason}", error.code >= 500 or error.code in (408, 416, 429)
+        ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
         # Without a network, or such a server, waiting is of no use.
-        raise _FailedError(reason(why) if isinstance(why, OSError) else str(why), may_retry=start > 0) from error
+        raise _FailedError(
+            reason(why) if isinstance(why, OSError) else str(why), may_retry=start > 0
+        ) from error
     if start and response.status != http.client.PARTIAL_CONTENT:
-        progress.note(f"{url}: begins with the first byte again: the file has changed, or the server does not resume downloads")
+        progress.note(
+            f"{url}: begins with the first byte again: the file has changed, or the server does not"
+            " resume downloads"
+        )
         start = 0
     changed = parsedate_to_datetime(response.headers.get("Last-Modified", NEVER)).timestamp()
-    with response, open(part, "ab" if start else "wb") as out, CountedReader(response, response.length) as body:
-        progress.start(f"fetching {part.stem}", None if response.length is None else start + response.length, "B")
+    with (
+        response,
+        open(part, "ab" if start else "wb") as out,
+        CountedReader(response, response.length) as body,
+    ):
+        progress.start(
+            f"fetching {part.stem}",
+            None if response.length is None else start + response.length,
+            "B",
+        )
         try:
             while block := _received(body):
                 out.write(block)

@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 def in_order(submitted: Iterator[Future[T]], ahead: int) -> Iterator[T]:
-    """The results, with up to `ahead` futures waiting. An error of the iterator is raised after the results before it."""
+    """The results, with up to `ahead` futures waiting. An error of the iterator is raised after the
+    results before it.
+    """
     waiting: collections.deque[Future[T]] = collections.deque()
     while True:
         try:

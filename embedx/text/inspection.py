@@ -1,4 +1,5 @@
-"""What a text looks like, from one pass over its bytes: damage with its places, lines, repeated lines, scripts.
+"""What a text looks like, from one pass over its bytes: damage with its places, lines, repeated
+lines, scripts.
 
 Repeated lines are found by hashes of all lines, counted in bounded memory (`embedx.text.counting`).
 """
@@ -24,8 +25,11 @@ LINE_MEMORY = 1 << 26  # bytes, for the hashes of lines
 BAD, GIANT_LINES = "not UTF-8", "giant lines"
 PATTERNS = {
     "replaced": re.compile("\ufffd".encode()),
-    "wrongly decoded": re.compile(rb"\xc3[\x82\x83]\xc2[\x80-\xbf]"),  # Â or Ã, and what the byte after it becomes
-    "control characters": re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"),
+    # Â or Ã, and what the byte after it becomes
+    "wrongly decoded": re.compile(rb"\xc3[\x82\x83]\xc2[\x80-\xbf]"),
+    "control characters": re.compile(
+        rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"
+    ),
 }
 KINDS = (BAD, *PATTERNS, GIANT_LINES)
 
@@ -43,7 +47,8 @@ class Inspector:
         self._begin_source()
 
     def _begin_source(self) -> None:
-        self.offset = self.line_start = 0  # bytes before the next block, and before the line that is begun
+        # bytes before the next block, and before the line that is begun
+        self.offset = self.line_start = 0
         self.line = 1
         self.begun = b""  # the end of the line that is begun
 
@@ -52,7 +57,13 @@ class Inspector:
         text = data.decode("utf-8", "replace")
         seen = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=1)
         self.characters[: len(seen)] += seen
-        self._note(BAD, source, data, text.count("\ufffd") - data.count("\ufffd".encode()), _bad_places(data))
+        self._note(
+            BAD,
+            source,
+            data,
+            text.count("\ufffd") - data.count("\ufffd".encode()),
+            _bad_places(data),
+        )
         for kind, pattern in PATTERNS.items():
             found = [each.start() for each in pattern.finditer(data)]
             self._note(kind, source, data, len(found), found)
@@ -64,8 +75,14 @@ class Inspector:
             self._begin_source()
 
     def _place(self, source: str, data: bytes, at: int) -> Record:
-        """Where data[at] is: line, from 1, and byte, from 0. Before the data begins the line in which they do."""
-        return {"source": source, "line": self.line + data.count(b"\n", 0, max(at, 0)), "byte": self.offset + at}
+        """Where data[at] is: line, from 1, and byte, from 0. Before the data begins the line in
+        which they do.
+        """
+        return {
+            "source": source,
+            "line": self.line + data.count(b"\n", 0, max(at, 0)),
+            "byte": self.offset + at,
+        }
 
     def _note(self, kind: str, source: str, data: bytes, n: int, places: Iterable[int]) -> None:
         """Count `n` of a kind, and keep where the first of all are."""
@@ -75,7 +92,8 @@ class Inspector:
 
     def _end_lines(self, source: str, data: bytes) -> None:
         """Count the lines that end in the data, of which the first may have begun before."""
-        n_cut = self.offset - self.line_start - len(self.begun)  # bytes of the first line that are not kept
+        # bytes of the first line that are not kept
+        n_cut = self.offset - self.line_start - len(self.begun)
         lines = (self.begun + data).split(b"\n")
         self.begun = lines.pop()[-GIANT:]
         if not lines:
@@ -106,8 +124,10 @@ class Inspector:
             "n_lines": self.n_lines,
             "counts": self.counts,  # by kind of damage
             "places": self.places,  # of the first of each kind
-            "repeated_lines": (n_lines - n_distinct) / max(n_lines, 1),  # share of those that are not empty
-            "scripts": {name: n / letters.total() for name, n in letters.most_common()},  # shares of the letters
+            # share of those that are not empty
+            "repeated_lines": (n_lines - n_distinct) / max(n_lines, 1),
+            # shares of the letters
+            "scripts": {name: n / letters.total() for name, n in letters.most_common()},
         }
 
 
@@ -124,6 +144,8 @@ def _bad_places(data: bytes) -> Iterator[int]:
 
 
 def script(letter: str) -> str:
-    """The script of a letter: the first word of its name in Unicode, as in "LATIN SMALL LETTER A"."""
+    """The script of a letter: the first word of its name in Unicode, as in "LATIN SMALL
+    LETTER A".
+    """
     name = unicodedata.name(letter, "other").split()[0]
     return "Han" if name == "CJK" else name.capitalize()

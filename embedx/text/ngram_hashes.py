@@ -1,7 +1,9 @@
-"""Hashes of words and of n-grams, compiled, in the conventions of fastText 0.9.3 (see `embedx.text.ngrams`).
+"""Hashes of words and of n-grams, compiled, in the conventions of fastText 0.9.3 (see
+`embedx.text.ngrams`).
 
     word              32-bit FNV-1a of its UTF-8 bytes, as a signed number
-    n-gram of words   h = hash of the first word;  h <- h · 116049371 + hash of the next word, in 64 bits
+    n-gram of words   h = hash of the first word;  h <- h · 116049371 + hash of the next word, in 64
+                                                   bits
 
 They are the same on every machine.
 """
@@ -12,15 +14,27 @@ import numpy as np
 from numpy import int32, int64, uint64
 
 from embedx.kernels import kernel, kernel_part
-from embedx.text.ngrams import BEGINNING, END, FNV_OFFSET, FNV_PRIME, MASK, NOT_SPLIT, SIGN, NGrams, encoded
+from embedx.text.ngrams import (
+    BEGINNING,
+    END,
+    FNV_OFFSET,
+    FNV_PRIME,
+    MASK,
+    NOT_SPLIT,
+    SIGN,
+    NGrams,
+    encoded,
+)
 
 OF_NEXT_WORD = int64(116049371)
 
 
 def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets, buckets): those of the character n-grams of word w, given in UTF-8, are buckets[offsets[w] + 1:offsets[w + 1]].
+    """(offsets, buckets): those of the character n-grams of word w, given in UTF-8, are
+    buckets[offsets[w] + 1:offsets[w + 1]].
 
-    offsets int64 (n_words + 1,), buckets int32 (offsets[-1],); buckets[offsets[w]] is free for the word itself.
+    offsets int64 (n_words + 1,), buckets int32 (offsets[-1],); buckets[offsets[w]] is free for the
+    word itself.
     """
     beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
     pieces = [b"" if word == not_split else beginning + word + end for word in words]
@@ -38,7 +52,9 @@ def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np
 
 @kernel
 def hash_words(letters, starts, hashes):
-    """Write the hash of each word, letters[starts[w]:starts[w + 1]], to `hashes`, int64 (n_words,)."""
+    """Write the hash of each word, letters[starts[w]:starts[w + 1]], to `hashes`, int64
+    (n_words,).
+    """
     for w in range(hashes.size):
         value = uint64(FNV_OFFSET)
         for i in range(starts[w], starts[w + 1]):
@@ -48,10 +64,11 @@ def hash_words(letters, starts, hashes):
 
 @kernel
 def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
-    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` is empty, how many parts w
-    has to offsets[w + 1].
+    """Write the bucket of each n-gram of word w to buckets[offsets[w] + 1:], or where `buckets` is
+    empty, how many parts w has to offsets[w + 1].
 
-    text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is where each ends
+    text  uint8: the words, each between < and >, one after the other; `ends` int64 (n_words,) is
+          where each ends
     """
     begin = int64(0)
     for w in range(ends.size):

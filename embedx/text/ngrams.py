@@ -1,14 +1,18 @@
 """The character n-grams of a word, and the buckets that they are hashed to.
 
-Bojanowski et al. 2017, "Enriching word vectors with subword information", section 3.2, in the conventions of fastText 0.9.3, so
-that models can be exchanged with it:
+Bojanowski et al. 2017, "Enriching word vectors with subword information", section 3.2, in the
+conventions of fastText 0.9.3, so that models can be exchanged with it:
 
-    word      stands between < and >, so that beginnings and ends of words differ from what is within
-    n-grams   all chunks of `shortest` to `longest` Unicode characters, repeats included; neither < nor > by itself
-    bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets. fastText reads a byte as a
-              signed char, so that one above 127 also turns over the upper 24 bits of the hash
+    word      stands between < and >, so that beginnings and ends of words differ from what is
+              within
+    n-grams   all chunks of `shortest` to `longest` Unicode characters, repeats included; neither <
+              nor > by itself
+    bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets.
+              fastText reads a byte as a signed char, so that one above 127 also turns over the
+              upper 24 bits of the hash
 
-fastText's mark for the end of a line, </s>, has no n-grams. `embedx.engine.subwords` lists those of a vocabulary, compiled.
+fastText's mark for the end of a line, </s>, has no n-grams. `embedx.engine.subwords` lists those of
+a vocabulary, compiled.
 """
 
 import re
@@ -33,13 +37,19 @@ class NGrams(NamedTuple):
     n_buckets: int
 
     def of(self, word: str) -> list[str]:
-        """The n-grams of a word, by where they begin, then by length; those that occur twice stand there twice."""
+        """The n-grams of a word, by where they begin, then by length; those that occur twice stand
+        there twice.
+        """
         if word == NOT_SPLIT:
             return []
         text = f"{BEGINNING}{word}{END}"
         longest = min(self.longest, len(text))
         spans = ((i, i + n) for i in range(len(text)) for n in range(self.shortest, longest + 1))
-        return [text[i:j] for i, j in spans if j <= len(text) and not (j == i + 1 and (i == 0 or j == len(text)))]
+        return [
+            text[i:j]
+            for i, j in spans
+            if j <= len(text) and not (j == i + 1 and (i == 0 or j == len(text)))
+        ]
 
     def buckets(self, word: str) -> list[int]:
         """The bucket of each of them."""
@@ -60,9 +70,14 @@ def fnv1a(content: bytes) -> int:
 
 
 def ngrams(lengths: str, n_buckets: int, option: str = "--subwords") -> NGrams:
-    """What `--subwords 3-6`, or 3 for n-grams of one length, and `--set buckets=N` say. Raises `EmbedxError` for any other."""
+    """What `--subwords 3-6`, or 3 for n-grams of one length, and `--set buckets=N` say. Raises
+    `EmbedxError` for any other.
+    """
     found = LENGTHS.fullmatch(lengths)
     shortest, longest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= shortest <= longest <= MAX_CHARACTERS:
-        raise EmbedxError(f"{option} {lengths[:40]}: lengths go from 1 to {MAX_CHARACTERS}, the shortest first; write 3-6")
+        raise EmbedxError(
+            f"{option} {lengths[:40]}: lengths go from 1 to {MAX_CHARACTERS}, the shortest first;"
+            " write 3-6"
+        )
     return NGrams(shortest, longest, n_buckets)

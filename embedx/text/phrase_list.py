@@ -1,4 +1,6 @@
-"""Collocations that were joined to one word each: what a model keeps of them, so that other text is joined alike."""
+"""Collocations that were joined to one word each: what a model keeps of them, so that other text is
+joined alike.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,4 +33,7 @@ class Phrases:
 
     def identity(self) -> Any:
         """What distinguishes them from others, as JSON types."""
-        return [list(self.connectors), [[list(each.words) for each in found] for found in self.passes]]
+        return [
+            list(self.connectors),
+            [[list(each.words) for each in found] for found in self.passes],
+        ]

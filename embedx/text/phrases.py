@@ -1,8 +1,10 @@
-"""Phrases: a corpus in which collocations are single words, joined by `_`, and the same done to other text.
+"""Phrases: a corpus in which collocations are single words, joined by `_`, and the same done to
+other text.
 
-Each pass finds the collocations of the corpus as the passes before left it (`collocations`), and joins them from left to
-right, so that `new york city` takes two. A word that was joined is not the beginning of the next. The result is an encoded
-corpus like that of a text in which the joined words stand, in the token cache under a key of its own.
+Each pass finds the collocations of the corpus as the passes before left it (`collocations`), and
+joins them from left to right, so that `new york city` takes two. A word that was joined is not the
+beginning of the next. The result is an encoded corpus like that of a text in which the joined words
+stand, in the token cache under a key of its own.
 """
 
 import contextlib
@@ -27,22 +29,34 @@ FORMAT = 2  # part of every key: raise it when the results change
 
 
 def with_phrases(
-    corpus: EncodedCorpus, wanted: PhraseSettings | Phrases, progress: Progress, cache_dir: Path | None = None
+    corpus: EncodedCorpus,
+    wanted: PhraseSettings | Phrases,
+    progress: Progress,
+    cache_dir: Path | None = None,
 ) -> EncodedCorpus:
-    """The corpus with its collocations joined, those that settings find in it or those that were found in other text.
+    """The corpus with its collocations joined, those that settings find in it or those that were
+    found in other text.
 
     The corpus that is given is closed. Raises `EmbedxError`. See `phrases_of` for what was joined.
     """
     home = cache_dir or cache.default_folder()
-    how = wanted.identity() if isinstance(wanted, Phrases) else {**wanted.record(), "phrase_memory": None}
+    how = (
+        wanted.identity()
+        if isinstance(wanted, Phrases)
+        else {**wanted.record(), "phrase_memory": None}
+    )
     key = cache.digest(["phrases", FORMAT, cache.FORMAT, corpus.key, how]) if corpus.key else ""
     with contextlib.ExitStack() as opened:
         opened.enter_context(corpus)
         if key and (kept := load(home / key, progress)) is not None:
             progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from {kept.place}")
             return kept
-        if (wrong := next((word for word in corpus.words if word.split() != [word]), None)) is not None:
-            raise EmbedxError(f"--phrases takes words without white space; {wrong!r} is one of the corpus")
+        if (
+            wrong := next((word for word in corpus.words if word.split() != [word]), None)
+        ) is not None:
+            raise EmbedxError(
+                f"--phrases takes words without white space; {wrong!r} is one of the corpus"
+            )
         n_passes = len(wanted.passes) if isinstance(wanted, Phrases) else wanted.phrases
         found: list[Sequence[Collocation]] = []
         joined, is_last = corpus, False
@@ -62,7 +76,10 @@ def with_phrases(
             if not is_last:
                 opened.enter_context(joined)
         n_joined = corpus.n_tokens - joined.n_tokens
-        progress.note(f"{n_joined:,} of {corpus.n_tokens:,} tokens joined to the one before; written to {joined.place}")
+        progress.note(
+            f"{n_joined:,} of {corpus.n_tokens:,} tokens joined to the one before; written to"
+            f" {joined.place}"
+        )
         return joined
 
 
@@ -71,12 +88,19 @@ def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
     found = corpus.report.get("collocations")
     if found is None:
         return None
-    passes = (tuple(Collocation(tuple(words), times, score) for words, times, score in each) for each in found)
+    passes = (
+        tuple(Collocation(tuple(words), times, score) for words, times, score in each)
+        for each in found
+    )
     return Phrases(tuple(corpus.report["connectors"]), tuple(passes))
 
 
 def _join_all(
-    corpus: EncodedCorpus, found: Sequence[Collocation], connectors: Sequence[str], writer: CorpusWriter, progress: Progress
+    corpus: EncodedCorpus,
+    found: Sequence[Collocation],
+    connectors: Sequence[str],
+    writer: CorpusWriter,
+    progress: Progress,
 ) -> None:
     """Write the tokens and words of a corpus with these collocations joined."""
     words, tokens = [*corpus.words], corpus.tokens
@@ -105,10 +129,11 @@ def _join_all(
 
 @kernel
 def join(tokens, at, pairs, codes, targets, numbers, n_types, out):
-    """Fill `out` with the tokens from `at` on, their collocations joined; return where it stopped, how many were written, and
-    how many words have a number.
+    """Fill `out` with the tokens from `at` on, their collocations joined; return where it stopped,
+    how many were written, and how many words have a number.
 
-    codes    int64, ascending: the pairs to join; `targets` int32: the id of the word that each becomes
+    codes    int64, ascending: the pairs to join; `targets` int32: the id of the word that each
+             becomes
     numbers  int32: the number of a word by its id, by first appearance; -1 before that
     """
     n = 0

@@ -18,17 +18,28 @@ from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
 
-Watch = Callable[[Source, bytes, bool], None]  # takes each block of the text, and whether it is the last one of its source
-COUNT_SHARE = 0.25  # of the free memory, for words while a text is read: what unpacks it and the files written want some too
+# takes each block of the text, and whether it is the last one of its source
+Watch = Callable[[Source, bytes, bool], None]
+# of the free memory, for words while a text is read: what unpacks it and the files written want
+# some too
+COUNT_SHARE = 0.25
 
 
 def read(
-    sources: Sequence[Source], settings: TextSettings, progress: Progress, writer: CorpusWriter, threads: int,
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress,
+    writer: CorpusWriter,
+    threads: int,
     watch: Watch | None,
-) -> Record:  # fmt: skip
+) -> Record:
     """Read all sources into `writer`; the report of what was found, be it nothing."""
     n_tokens = 0
-    memory = int(COUNT_SHARE * available_memory() if settings.vocab_memory is None else 1e9 * settings.vocab_memory)
+    memory = int(
+        COUNT_SHARE * available_memory()
+        if settings.vocab_memory is None
+        else 1e9 * settings.vocab_memory
+    )
     words = Tokenizer(settings)
     progress.start("reading", total_size(sources), "B")
     with (
@@ -50,8 +61,14 @@ def read(
             progress.update(chunk.stored, tokens=n_tokens)
             if words.outgrows(memory):
                 if not writer.spill.segments:
-                    what = "they go to disk, and are merged at the end; --set vocab-memory=N gives them more"
-                    progress.note(f"the distinct words exceed {amount(memory)} after {n_tokens:,} words of text: {what}")
+                    what = (
+                        "they go to disk, and are merged at the end; --set vocab-memory=N gives"
+                        " them more"
+                    )
+                    progress.note(
+                        f"the distinct words exceed {amount(memory)} after {n_tokens:,} words of"
+                        f" text: {what}"
+                    )
                 writer.set_aside(words.emptied())
     progress.finish()
     writer.write_words(words.words, memory, progress)
@@ -62,7 +79,9 @@ def check_found(report: Record, sources: Sequence[Source], settings: TextSetting
     """Raise `EmbedxError` if there are no words in the sources."""
     if report["n_tokens"]:
         return
-    names = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+    names = (
+        sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
+    )
     why = f"is it the right file, and --tokenizer {settings.tokenizer} the right one?"
     if kinds := skipped_kinds(report["sources"]):
         why = f"skipped: {kinds}"
@@ -73,6 +92,8 @@ def check_found(report: Record, sources: Sequence[Source], settings: TextSetting
 
 
 def skipped_kinds(sources: Sequence[Record]) -> str:
-    """How many of the sources, by their reports, were skipped because they are no text, by kind; "" if none was."""
+    """How many of the sources, by their reports, were skipped because they are no text, by kind; ""
+    if none was.
+    """
     kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
     return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())

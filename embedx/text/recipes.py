@@ -1,10 +1,12 @@
-"""Recipes: corpora known by name, each a `NAME.toml` that says what it is, where it comes from and how to read it.
+"""Recipes: corpora known by name, each a `NAME.toml` that says what it is, where it comes from and
+how to read it.
 
-They are looked for in the working directory, in the user's configuration folder and among those that come with embedx,
-in this order. `corpora/README.md` explains the fields.
+They are looked for in the working directory, in the user's configuration folder and among those
+that come with embedx, in this order. `corpora/README.md` explains the fields.
 
     NAME                a recipe
-    NAME-VALUE-...      with values for its placeholders, in the order in which it declares them: `wikipedia-de-20240101`
+    NAME-VALUE-...      with values for its placeholders, in the order in which it declares them:
+                        `wikipedia-de-20240101`
     NAME:PART           another part of the same files: `one-billion-word:heldout`
 """
 
@@ -26,10 +28,13 @@ from typing import Any
 from embedx.errors import EmbedxError, near_file
 from embedx.settings import Record
 
-KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}  # what a recipe is for, and the readers of each
+# what a recipe is for, and the readers of each
+KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}
 OF_PARTS = ("about", "files", "members")  # fields that a part has of its own
-VALUE = re.compile(r"\w+")  # what may stand for a placeholder: no path, and no hyphen, which separates them
-MAX_BYTES = 1 << 16  # twenty times the longest of ours; Python's parser takes time with the square of a key's length
+# what may stand for a placeholder: no path, and no hyphen, which separates them
+VALUE = re.compile(r"\w+")
+# twenty times the longest of ours; Python's parser takes time with the square of a key's length
+MAX_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class Recipe:
     reader: str = "text"
     about: str = ""
     package: str = ""  # an installed Python package that holds the files
-    files: list[str] = field(default_factory=list)  # paths or globs, alternatives: the first that is there is read
+    # paths or globs, alternatives: the first that is there is read
+    files: list[str] = field(default_factory=list)
     members: str = ""  # which members of an archive among `files` are read, a glob
     urls: list[str] = field(default_factory=list)  # of one file, the mirrors of the first after it
     obtain: str = ""  # how to get the files where no program can
@@ -50,8 +56,10 @@ class Recipe:
     cut_off: bool = False
     licence: str = ""
     citation: str = ""
-    values: dict[str, str] = field(default_factory=dict)  # placeholders and what stands for them unless the name says otherwise
-    parts: dict[str, Record] = field(default_factory=dict)  # other parts of the files, by name: see OF_PARTS
+    # placeholders and what stands for them unless the name says otherwise
+    values: dict[str, str] = field(default_factory=dict)
+    # other parts of the files, by name: see OF_PARTS
+    parts: dict[str, Record] = field(default_factory=dict)
     settings: Record = field(default_factory=dict)  # default values of TextSettings for this corpus
 
     @property
@@ -66,10 +74,14 @@ class Recipe:
             # Only locates the package; importing it could take seconds.
             with contextlib.suppress(ImportError, ValueError):  # ".." is no name of a package
                 spec = importlib.util.find_spec(self.package)
-                places = [Path(place) for place in spec.submodule_search_locations or []] if spec else []
+                places = (
+                    [Path(place) for place in spec.submodule_search_locations or []] if spec else []
+                )
         for place, pattern in itertools.product(places, self.files):
             with contextlib.suppress(ValueError):  # no file has a zero byte in its name
-                if found := sorted(glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)):
+                if found := sorted(
+                    glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)
+                ):
                     return found
         return []
 
@@ -82,27 +94,40 @@ class Recipe:
         elif self.obtain:
             remedy = f"get it {self.obtain}, then put {self.files[0]} into the working directory"
         elif self.urls:
-            where = f"put {self.download} of {self.urls[0]} into the working directory or {data_folder()}"
+            where = (
+                f"put {self.download} of {self.urls[0]} into the working directory or"
+                f" {data_folder()}"
+            )
             remedy = f"get it with `embedx corpus fetch {self.name}`, or {where}"
         else:
             remedy = f"put {self.files[0]} into the working directory or name its path instead"
         raise EmbedxError(f"{self.name}: not on this machine; {remedy}")
 
     def part(self, name: str) -> "Recipe":
-        """Another part of the same files. Raises `EmbedxError` if the recipe has none of that name."""
+        """Another part of the same files. Raises `EmbedxError` if the recipe has none
+        of that name.
+        """
         if name not in self.parts:
-            raise EmbedxError(f"{self.name}: has no part {name}; it has {', '.join(self.parts) or 'none'}")
+            raise EmbedxError(
+                f"{self.name}: has no part {name}; it has {', '.join(self.parts) or 'none'}"
+            )
         own = {"members": "", "parts": {}, **self.parts[name]}
         return replace(self, name=f"{self.name}:{name}", **own)
 
 
 # The type of each field in a file.
-FIELDS = {name: type(value) for name, value in vars(Recipe("", Path())).items() if name not in ("name", "folder")}
+FIELDS = {
+    name: type(value)
+    for name, value in vars(Recipe("", Path())).items()
+    if name not in ("name", "folder")
+}
 
 
 def data_folder() -> Path:
     """Where `embedx corpus fetch` puts files, and where recipes find them."""
-    return Path(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "embedx", "corpora")
+    return Path(
+        os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "embedx", "corpora"
+    )
 
 
 def find_recipe(name: str) -> Recipe | None:
@@ -132,20 +157,33 @@ def recipe_names() -> list[str]:
     """The names of all recipes that can be found."""
     files = (file for folder in _folders() for file in folder.glob("*.toml"))
     # Other programs keep TOML files in working directories too: a recipe has a kind and a reader.
-    return sorted({file.stem for file in files if {"kind", "reader"} <= _content_if_readable(file).keys()})
+    return sorted(
+        {file.stem for file in files if {"kind", "reader"} <= _content_if_readable(file).keys()}
+    )
 
 
 def listed() -> list[dict[str, str]]:
     """Name, kind, state and subject of each recipe that can be found.
 
-    The state is "here" where its files are, else how they are obtained: "fetch", "package" or "by hand".
+    The state is "here" where its files are, else how they are obtained: "fetch", "package" or "by
+    hand".
     """
     recipes = [recipe for name in recipe_names() if (recipe := _of_name(name))]
     recipes = [each for recipe in recipes for each in (recipe, *map(recipe.part, recipe.parts))]
     rows = []
     for recipe in recipes:
-        state = "here" if recipe.files_here() else "package" if recipe.package else "fetch" if recipe.urls else "by hand"
-        rows.append({"name": recipe.name, "kind": recipe.kind, "state": state, "about": recipe.about})
+        state = (
+            "here"
+            if recipe.files_here()
+            else "package"
+            if recipe.package
+            else "fetch"
+            if recipe.urls
+            else "by hand"
+        )
+        rows.append(
+            {"name": recipe.name, "kind": recipe.kind, "state": state, "about": recipe.about}
+        )
     return rows
 
 
@@ -156,7 +194,9 @@ def near_recipe(name: str) -> str:
 
 def _folders() -> Iterator[Path]:
     yield Path()
-    own = os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "embedx")
+    own = os.path.join(
+        os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "embedx"
+    )
     if os.path.isdir(own):  # not so where a user has no home, or may not look into it
         yield Path(own)
     package = Path(__file__).parents[1]
@@ -167,7 +207,9 @@ def _folders() -> Iterator[Path]:
 
 
 def _content(file: Path) -> Record:
-    """The fields of a TOML file. Raises OSError, ValueError or RecursionError where it is none, or longer than a recipe."""
+    """The fields of a TOML file. Raises OSError, ValueError or RecursionError where it is none, or
+    longer than a recipe.
+    """
     if not os.path.isfile(file):
         raise OSError("no file")  # a pipe would not end
     if os.path.getsize(file) > MAX_BYTES:
@@ -176,7 +218,8 @@ def _content(file: Path) -> Record:
 
 
 def _content_if_readable(file: Path) -> Record:
-    with contextlib.suppress(OSError, ValueError, RecursionError):  # the last of brackets within brackets
+    # the last of brackets within brackets
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         return _content(file)
     return {}
 
@@ -195,9 +238,13 @@ def _load(file: Path, name: str, given: list[str]) -> Recipe:
             _check(fields, {each: FIELDS[each] for each in OF_PARTS}, f"parts: {part}: ")
         kind, reader = content.get("kind", ""), content.get("reader", "")
         if reader not in KINDS.get(kind, ()):
-            raise ValueError(f"kind = {kind!r} and reader = {reader!r}; readers of each kind are {KINDS}")
+            raise ValueError(
+                f"kind = {kind!r} and reader = {reader!r}; readers of each kind are {KINDS}"
+            )
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise EmbedxError(f"{file}: not a readable recipe ({error}); compare it with corpora/README.md") from error
+        raise EmbedxError(
+            f"{file}: not a readable recipe ({error}); compare it with corpora/README.md"
+        ) from error
     return Recipe(name=name, folder=file.parent, **content)
 
 
@@ -208,7 +255,9 @@ def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:
     for name, value in content.items():
         if name not in kinds:
             raise ValueError(f"{where}unknown field {name}; choose among {', '.join(kinds)}")
-        if not isinstance(value, kinds[name]) or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
+        if not isinstance(value, kinds[name]) or (
+            isinstance(value, list) and not all(isinstance(each, str) for each in value)
+        ):
             kind = "list of strings" if kinds[name] is list else kinds[name].__name__
             raise ValueError(f"{where}{name} = {value!r} is no {kind}")
     if not content.get("files"):

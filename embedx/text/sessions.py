@@ -16,30 +16,45 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.text.sources import resolve
 from embedx.text.streams import BLOCK_BYTES, damage_explained, open_source, unpacked
-from embedx.text.tables import PARQUET_START, Bad, json_records, lines_of, parquet_records, table_rows, value_of
+from embedx.text.tables import (
+    PARQUET_START,
+    Bad,
+    json_records,
+    lines_of,
+    parquet_records,
+    table_rows,
+    value_of,
+)
 from embedx.training.progress import Progress
 
 
 def sessions(table: str, columns: str, gap: float | None, progress: Progress) -> Iterator[str]:
-    """The sessions of a CSV, TSV, JSON Lines or Parquet file, in the order of their beginnings; items are separated by blanks.
+    """The sessions of a CSV, TSV, JSON Lines or Parquet file, in the order of their beginnings;
+    items are separated by blanks.
 
-    columns  names of the columns of user, item and time, separated by commas; a time is a number of seconds or in ISO 8601
+    columns  names of the columns of user, item and time, separated by commas; a time is a number of
+             seconds or in ISO 8601
     gap      a new session begins after a pause of more seconds; None: all of a user's items are one
     """
     names = [each.strip() for each in columns.split(",")]
     if len(names) != 3 or not all(names):
-        raise EmbedxError(f"--columns {columns}: must be three names, of the columns of user, item and time")
+        raise EmbedxError(
+            f"--columns {columns}: must be three names, of the columns of user, item and time"
+        )
     users, items = dict[str, int](), dict[str, int]()
     ids, times = array.array("i"), array.array("d")
     for place, (user, item, time) in _events(table, names, progress):
         if len(item.split()) != 1:
-            raise EmbedxError(f"{place}: {names[1]} is {item!r}; it must be a word, without white space")
+            raise EmbedxError(
+                f"{place}: {names[1]} is {item!r}; it must be a word, without white space"
+            )
         times.append(_seconds(time, place, names[2]))
         ids.extend((users.setdefault(user, len(users)), items.setdefault(item, len(items))))
     if not times:
         raise EmbedxError(f"{table}: no rows; is it the right file?")
     of, when = np.asarray(ids, np.int32).reshape(-1, 2), np.asarray(times)
-    order = np.lexsort((when, of[:, 0]))  # stable: events of one time stay in the order of their rows
+    # stable: events of one time stay in the order of their rows
+    order = np.lexsort((when, of[:, 0]))
     of, when = of[order], when[order]
     is_new = np.diff(of[:, 0], prepend=-1) != 0
     if gap is not None:
@@ -48,7 +63,9 @@ def sessions(table: str, columns: str, gap: float | None, progress: Progress) ->
     ends, known = np.append(begins[1:], len(when)), list(items)
     n_short = int((ends - begins < 2).sum())
     if n_short:
-        progress.note(f"{table}: {n_short:,} of {len(begins):,} sessions have a single item, and are left out")
+        progress.note(
+            f"{table}: {n_short:,} of {len(begins):,} sessions have a single item, and are left out"
+        )
     for k in np.argsort(when[begins], kind="stable"):
         if ends[k] - begins[k] > 1:
             yield " ".join(known[item] for item in of[begins[k] : ends[k], 1])
@@ -67,14 +84,21 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
             lines = lines_of(unpacked(source, buffered), table)
             first = next(lines, b"")
             lines = itertools.chain([first], lines)
-            rows = json_records(lines) if first.lstrip().startswith(b"{") else _named(table_rows(lines, table, names))
+            rows = (
+                json_records(lines)
+                if first.lstrip().startswith(b"{")
+                else _named(table_rows(lines, table, names))
+            )
         for number, record in rows:
             if isinstance(record, Bad):
                 raise EmbedxError(f"{table}:{number}: {record.why}; {record.remedy}")
             values = [value_of(record, name, None) for name in names]
             if None in values:
                 missing = names[values.index(None)]
-                raise EmbedxError(f"{table}:{number}: no {missing}; choose --columns USER,ITEM,TIME among {', '.join(record)}")
+                raise EmbedxError(
+                    f"{table}:{number}: no {missing}; choose --columns USER,ITEM,TIME among"
+                    f" {', '.join(record)}"
+                )
             progress.update(file.count)
             yield f"{table}:{number}", [*map(str, values)]
     progress.finish()
@@ -85,7 +109,10 @@ def _named(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     number, head = next(rows, (1, ()))
     if isinstance(head, Bad):
         yield number, head
-    yield from ((number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True))) for number, row in rows)
+    yield from (
+        (number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True)))
+        for number, row in rows
+    )
 
 
 def _seconds(text: str, place: str, column: str) -> float:
@@ -98,5 +125,7 @@ def _seconds(text: str, place: str, column: str) -> float:
         except (ValueError, OverflowError):
             seconds = math.nan
     if not math.isfinite(seconds):
-        raise EmbedxError(f"{place}: {column} is {text[:40]!r}; write seconds or a date such as 2026-01-31T12:00")
+        raise EmbedxError(
+            f"{place}: {column} is {text[:40]!r}; write seconds or a date such as 2026-01-31T12:00"
+        )
     return seconds

@@ -1,4 +1,6 @@
-"""Settings of text: how it becomes tokens, which of these are words of a model, and which are joined."""
+"""Settings of text: how it becomes tokens, which of these are words of a model, and which are
+joined.
+"""
 
 import math
 
@@ -17,44 +19,57 @@ class TextSettings(Settings):
 
     tokenizer: str = param(
         "whitespace",
-        "how text is split into words; `whitespace`: at white space only; `words`: into runs of Unicode letters, marks and "
-        "digits, so that `isn't` becomes `isn` and `t`; `none`: as `whitespace`, but keeps lists in JSON and Parquet",
+        "how text is split into words; `whitespace`: at white space only; `words`: into runs of"
+        " Unicode letters, marks and digits, so that `isn't` becomes `isn` and `t`; `none`: as"
+        " `whitespace`, but keeps lists in JSON and Parquet",
         choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
     json_field: str | None = param(
         None,
-        "JSON Lines: the field with the text: a string, or a sentence as a list of strings or whole numbers; `a.b` is the "
-        "field b of the object a",
+        "JSON Lines: the field with the text: a string, or a sentence as a list of strings or whole"
+        " numbers; `a.b` is the field b of the object a",
     )
     column: str | None = param(
-        None, "CSV, TSV and Parquet: the column with the text, by name or, where the first row is no heading, number from 1"
+        None,
+        "CSV, TSV and Parquet: the column with the text, by name or, where the first row is no"
+        " heading, number from 1",
     )
     on_bad_record: str = param(
         "error",
-        "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and Parquet; `error` stops, "
-        "`skip` leaves them out and counts them", choices=("error", "skip"),
-    )  # fmt: skip
+        "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and"
+        " Parquet; `error` stops, `skip` leaves them out and counts them",
+        choices=("error", "skip"),
+    )
     on_bad_utf8: str = param(
         "replace",
-        "what happens to invalid UTF-8; `replace` writes U+FFFD for each byte, `skip` leaves them out, `error` stops",
+        "what happens to invalid UTF-8; `replace` writes U+FFFD for each byte, `skip` leaves them"
+        " out, `error` stops",
         choices=("replace", "skip", "error"),
     )
     vocab_memory: float | None = param(
         None,
-        "memory for counting words, in gigabytes; beyond that, counts are kept on disk and merged at the end; by default a "
-        "quarter of the free memory", above=0.0, at_most=1e6, fine=True,
-    )  # fmt: skip
+        "memory for counting words, in gigabytes; beyond that, counts are kept on disk and merged"
+        " at the end; by default a quarter of the free memory",
+        above=0.0,
+        at_most=1e6,
+        fine=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tokenizer == "none" and self.lowercase:
-            raise EmbedxError("--lowercase changes words, and --tokenizer none takes them as they are; leave out one of them")
+            raise EmbedxError(
+                "--lowercase changes words, and --tokenizer none takes them as they are; leave out"
+                " one of them"
+            )
         if self.on_bad_record == "skip" and self.json_field is None and self.column is None:
             raise EmbedxError("--on-bad-record applies only with --json-field or --column")
 
     def record(self) -> Record:
-        """The values that decide the tokens: not the memory for counting them, nor what is done about records of plain text."""
+        """The values that decide the tokens: not the memory for counting them, nor what is done
+        about records of plain text.
+        """
         has_records = self.json_field is not None or self.column is not None
         left_out = ["vocab_memory"] if has_records else ["vocab_memory", "on_bad_record"]
         return {name: value for name, value in super().record().items() if name not in left_out}
@@ -66,16 +81,22 @@ class VocabularySettings(Settings):
     panel = "Vocabulary"
 
     min_count: int = param(5, "ignore words that occur fewer times than this", at_least=1)
-    max_vocab: int | None = param(None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1)
+    max_vocab: int | None = param(
+        None, "maximum size of the vocabulary; the most frequent words are kept", at_least=1
+    )
     vocab: str | None = param(
         None,
-        "file with the words of the vocabulary, one per line; words that are not in the text are dropped, and anything after "
-        "a word, such as a count, is ignored", metavar="path",
-    )  # fmt: skip
+        "file with the words of the vocabulary, one per line; words that are not in the text are"
+        " dropped, and anything after a word, such as a count, is ignored",
+        metavar="path",
+    )
     sample: float = param(
-        1e-4, "subsampling threshold t: a word of relative frequency f > t is kept with probability sqrt(t/f) + t/f; 0 "
-        "keeps every word", at_least=0.0, at_most=1.0,
-    )  # fmt: skip
+        1e-4,
+        "subsampling threshold t: a word of relative frequency f > t is kept with probability"
+        " sqrt(t/f) + t/f; 0 keeps every word",
+        at_least=0.0,
+        at_most=1.0,
+    )
 
 
 class PhraseSettings(Settings):
@@ -85,24 +106,34 @@ class PhraseSettings(Settings):
 
     phrases: int = param(
         0,
-        "passes that join frequent collocations into one word, such as new_york; the second pass finds those of three and four "
-        "words", at_least=0, at_most=MAX_PASSES,
-    )  # fmt: skip
+        "passes that join frequent collocations into one word, such as new_york; the second pass"
+        " finds those of three and four words",
+        at_least=0,
+        at_most=MAX_PASSES,
+    )
     phrase_scoring: str = param(
         "word2phrase",
-        "score of pairs of words; `word2phrase`: (count - minimum count) / (product of the words' counts), times the number of "
-        "distinct words and pairs; `npmi`: normalised pointwise mutual information, from -1 to 1",
+        "score of pairs of words; `word2phrase`: (count - minimum count) / (product of the words'"
+        " counts), times the number of distinct words and pairs; `npmi`: normalised pointwise"
+        " mutual information, from -1 to 1",
         choices=tuple(PHRASE_THRESHOLDS),
     )
     phrase_threshold: float | None = param(
-        None, "minimum score of a collocation; by default "
-        + ", ".join(f"{value:g} for {name}" for name, value in PHRASE_THRESHOLDS.items()), at_most=1e9, at_least=-1.0,
-    )  # fmt: skip
+        None,
+        "minimum score of a collocation; by default "
+        + ", ".join(f"{value:g} for {name}" for name, value in PHRASE_THRESHOLDS.items()),
+        at_most=1e9,
+        at_least=-1.0,
+    )
     phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1, fine=True)
     connector_words: str | None = param(
-        None, "words that may occur inside a collocation, not at its ends, such as of,the,and", fine=True
+        None,
+        "words that may occur inside a collocation, not at its ends, such as of,the,and",
+        fine=True,
     )
-    phrase_memory: float = param(4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6, fine=True)
+    phrase_memory: float = param(
+        4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6, fine=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,13 +141,18 @@ class PhraseSettings(Settings):
         if not low <= self.threshold <= high or self.threshold == 0 == low:
             wanted = "from -1 to 1" if self.phrase_scoring == "npmi" else "above 0"
             raise EmbedxError(
-                f"--phrase-threshold {self.threshold:g}: must be {wanted} for --phrase-scoring {self.phrase_scoring}"
+                f"--phrase-threshold {self.threshold:g}: must be {wanted} for --phrase-scoring"
+                f" {self.phrase_scoring}"
             )
 
     @property
     def threshold(self) -> float:
         """The threshold that applies."""
-        return PHRASE_THRESHOLDS[self.phrase_scoring] if self.phrase_threshold is None else self.phrase_threshold
+        return (
+            PHRASE_THRESHOLDS[self.phrase_scoring]
+            if self.phrase_threshold is None
+            else self.phrase_threshold
+        )
 
     @property
     def connectors(self) -> tuple[str, ...]:
@@ -129,7 +165,18 @@ class PhraseSettings(Settings):
 
 
 def check_word_settings(options: Options) -> None:
-    """Raise `EmbedxError` for settings of phrases without --phrases, and settings that choose words beside --vocab."""
-    is_listed, others = options.get("vocab") is not None, [name for name in settings_of(PhraseSettings) if name != "phrases"]
+    """Raise `EmbedxError` for settings of phrases without --phrases, and settings that choose words
+    beside --vocab.
+    """
+    is_listed, others = (
+        options.get("vocab") is not None,
+        [name for name in settings_of(PhraseSettings) if name != "phrases"],
+    )
     check_used(options, ((name, bool(options.get("phrases")), "--phrases") for name in others))
-    check_used(options, ((name, not is_listed, "words that are not listed by --vocab") for name in ("min_count", "max_vocab")))
+    check_used(
+        options,
+        (
+            (name, not is_listed, "words that are not listed by --vocab")
+            for name in ("min_count", "max_vocab")
+        ),
+    )

@@ -1,4 +1,5 @@
-"""What the user names on the command line, resolved to the sources that will be read, in the order given.
+"""What the user names on the command line, resolved to the sources that will be read, in the order
+given.
 
 Nothing is opened here, and numba is not imported, so that help and error messages are quick.
 """
@@ -19,11 +20,18 @@ STANDARD_INPUT = "-"
 # Each part is looked for once, at its first place, so that the time is linear.
 DUMP_NAME = re.compile(r"(?>.*?\b(?>\w*?wik)\w++-).*pages-(?:articles|meta)|(?>.*?wik).*\.xml\b")
 
-# What a name says of the format, before the suffix of a compression. Another one says nothing: then the options do.
+# What a name says of the format, before the suffix of a compression. Another one says nothing: then
+# the options do.
 FORMATS = {
-    ".txt": "text", ".json": "json", ".jsonl": "json", ".ndjson": "json",
-    ".csv": "table", ".tsv": "table", ".parquet": "table", ".pq": "table",
-}  # fmt: skip
+    ".txt": "text",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "table",
+    ".tsv": "table",
+    ".parquet": "table",
+    ".pq": "table",
+}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ROWS = "rows"  # reader of labelled data
 EDGES = "edges"  # reader of the edges of a graph, where commas may separate columns
@@ -37,12 +45,16 @@ class Source:
     """One file, URL or standard input."""
 
     name: str  # as the user knows it, for messages
-    reader: str  # "text", "wikipedia", "json", "table", "rows", "edges", or "any" where the name does not show it
-    fingerprint: Record | None  # identifies its content for the token cache (a URL's is its name); None: not cached
+    # "text", "wikipedia", "json", "table", "rows", "edges", or "any" where the name does not show
+    # it
+    reader: str
+    # identifies its content for the token cache (a URL's is its name); None: not cached
+    fingerprint: Record | None
     location: str = ""  # path or URL to open, where it is not the name
     cut_off: bool = False  # a dump that is known to end in the middle
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
-    folder: str = ""  # that the user named, where it was found in one: then it is skipped if it is no text
+    # that the user named, where it was found in one: then it is skipped if it is no text
+    folder: str = ""
 
     @property
     def address(self) -> str:
@@ -54,7 +66,9 @@ class Source:
         return self.fingerprint.get("size") if self.fingerprint else None
 
     def format(self, settings: TextSettings) -> str:
-        """What it is read as: "text" (which a dump is found to be by its beginning), "wikipedia", "json" or "table"."""
+        """What it is read as: "text" (which a dump is found to be by its beginning), "wikipedia",
+        "json" or "table".
+        """
         if self.reader != "any":
             return self.reader
         if settings.json_field is not None:
@@ -62,14 +76,20 @@ class Source:
         return "table" if settings.column is not None else "text"
 
     def has_sentences(self, settings: TextSettings) -> bool:
-        """Whether its tokens are taken as they are, so that other bytes than white space end them."""
+        """Whether its tokens are taken as they are, so that other bytes than white
+        space end them.
+        """
         return settings.tokenizer == "none" and self.format(settings) in ("json", "table")
 
 
 def resolve(corpora: Sequence[str]) -> list[Source]:
-    """The sources named by paths, globs, directories, URLs, `-` and recipes; one that is named twice is read once."""
+    """The sources named by paths, globs, directories, URLs, `-` and recipes; one that is named
+    twice is read once.
+    """
     if not corpora:
-        raise EmbedxError("no corpus: name a file, a directory, a URL, a recipe, or - for standard input")
+        raise EmbedxError(
+            "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"
+        )
     sources: dict[str, Source] = {}
     for corpus in corpora:
         for source in _resolve_one(corpus):
@@ -79,7 +99,9 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
 
 
 def recipe_defaults(corpora: Sequence[str]) -> Record:
-    """The default `TextSettings` of the corpora, where all agree: those of a recipe, or of a Wikipedia dump."""
+    """The default `TextSettings` of the corpora, where all agree: those of a recipe, or of a
+    Wikipedia dump.
+    """
     defaults = [_defaults_of(corpus) for corpus in corpora]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
 
@@ -88,10 +110,14 @@ def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
     """Raise `EmbedxError` if a field or column is named, and none of the sources has any."""
     formats = {source.format(settings) for source in sources}
     for option, value, format, what in (
-        ("--json-field", settings.json_field, "json", "JSON Lines"), ("--column", settings.column, "table", "a table"),
-    ):  # fmt: skip
+        ("--json-field", settings.json_field, "json", "JSON Lines"),
+        ("--column", settings.column, "table", "a table"),
+    ):
         if value is not None and format not in formats:
-            remedy = f"rename it, or give it on standard input, as in: embedx train - {option} {value} < FILE"
+            remedy = (
+                f"rename it, or give it on standard input, as in: embedx train - {option} {value} <"
+                " FILE"
+            )
             raise EmbedxError(f"{option} {value}: no corpus has the suffix of {what}; {remedy}")
 
 
@@ -111,29 +137,44 @@ def _resolve_one(corpus: str) -> list[Source]:
         return _in_directory(corpus)
     if os.path.exists(corpus):
         return [_file(corpus)]
-    if (named := OF_ARCHIVE.fullmatch(corpus)) and ARCHIVE_NAME.fullmatch(named[1]) and os.path.isfile(named[1]):
+    if (
+        (named := OF_ARCHIVE.fullmatch(corpus))
+        and ARCHIVE_NAME.fullmatch(named[1])
+        and os.path.isfile(named[1])
+    ):
         return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
-        if found := [_file(path) for path in sorted(glob.glob(corpus, recursive=True)) if os.path.isfile(path)]:
+        if found := [
+            _file(path)
+            for path in sorted(glob.glob(corpus, recursive=True))
+            if os.path.isfile(path)
+        ]:
             return found
-        raise EmbedxError(f"{corpus}: no file matches; check the pattern with ls, and quote it if it has spaces")
+        raise EmbedxError(
+            f"{corpus}: no file matches; check the pattern with ls, and quote it if it has spaces"
+        )
     remedy = f"write $(cat {corpus[1:]})" if corpus.startswith("@") else near_recipe(corpus)
     raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; {remedy}")
 
 
 def recipe_meant(corpus: str) -> Recipe | None:
-    """The recipe of that name, unless something else here has the name; the recipe's own file, as fetched, may have it."""
+    """The recipe of that name, unless something else here has the name; the recipe's own file, as
+    fetched, may have it.
+    """
     recipe = None if is_url(corpus) else find_recipe(corpus)
     return recipe if recipe and (corpus in recipe.files or not os.path.exists(corpus)) else None
 
 
 def _in_directory(folder: str) -> list[Source]:
-    """Its files and those of its subdirectories, but no hidden ones, in the order of their names."""
+    """Its files and those of its subdirectories, but no hidden ones, in the order of
+    their names.
+    """
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
-    found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]  # a socket or pipe is no text
+    # a socket or pipe is no text
+    found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]
     if not found:
         raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
     return [replace(_file(path), folder=folder) for path in found]
@@ -150,7 +191,9 @@ def _fingerprint(path: str, members: str) -> Record | None:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise EmbedxError(f"{path}: cannot be opened ({error.strerror}); repair or remove it") from error
+        raise EmbedxError(
+            f"{path}: cannot be opened ({error.strerror}); repair or remove it"
+        ) from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
         return None
     found = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
@@ -158,7 +201,9 @@ def _fingerprint(path: str, members: str) -> Record | None:
 
 
 def current_fingerprint(source: Source) -> Record | None:
-    """The fingerprint the source has now: another one means that it was changed while it was read."""
+    """The fingerprint the source has now: another one means that it was changed while
+    it was read.
+    """
     if source.fingerprint is None or "path" not in source.fingerprint:
         return source.fingerprint
     return _fingerprint(source.address, source.members) if os.path.exists(source.address) else None
@@ -171,17 +216,28 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
     files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
     name = recipe.name if len(files) == 1 else ""
     return [
-        replace(each, name=name or each.name, location=each.name, reader=recipe.reader, cut_off=recipe.cut_off)
+        replace(
+            each,
+            name=name or each.name,
+            location=each.name,
+            reader=recipe.reader,
+            cut_off=recipe.cut_off,
+        )
         for each in files
     ]
 
 
 def described(corpus: str) -> Record:
-    """What is known of a corpus without reading it, by name: of a recipe all that it says, and where its files are."""
+    """What is known of a corpus without reading it, by name: of a recipe all that it says, and
+    where its files are.
+    """
     if recipe := recipe_meant(corpus):
         stated = {name: value for name, value in vars(recipe).items() if value and name != "folder"}
         return {**stated, "recipe": str(recipe.folder), "here": recipe.files_here()}
-    found = [{"name": each.name, "reader": each.reader, "bytes": each.size} for each in _resolve_one(corpus)]
+    found = [
+        {"name": each.name, "reader": each.reader, "bytes": each.size}
+        for each in _resolve_one(corpus)
+    ]
     return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
 
 

@@ -1,21 +1,26 @@
-"""Words that outgrow the memory for them: they go to disk, table by table, and are merged when all text is read.
+"""Words that outgrow the memory for them: they go to disk, table by table, and are merged when all
+text is read.
 
-When the table of words has become too large its words are written out, and it is emptied. The tokens read since then are a
-segment of the corpus: on disk they have the numbers of the words in that table, which are by first appearance. At the end
+When the table of words has become too large its words are written out, and it is emptied. The
+tokens read since then are a segment of the corpus: on disk they have the numbers of the words in
+that table, which are by first appearance. At the end
 
-    1. words are merged by 64-bit hashes in sorted runs (`embedx.text.counting`): of each it is found where it was seen first
-    2. segment by segment, the words seen first there get the next numbers, in their order, and are written; then the tokens
-       are renumbered
+    1. words are merged by 64-bit hashes in sorted runs (`embedx.text.counting`): of each it is
+       found where it was seen first
+    2. segment by segment, the words seen first there get the next numbers, in their order, and are
+       written; then the tokens are renumbered
 
-so that every word has the number that it would have had in one table of all. Memory is taken by one segment, or by a range of
-hashes; what grows with the number of segments is on disk, some 40 bytes for each word of each segment.
+so that every word has the number that it would have had in one table of all. Memory is taken by one
+segment, or by a range of hashes; what grows with the number of segments is on disk, some 40 bytes
+for each word of each segment.
 
-An entry is a word of a segment; entries are counted through, segment by segment. Files beside the runs, while the corpus is
-built:
+An entry is a word of a segment; entries are counted through, segment by segment. Files beside the
+runs, while the corpus is built:
 
     spilled-letters.bin   the words in UTF-8
     spilled-starts.bin    int64 (n_entries + 1,): where each begins
-    spilled-numbers.bin   int64 (n_entries,): the entry at which the word was seen first, then its final number
+    spilled-numbers.bin   int64 (n_entries,): the entry at which the word was seen first, then its
+                          final number
 """
 
 from pathlib import Path
@@ -34,14 +39,17 @@ class Spill:
     """Tables of words on disk, in `folder`, to be merged."""
 
     def __init__(self, folder: Path) -> None:
-        self.segments: list[tuple[int, int]] = []  # of each how many entries, and how many tokens, there are up to its end
+        # of each how many entries, and how many tokens, there are up to its end
+        self.segments: list[tuple[int, int]] = []
         self._runs = SortedRuns(folder, "spilled", int64)
         files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "numbers"))
         self._letters, self._starts, self._numbers = files
         self._n_letters = 0
 
     def add(self, words: WordList, end: int) -> None:
-        """Write out the words of a table, by which the tokens are numbered from the end of the segment before to `end`."""
+        """Write out the words of a table, by which the tokens are numbered from the end of the
+        segment before to `end`.
+        """
         first = self.segments[-1][0] if self.segments else 0
         hashes = np.fromiter(map(hash, words), int64, len(words))
         order = np.argsort(hashes)
@@ -51,9 +59,12 @@ class Spill:
         self._n_letters += len(words.letters)
         self.segments.append((first + len(words), end))
 
-    def merge(self, tokens: Path, letters: Path, starts: Path, memory: int, progress: Progress) -> int:
-        """Renumber `tokens`, int32, in place, and write the words, in about `memory` bytes; return how many there are. The
-        segments' files are deleted. Raises `EmbedxError` if there are more words than numbers, and OSError.
+    def merge(
+        self, tokens: Path, letters: Path, starts: Path, memory: int, progress: Progress
+    ) -> int:
+        """Renumber `tokens`, int32, in place, and write the words, in about `memory` bytes; return
+        how many there are. The segments' files are deleted. Raises `EmbedxError` if there are more
+        words than numbers, and OSError.
         """
         _append(self._starts, np.array([self._n_letters]))
         n_entries, n_tokens = self.segments[-1]
@@ -63,8 +74,13 @@ class Spill:
             numbers[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
             n_types += len(groups)
         if n_types > MAX_TYPES:
-            raise EmbedxError(f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer words")
-        old_letters, old_starts = np.memmap(self._letters, uint8, "r").data, np.memmap(self._starts, int64, "r")
+            raise EmbedxError(
+                f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer words"
+            )
+        old_letters, old_starts = (
+            np.memmap(self._letters, uint8, "r").data,
+            np.memmap(self._starts, int64, "r"),
+        )
         new_starts = np.lib.format.open_memmap(starts, "w+", int64, shape=(n_types + 1,))
         all_tokens = np.memmap(tokens, int32, "r+")
         n = start = begin = 0
@@ -77,7 +93,9 @@ class Spill:
                 numbers[start:stop] = numbers[first]
                 own = np.asarray(numbers[start:stop], int32)
                 begins, ends = old_starts[new], old_starts[new + 1]
-                out.writelines(old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True))
+                out.writelines(
+                    old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
+                )
                 new_starts[n + 1 : n + 1 + len(new)] = new_starts[n] + np.cumsum(ends - begins)
                 n += len(new)
                 renumber(np.asarray(all_tokens[begin:end]), own)

@@ -1,4 +1,6 @@
-"""A source as blocks of UTF-8 text: opened once, unpacked by what it holds rather than by its name, read ahead in a thread."""
+"""A source as blocks of UTF-8 text: opened once, unpacked by what it holds rather than by its name,
+read ahead in a thread.
+"""
 
 import bz2
 import codecs
@@ -41,33 +43,44 @@ MAX_XZ_MEMORY = 1 << 30  # bytes that a file may make its reader allocate; `xz -
 
 BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_MAGIC = b"\xfd7zXZ\0"
-ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")  # a frame, or one to skip, with which pzstd begins
+# a frame, or one to skip, with which pzstd begins
+ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 NOT_TEXT = {
-    b"PK\x03\x04": "a zip archive; unzip it, or name it .zip", b"%PDF-": "a PDF; convert it with pdftotext",
+    b"PK\x03\x04": "a zip archive; unzip it, or name it .zip",
+    b"%PDF-": "a PDF; convert it with pdftotext",
     PARQUET_START: "a Parquet file; name the column with the text by --column",
     codecs.BOM_UTF16_LE: "UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
     codecs.BOM_UTF16_BE: "UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
-}  # fmt: skip
+}
 TAR_MAGIC, TAR_MAGIC_PLACE = b"ustar", 257
-# Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated in 2^n ways.
-DUMP_START = re.compile(r"\ufeff?\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL)
+# Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated
+# in 2^n ways.
+DUMP_START = re.compile(
+    r"\ufeff?\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL
+)
 DUMP_START_BYTES = 4096
-# Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random bytes is not UTF-8.
+# Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random
+# bytes is not UTF-8.
 MAX_UNREADABLE = 0.3
 MIN_BYTES_TO_JUDGE = 64
 # Of labelled data: the header of an XC file, a row of such a file or LIBSVM's, fastText's labels
 XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
-SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")  # the last number may be cut
+# the last number may be cut
+SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")
 FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
 # The first line of edges, after comments, that has commas between all of its columns
-COMMA_SEPARATED = re.compile(rb"(?:\s*(?:#|%|//)[^\n]*\n)*\s*[^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)+[ \t\r]*(?:\n|\Z)")
+COMMA_SEPARATED = re.compile(
+    rb"(?:\s*(?:#|%|//)[^\n]*\n)*\s*[^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)+[ \t\r]*(?:\n|\Z)"
+)
 LABELLED_HEAD = 4096  # bytes that it is recognised by
 PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
 
 
 class CountedReader(io.RawIOBase):
-    """Passes on what it reads from `file` and counts it: progress is measured in bytes as stored."""
+    """Passes on what it reads from `file` and counts it: progress is measured in bytes
+    as stored.
+    """
 
     def __init__(self, file: Any, expected: int | None = None) -> None:
         self.file = file
@@ -88,7 +101,8 @@ class CountedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            while (n := self.file.readinto(buffer)) is None:  # a pipe that does not block, and is empty
+            # a pipe that does not block, and is empty
+            while (n := self.file.readinto(buffer)) is None:
                 select.select([self.file], [], [])
         except OSError:
             raise
@@ -106,7 +120,9 @@ class CountedReader(io.RawIOBase):
 
 
 class UnpackedReader(archives.BlockReader):
-    """What a source holds, decompressed if need be, as a file that is read once. Damage to it is an `EmbedxError`."""
+    """What a source holds, decompressed if need be, as a file that is read once. Damage to it is an
+    `EmbedxError`.
+    """
 
     def __init__(self, source: Source) -> None:
         self._file = open_source(source)
@@ -127,8 +143,9 @@ def open_source(source: Source) -> CountedReader:
     address = source.address
     try:
         if address == STANDARD_INPUT:
-            # Without the buffer of `sys.stdin`, whose lock a waiting reader holds: the interpreter takes that lock at its end,
-            # and aborts where another thread holds it. What was read before, or the buffer holds, is lost.
+            # Without the buffer of `sys.stdin`, whose lock a waiting reader holds: the interpreter
+            # takes that lock at its end, and aborts where another thread holds it. What was read
+            # before, or the buffer holds, is lost.
             if sys.stdin is None:
                 raise OSError("it is closed")
             return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
@@ -142,9 +159,14 @@ def open_source(source: Source) -> CountedReader:
 
         return CountedReader(smart_open.open(address, "rb", compression="disable"))
     except ImportError as error:
-        raise EmbedxError(f'{source.name}: reading this needs more packages; pip install "smart_open[all]"') from error
+        raise EmbedxError(
+            f'{source.name}: reading this needs more packages; pip install "smart_open[all]"'
+        ) from error
     except Exception as error:  # every kind of storage has its own
-        raise EmbedxError(f"{source.name}: cannot be opened ({reason(error)}); check the name and your permissions") from error
+        raise EmbedxError(
+            f"{source.name}: cannot be opened ({reason(error)}); check the name and your"
+            " permissions"
+        ) from error
 
 
 # ---- decompression
@@ -152,19 +174,27 @@ def open_source(source: Source) -> CountedReader:
 
 @contextlib.contextmanager
 def damage_explained(source: Source) -> Iterator[None]:
-    """Turn what decompressors, decoders and the XML parser raise into an `EmbedxError` with the source's name and a remedy."""
+    """Turn what decompressors, decoders and the XML parser raise into an `EmbedxError` with the
+    source's name and a remedy.
+    """
     try:
         yield
     except EOFError as error:
-        raise EmbedxError(f"{source.name}: the compressed data are truncated; fetch or copy it again") from error
+        raise EmbedxError(
+            f"{source.name}: the compressed data are truncated; fetch or copy it again"
+        ) from error
     except DumpError as error:
         raise EmbedxError(f"{source.name}: {error}") from error
     except DAMAGED as error:
-        raise EmbedxError(f"{source.name}: cannot be read ({reason(error)}); fetch or copy it again") from error
+        raise EmbedxError(
+            f"{source.name}: cannot be read ({reason(error)}); fetch or copy it again"
+        ) from error
 
 
 def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
-    """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it is damaged."""
+    """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it is
+    damaged.
+    """
     magic = file.peek(512)[:512]
     if BZIP2_START.match(magic):
         return _bzip2_blocks(file, threads)
@@ -176,12 +206,15 @@ def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
     return iter(lambda: stream.read(BLOCK_BYTES), b"")
 
 
-def _stream_blocks(file: Any, decompressor: Callable[[], Any], step: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The content of one compressed stream after the other, as bzip2, xz and zstd write several; reads `step` bytes at a time.
+def _stream_blocks(
+    file: Any, decompressor: Callable[[], Any], step: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """The content of one compressed stream after the other, as bzip2, xz and zstd write several;
+    reads `step` bytes at a time.
 
-    What follows a stream and begins none, but for zeros, is damage too. Python's own readers take it for the end, so that text
-    is lost where a stream's first bytes are damaged.
-    zstandard's decompressor, which has no `needs_input`, takes no limit of its output.
+    What follows a stream and begins none, but for zeros, is damage too. Python's own readers take
+    it for the end, so that text is lost where a stream's first bytes are damaged. zstandard's
+    decompressor, which has no `needs_input`, takes no limit of its output.
     """
     data = b""
     while data or (data := file.read(step)):
@@ -190,7 +223,11 @@ def _stream_blocks(file: Any, decompressor: Callable[[], Any], step: int = BLOCK
         while not stream.eof:
             yield stream.decompress(data, *limit)
             data = b""
-            if getattr(stream, "needs_input", True) and not stream.eof and not (data := file.read(step)):
+            if (
+                getattr(stream, "needs_input", True)
+                and not stream.eof
+                and not (data := file.read(step))
+            ):
                 raise EOFError
         data = stream.unused_data.lstrip(b"\0")
         while not data and (data := file.read(step)):
@@ -202,7 +239,9 @@ def _zstd_blocks(name: str, file: Any) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise EmbedxError(f'{name}: reading .zst needs zstandard; pip install "embedx[zstd]"') from error
+        raise EmbedxError(
+            f'{name}: reading .zst needs zstandard; pip install "embedx[zstd]"'
+        ) from error
     try:
         yield from _stream_blocks(file, zstandard.ZstdDecompressor().decompressobj, ZSTD_BYTES)
     except zstandard.ZstdError as error:
@@ -212,8 +251,8 @@ def _zstd_blocks(name: str, file: Any) -> Iterator[bytes]:
 def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
     """The content of a bzip2 file, its streams unpacked by several threads.
 
-    Wikipedia's multistream dumps have a stream for each 100 pages, pbzip2 writes one for each 900 kB. A longer stream, as bzip2
-    itself writes, is unpacked by one thread.
+    Wikipedia's multistream dumps have a stream for each 100 pages, pbzip2 writes one for each 900
+    kB. A longer stream, as bzip2 itself writes, is unpacked by one thread.
     """
 
     def unpack(part: Any) -> Iterator[bytes]:
@@ -229,7 +268,9 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
                 yield io.BytesIO(data[:cut])
                 data = data[cut:]
             elif len(data) > MAX_STREAM_BYTES:
-                yield archives.BlockReader(itertools.chain([data], iter(lambda: file.read(BLOCK_BYTES), b"")))
+                yield archives.BlockReader(
+                    itertools.chain([data], iter(lambda: file.read(BLOCK_BYTES), b""))
+                )
                 return
         yield io.BytesIO(data)
 
@@ -237,7 +278,9 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
     try:
         for blocks in in_order((pool.submit(unpack, part) for part in parts()), 2 * threads):
             yield from blocks
-    finally:  # without waiting: the garbage collector may end a generator in a thread that holds a lock of `threading`
+    finally:
+        # Without waiting: the garbage collector may end a generator in a thread that holds a lock
+        # of `threading`.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -245,9 +288,14 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
 
 
 def text_blocks(
-    source: Source, file: CountedReader, settings: TextSettings = PLAIN, threads: int = 1, report: Record | None = None
+    source: Source,
+    file: CountedReader,
+    settings: TextSettings = PLAIN,
+    threads: int = 1,
+    report: Record | None = None,
 ) -> Iterator[bytes]:
-    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times BLOCK_BYTES or a record.
+    """The text of an open source as blocks of UTF-8 (where it is well-formed), a few times
+    BLOCK_BYTES or a record.
 
     report  of the source, where records without text are counted
     """
@@ -257,7 +305,9 @@ def text_blocks(
             yield from _text_of_file(source, file, settings, threads, report)
             return
         found, whole = False, source.has_sentences(settings)
-        for name, opened in archives.members(file, source.members, functools.partial(unpacked, source)):
+        for name, opened in archives.members(
+            file, source.members, functools.partial(unpacked, source)
+        ):
             found = True
             reader = source.format(settings) if whole or source.reader != "any" else reader_of(name)
             member = replace(source, name=f"{source.name}: {name}", reader=reader, members="")
@@ -265,17 +315,23 @@ def text_blocks(
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
         if not found:
-            raise EmbedxError(f"{source.name}: no member matches {source.members}; is it the right file?")
+            raise EmbedxError(
+                f"{source.name}: no member matches {source.members}; is it the right file?"
+            )
 
 
-def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, threads: int, report: Record) -> Iterator[bytes]:
+def _text_of_file(
+    source: Source, file: CountedReader, settings: TextSettings, threads: int, report: Record
+) -> Iterator[bytes]:
     name, format, whole = source.name, source.format(settings), source.has_sentences(settings)
     field = settings.json_field if format == "json" else settings.column
     note_bad = functools.partial(tables.count_bad, report, settings.on_bad_record)
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
         buffered.detach()  # it would close the file
-        return tables.text_of(tables.parquet_values(file, name, field), name, field or "", whole, note_bad)
+        return tables.text_of(
+            tables.parquet_values(file, name, field), name, field or "", whole, note_bad
+        )
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
@@ -283,15 +339,22 @@ def _text_of_file(source: Source, file: CountedReader, settings: TextSettings, t
         raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
     _check_is_text(name, head)
     if format in ("json", "table"):
-        values = (tables.json_values if format == "json" else tables.table_values)(tables.lines_of(blocks, name), name, field)
+        values = (tables.json_values if format == "json" else tables.table_values)(
+            tables.lines_of(blocks, name), name, field
+        )
         return tables.text_of(values, name, field or "", whole, note_bad)
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
     if source.reader == "wikipedia":
-        raise EmbedxError(f"{name}: not a Wikipedia dump, despite its name or recipe: it does not begin with <mediawiki>")
+        raise EmbedxError(
+            f"{name}: not a Wikipedia dump, despite its name or recipe: it does not begin with"
+            " <mediawiki>"
+        )
     if source.reader != ROWS and begins_labelled(head):
         remedy = f"train a classifier on it with `embedx classify {shlex.quote(name)}`"
-        raise NotTextError(f"{name}: labelled data, not text; {remedy}", "labelled data (embedx classify)")
+        raise NotTextError(
+            f"{name}: labelled data, not text; {remedy}", "labelled data (embedx classify)"
+        )
     if source.reader == EDGES and COMMA_SEPARATED.match(head):
         return (block.replace(b",", b" ") for block in blocks)
     return blocks
@@ -305,20 +368,27 @@ def _check_is_text(name: str, head: bytes) -> None:
     unreadable = text.count("\ufffd") + text.count("\0")
     if not kind and len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
         share = f"{unreadable / len(text):.0%}"
-        kind = f"not UTF-8 text: {share} of its first characters cannot be read; if it is text, convert it with iconv -t UTF-8"
+        kind = (
+            f"not UTF-8 text: {share} of its first characters cannot be read; if it is text,"
+            " convert it with iconv -t UTF-8"
+        )
     if kind:
         raise NotTextError(f"{name}: {kind}", "binary")
 
 
 def begins_labelled(head: bytes) -> bool:
-    """Whether what begins so is labelled data as `embedx classify` reads them, each of the first lines."""
+    """Whether what begins so is labelled data as `embedx classify` reads them, each of the first
+    lines.
+    """
     *lines, last = head[:LABELLED_HEAD].removeprefix(codecs.BOM_UTF8).split(b"\n")
     if not lines or SPARSE_ROW.fullmatch(last.strip()):  # else it may be cut anywhere
         lines.append(last)
     lines = [line.strip() for line in lines if line.strip()]
     if lines and XC_HEADER.fullmatch(lines[0]):
         return any(map(SPARSE_ROW.fullmatch, lines[1:]))
-    return bool(lines) and (all(map(SPARSE_ROW.fullmatch, lines)) or all(map(FASTTEXT_LABEL.search, lines)))
+    return bool(lines) and (
+        all(map(SPARSE_ROW.fullmatch, lines)) or all(map(FASTTEXT_LABEL.search, lines))
+    )
 
 
 def reason(error: BaseException) -> str:
@@ -331,8 +401,17 @@ def reason(error: BaseException) -> str:
 
 
 def new_report(source: Source) -> Record:
-    """What is found in a source; `skipped` is what it is if it is no text, but in a folder beside text."""
-    found = {"tokens": 0, "bad_utf8": 0, "first_bad_byte": None, "too_long": 0, "bad_records": 0, "first_bad_record": ""}
+    """What is found in a source; `skipped` is what it is if it is no text, but in a folder beside
+    text.
+    """
+    found = {
+        "tokens": 0,
+        "bad_utf8": 0,
+        "first_bad_byte": None,
+        "too_long": 0,
+        "bad_records": 0,
+        "first_bad_record": "",
+    }
     return {"name": source.name, **found, "skipped": ""}
 
 
@@ -347,17 +426,23 @@ class TextBlock(NamedTuple):
 class ReadAhead:
     """Iterates over the blocks of all sources; threads read and decompress them, some blocks ahead.
 
-    Up to `threads` sources are read at a time, each by a thread; if there are fewer, several threads decompress each of them.
+    Up to `threads` sources are read at a time, each by a thread; if there are fewer, several
+    threads decompress each of them.
     """
 
-    def __init__(self, sources: Sequence[Source], settings: TextSettings = PLAIN, threads: int = 1) -> None:
+    def __init__(
+        self, sources: Sequence[Source], settings: TextSettings = PLAIN, threads: int = 1
+    ) -> None:
         self._sources = sources
         self._settings = settings
         self.reports = [new_report(source) for source in sources]
         self._at_once = max(1, min(threads, len(sources)))
         self._threads_each = max(1, threads // self._at_once)
-        # Of each source its blocks, with the bytes read so far, as stored; an empty block or an error ends them.
-        self._queues: list[queue.Queue[Any]] = [queue.Queue(BLOCKS_AHEAD if self._at_once == 1 else MAX_AHEAD) for _ in sources]
+        # Of each source its blocks, with the bytes read so far, as stored; an empty block or an
+        # error ends them.
+        self._queues: list[queue.Queue[Any]] = [
+            queue.Queue(BLOCKS_AHEAD if self._at_once == 1 else MAX_AHEAD) for _ in sources
+        ]
         self._stopped = threading.Event()
         for number in range(self._at_once):
             self._start(number)
@@ -385,13 +470,17 @@ class ReadAhead:
         """Read a source in a thread of its own."""
         if number < len(self._sources):
             # A daemon, because a read from a terminal or a slow server cannot be interrupted.
-            threading.Thread(target=self._run, args=(number,), daemon=True, name="embedx-reader").start()
+            threading.Thread(
+                target=self._run, args=(number,), daemon=True, name="embedx-reader"
+            ).start()
 
     def _run(self, number: int) -> None:
         source, report = self._sources[number], self.reports[number]
         try:
             with open_source(source) as file:
-                for block in text_blocks(source, file, self._settings, self._threads_each, report=report):
+                for block in text_blocks(
+                    source, file, self._settings, self._threads_each, report=report
+                ):
                     for start in range(0, len(block), BLOCK_BYTES):
                         self._put(number, (block[start : start + BLOCK_BYTES], file.count))
                     if self._stopped.is_set():

@@ -1,10 +1,13 @@
-"""Text out of records: JSON Lines, tables (CSV and the like) and Parquet, of each record the one field that is wanted.
+"""Text out of records: JSON Lines, tables (CSV and the like) and Parquet, of each record the one
+field that is wanted.
 
-A string is text: each of its lines is a sentence, as in a plain file. A list of strings or whole numbers is one sentence. Empty
-ones are left out. A record that has no such value is bad: an error, or skipped and counted. Memory is that of a record, which
-may not be longer than MAX_RECORD_BYTES; of a Parquet file that of ROWS_AT_A_TIME and of a page as its writer made it.
+A string is text: each of its lines is a sentence, as in a plain file. A list of strings or whole
+numbers is one sentence. Empty ones are left out. A record that has no such value is bad: an error,
+or skipped and counted. Memory is that of a record, which may not be longer than MAX_RECORD_BYTES;
+of a Parquet file that of ROWS_AT_A_TIME and of a page as its writer made it.
 
-A reader yields the values of a field with their line or row numbers, and a `Bad` in place of each that is bad.
+A reader yields the values of a field with their line or row numbers, and a `Bad` in place of each
+that is bad.
 """
 
 import csv
@@ -18,18 +21,22 @@ from embedx.errors import EmbedxError
 from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
 
-MAX_RECORD_BYTES = 1 << 24  # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
+# ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
+MAX_RECORD_BYTES = 1 << 24
 ROWS_AT_A_TIME = 512
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
 PARQUET_START = b"PAR1"
 TABLE = "CSV/TSV/Parquet (--column)"
-# What separates tokens and sentences where tokens are taken as they are, white space and all: bytes that UTF-8 never has.
+# What separates tokens and sentences where tokens are taken as they are, white space and all: bytes
+# that UTF-8 never has.
 TOKEN_END, SENTENCE_END = b"\xff", b"\xfe"
 
 
 class NotTextError(EmbedxError):
-    """A file is no text that these settings read; in a folder it is skipped, and counted as of that kind."""
+    """A file is no text that these settings read; in a folder it is skipped, and counted as of that
+    kind.
+    """
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -44,20 +51,29 @@ class Bad(NamedTuple):
 
 
 def count_bad(report: Record, on_bad: str, place: str, bad: Bad) -> None:
-    """The record at `place`, FILE:LINE, is bad: an error, unless `on_bad` is "skip", else counted in the source's report."""
+    """The record at `place`, FILE:LINE, is bad: an error, unless `on_bad` is "skip", else counted
+    in the source's report.
+    """
     if on_bad == "error":
-        raise EmbedxError(f"{place}: {bad.why}; {bad.remedy}, or skip such records with --on-bad-record skip")
+        raise EmbedxError(
+            f"{place}: {bad.why}; {bad.remedy}, or skip such records with --on-bad-record skip"
+        )
     report["first_bad_record"] = report["first_bad_record"] or f"{place}: {bad.why}"
     report["bad_records"] += 1
 
 
 def text_of(
-    values: Iterable[tuple[int, Any]], name: str, field: str, whole: bool, note_bad: Callable[[str, Bad], None]
+    values: Iterable[tuple[int, Any]],
+    name: str,
+    field: str,
+    whole: bool,
+    note_bad: Callable[[str, Bad], None],
 ) -> Iterator[bytes]:
     """The text of a field's values in blocks, UTF-8 where they are well-formed.
 
     name   the source, as the user knows it
-    whole  whether tokens are taken as they are: then TOKEN_END and SENTENCE_END end them, else white space and line feeds
+    whole  whether tokens are taken as they are: then TOKEN_END and SENTENCE_END end them, else
+           white space and line feeds
     """
     pieces = []
     n_bytes = 0
@@ -82,7 +98,9 @@ def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
             return _utf8(value) + b"\n"
         return b"".join(_sentence(tokens) for line in value.split("\n") if (tokens := line.split()))
     if not isinstance(value, list):
-        return Bad(f"{field} is {shown(value)}, not a string or a list of strings", "choose another field")
+        return Bad(
+            f"{field} is {shown(value)}, not a string or a list of strings", "choose another field"
+        )
     tokens = [str(each) if type(each) is int else each for each in value]
     if wrong := [each for each in tokens if not isinstance(each, str)]:
         return Bad(f"{field} has {shown(wrong[0])} in a list", "write strings or whole numbers")
@@ -96,7 +114,9 @@ def _sentence(tokens: list[str]) -> bytes:
 
 
 def _utf8(text: str) -> bytes:
-    """Bytes that were not UTF-8 as they were, and surrogates that JSON may hold as three that are not UTF-8 either."""
+    """Bytes that were not UTF-8 as they were, and surrogates that JSON may hold as three that are
+    not UTF-8 either.
+    """
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -109,7 +129,9 @@ def shown(value: Any) -> str:
 
 
 def value_of(record: Options, field: str, default: Any) -> Any:
-    """The value of a field, `b` of the object `a` where none is called `a.b`; the default if there is no such field."""
+    """The value of a field, `b` of the object `a` where none is called `a.b`; the default if there
+    is no such field.
+    """
     if field in record:
         return record[field]
     outer, dot, inner = field.partition(".")
@@ -119,7 +141,10 @@ def value_of(record: Options, field: str, default: Any) -> Any:
 
 def fields_of(record: Options) -> list[str]:
     """The names of fields; those of the objects among them by their paths."""
-    names = ([f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name] for name, value in record.items())
+    names = (
+        [f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name]
+        for name, value in record.items()
+    )
     return list(itertools.chain.from_iterable(names))
 
 
@@ -129,7 +154,9 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     for number, line in enumerate(iter(lambda: reader.readline(MAX_RECORD_BYTES + 1), b""), 1):
         if len(line) > MAX_RECORD_BYTES:
             limit = f"a line of more than {MAX_RECORD_BYTES:,} bytes"
-            raise EmbedxError(f"{name}:{number}: {limit}; is it the right file, with one record per line?")
+            raise EmbedxError(
+                f"{name}:{number}: {limit}; is it the right file, with one record per line?"
+            )
         yield line
 
 
@@ -145,7 +172,14 @@ def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad]]:
         except (ValueError, RecursionError) as error:
             yield number, Bad(f"no JSON ({str(error).partition(':')[0]})", remedy)
         else:
-            yield number, record if isinstance(record, dict) else Bad(f"{shown(record)}, not an object", remedy)
+            yield (
+                number,
+                (
+                    record
+                    if isinstance(record, dict)
+                    else Bad(f"{shown(record)}, not an object", remedy)
+                ),
+            )
 
 
 def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
@@ -153,33 +187,51 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
     for number, record in json_records(lines):
         if field is None:
             known = ", ".join(fields_of(record)) if isinstance(record, dict) else ""
-            message = f"{name}: JSON Lines; name the field with the text by --json-field; there are {known or 'none'}"
+            message = (
+                f"{name}: JSON Lines; name the field with the text by --json-field; there are"
+                f" {known or 'none'}"
+            )
             raise NotTextError(message, "JSON (--json-field)")
         if isinstance(record, Bad):
             yield number, record
         elif (value := value_of(record, field, Bad)) is Bad:
-            yield number, Bad(f"no field {field}", f"choose --json-field among {', '.join(fields_of(record)) or 'none'}")
+            yield (
+                number,
+                Bad(
+                    f"no field {field}",
+                    f"choose --json-field among {', '.join(fields_of(record)) or 'none'}",
+                ),
+            )
         else:
             yield number, value
 
 
-def table_rows(lines: Iterable[bytes], name: str, columns: Collection[str]) -> Iterator[tuple[int, list[str] | Bad]]:
-    """The rows of a table as Python's csv module reads it, separated by commas, tabs, semicolons or bars.
+def table_rows(
+    lines: Iterable[bytes], name: str, columns: Collection[str]
+) -> Iterator[tuple[int, list[str] | Bad]]:
+    """The rows of a table as Python's csv module reads it, separated by commas, tabs, semicolons or
+    bars.
 
     columns  names, of which the first row may have some
     """
     decoded = (line.decode("utf-8", "surrogateescape") for line in lines)
     first = next(decoded, "").removeprefix("\ufeff")
     csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers of this process, 131,072 by default
-    rows = csv.reader(itertools.chain([first], decoded), delimiter=delimiter_of(first, columns), strict=True)
+    rows = csv.reader(
+        itertools.chain([first], decoded), delimiter=delimiter_of(first, columns), strict=True
+    )
     width = 0
     while True:
         begins = rows.line_num + 1
         try:
             row = next(rows, None)
         except csv.Error as error:
-            bad = Bad(f"no row of a table ({error})", "close each quote, double those within, and end lines with LF")
-            if rows.line_num > begins:  # an open quote joined lines: which of them are rows is unknown
+            bad = Bad(
+                f"no row of a table ({error})",
+                "close each quote, double those within, and end lines with LF",
+            )
+            # an open quote joined lines: which of them are rows is unknown
+            if rows.line_num > begins:
                 raise EmbedxError(f"{name}:{begins}: {bad.why}; {bad.remedy}") from error
             yield begins, bad
             continue
@@ -194,12 +246,18 @@ def table_rows(lines: Iterable[bytes], name: str, columns: Collection[str]) -> I
 
 
 def delimiter_of(first: str, columns: Collection[str]) -> str:
-    """What separates the fields of a table that begins with this line: by which it has most of these columns, or fields."""
+    """What separates the fields of a table that begins with this line: by which it has most of
+    these columns, or fields.
+    """
     line = first.replace('"', "").strip("\r\n")
-    return max(DELIMITERS, key=lambda each: (len({*columns} & {*line.split(each)}), first.count(each)))
+    return max(
+        DELIMITERS, key=lambda each: (len({*columns} & {*line.split(each)}), first.count(each))
+    )
 
 
-def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Iterator[tuple[int, Any]]:
+def table_values(
+    lines: Iterable[bytes], name: str, column: str | None
+) -> Iterator[tuple[int, Any]]:
     """A column of a table."""
     place = None
     for number, row in table_rows(lines, name, [column] if column else []):
@@ -214,14 +272,23 @@ def table_values(lines: Iterable[bytes], name: str, column: str | None) -> Itera
 
 
 def _place(head: list[str], name: str, column: str | None) -> int:
-    """Where the column is in each row: that of the name, or the number, from 1, where the first row names none so."""
+    """Where the column is in each row: that of the name, or the number, from 1, where the first row
+    names none so.
+    """
     if column is None:
-        raise NotTextError(f"{name}: a table; name the column with the text by --column; there are {', '.join(head)}", TABLE)
+        raise NotTextError(
+            f"{name}: a table; name the column with the text by --column; there are"
+            f" {', '.join(head)}",
+            TABLE,
+        )
     if column in head:
         return head.index(column)
     if column.isdecimal() and 1 <= int(column) <= len(head):
         return int(column) - 1
-    raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(head)}, or by its number, from 1")
+    raise EmbedxError(
+        f"{name}: no column {column}; choose --column among {', '.join(head)}, or by its number,"
+        " from 1"
+    )
 
 
 def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
@@ -229,10 +296,15 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
 
     def chosen(columns: list[str]) -> list[str]:
         if column is None:
-            message = f"{name}: a Parquet file; name the column with the text by --column; there are {', '.join(columns)}"
+            message = (
+                f"{name}: a Parquet file; name the column with the text by --column; there are"
+                f" {', '.join(columns)}"
+            )
             raise NotTextError(message, TABLE)
         if not any(f"{each}.".startswith(f"{column}.") for each in columns):
-            raise EmbedxError(f"{name}: no column {column}; choose --column among {', '.join(columns)}")
+            raise EmbedxError(
+                f"{name}: no column {column}; choose --column among {', '.join(columns)}"
+            )
         return [column]
 
     for number, record in parquet_records(file, name, chosen, is_text=column is None):
@@ -242,7 +314,8 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
 def parquet_records(
     file: Any, name: str, choose: Callable[[list[str]], list[str] | None], is_text: bool = False
 ) -> Iterator[tuple[int, Record]]:
-    """The rows of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of all.
+    """The rows of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of
+    all.
 
     choose  given all columns, those that are read; None: all
     """
@@ -259,7 +332,9 @@ def parquet_records(
     stored.seek(0)
     try:
         table = pyarrow.parquet.ParquetFile(stored, buffer_size=BLOCK_BYTES, pre_buffer=False)
-        chosen = choose([table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))])
+        chosen = choose(
+            [table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))]
+        )
         done = 0
         for batch in table.iter_batches(ROWS_AT_A_TIME, columns=chosen, use_threads=False):
             yield from enumerate(batch.to_pylist(), done + 1)

@@ -1,12 +1,14 @@
-"""From bytes of UTF-8 to word numbers: the compiled scanner, and `Tokenizer`, which feeds it and keeps its tables.
+"""From bytes of UTF-8 to word numbers: the compiled scanner, and `Tokenizer`, which feeds it and
+keeps its tables.
 
-The scanner is an automaton that can stop after any byte. It appends the characters of the current word, lower-cased if
-wanted, to the end of `letters`, where all different words lie one after the other. At a separator the word is looked up in an
-open-addressing hash table: a known word is taken off the end of `letters` again, a new one stays there and gets the next
-number. Cutting the text anywhere changes nothing.
+The scanner is an automaton that can stop after any byte. It appends the characters of the current
+word, lower-cased if wanted, to the end of `letters`, where all different words lie one after the
+other. At a separator the word is looked up in an open-addressing hash table: a known word is taken
+off the end of `letters` again, a new one stays there and gets the next number. Cutting the text
+anywhere changes nothing.
 
-A run of more than MAX_WORD_BYTES without a separator is no word, but data of another kind: it is left out and counted, as bad
-UTF-8 is. So one endless word does not take all memory.
+A run of more than MAX_WORD_BYTES without a separator is no word, but data of another kind: it is
+left out and counted, as bad UTF-8 is. So one endless word does not take all memory.
 """
 
 from typing import NamedTuple
@@ -16,13 +18,24 @@ from numpy import int64, ndarray, uint8
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel, kernel_part, prefetch
-from embedx.text.characters import BLOCK_BITS, DOT_ABOVE, DOTTED_CAPITAL_I, LINE_END, NOT_ASCII, SEPARATOR, tables, whole_tokens
+from embedx.text.characters import (
+    BLOCK_BITS,
+    DOT_ABOVE,
+    DOTTED_CAPITAL_I,
+    LINE_END,
+    NOT_ASCII,
+    SEPARATOR,
+    tables,
+    whole_tokens,
+)
 from embedx.text.settings import TextSettings
 from embedx.text.tables import SENTENCE_END
 from embedx.text.word_list import WordList
 
 END_OF_SENTENCE = -1
-BLOCK_BYTES = 1 << 18  # scanned at a time: a block, its tokens and the table's busy part fit into a core's own cache together
+# scanned at a time: a block, its tokens and the table's busy part fit into a core's own cache
+# together
+BLOCK_BYTES = 1 << 18
 MAX_WORD_BYTES = 1 << 22
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
 FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # the capacity of an empty table
@@ -35,15 +48,18 @@ BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
 ON_BAD = {"replace": 0, "skip": 1, "error": 2}
 SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
 
-# A word of up to seven bytes is its own signature in the hash table; a longer one has a flag and a hash there, and its bytes
-# are compared. 0 is an empty slot: no word has a zero byte.
+# A word of up to seven bytes is its own signature in the hash table; a longer one has a flag and a
+# hash there, and its bytes are compared. 0 is an empty slot: no word has a zero byte.
 SHORT, SHORT_MASK, LONG = 7, (1 << 56) - 1, 1 << 56
-# FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: products then just fit into an int64.
+# FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: products then just fit
+# into an int64.
 HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
 AHEAD = 16  # slots of a table whose words are about to be looked up in another, which is prefetched
-SPREAD = 0x9E3779  # the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
+# the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
+SPREAD = 0x9E3779
 
-# By first byte, the number of bytes of a character, 0 for none, and the range of the second (Unicode 15, table 3-7).
+# By first byte, the number of bytes of a character, 0 for none, and the range of the second
+# (Unicode 15, table 3-7).
 UTF8_WIDTH, UTF8_LOW, UTF8_HIGH = np.zeros(256, int64), np.full(256, 0x80), np.full(256, 0xBF)
 UTF8_WIDTH[0xC2:0xE0], UTF8_WIDTH[0xE0:0xF0], UTF8_WIDTH[0xF0:0xF5] = 2, 3, 4
 UTF8_LOW[[0xE0, 0xF0]], UTF8_HIGH[[0xED, 0xF4]] = (0xA0, 0x90), (0x9F, 0x8F)
@@ -79,8 +95,8 @@ def home_slot(signature, slots):
 
 @kernel_part
 def decoded(data, p, n):
-    """The character at data[p] and its width; (-1, width) if ill-formed, its width as Python's decoder replaces it;
-    (-1, 0) if data[:n] ends before the character does."""
+    """The character at data[p] and its width; (-1, width) if ill-formed, its width as Python's
+    decoder replaces it; (-1, 0) if data[:n] ends before the character does."""
     lead = int64(data[p])
     width, low, high = UTF8_WIDTH[lead], UTF8_LOW[lead], UTF8_HIGH[lead]
     if width == 0:
@@ -115,8 +131,8 @@ def appended(letters, end, key, code):
 
 @kernel_part
 def slot_of(table, n_types, letters, start, end, signature):
-    """The slot of the word letters[start:end] with that signature, if it is one of the first `n_types` of the table, else one
-    that is empty or of a word after these."""
+    """The slot of the word letters[start:end] with that signature, if it is one of the first
+    `n_types` of the table, else one that is empty or of a word after these."""
     starts, slots = table.starts, table.slots
     place = home_slot(signature, slots)
     while slots[place, 0] != 0:
@@ -137,7 +153,9 @@ def slot_of(table, n_types, letters, start, end, signature):
 
 @kernel_part
 def number_of(table, types, end, key):
-    """The number of the word letters[starts[types]:end] with that `packed`; a new word is entered with the number `types`."""
+    """The number of the word letters[starts[types]:end] with that `packed`; a new word is entered
+    with the number `types`.
+    """
     letters, starts, slots = table
     start = starts[types]
     signature = key if end - start <= SHORT else long_signature(letters, start, end)
@@ -152,25 +170,33 @@ def number_of(table, types, end, key):
 
 @kernel
 def look_up(words, table, n_types, numbers):
-    """Write to numbers[i] the number of word i of the table `words`, if it is one of the first `n_types` of the other table.
+    """Write to numbers[i] the number of word i of the table `words`, if it is one of the first
+    `n_types` of the other table.
 
-    That may get more words meanwhile: each number of a slot is 0 or one that stays, and later words are left out.
+    That may get more words meanwhile: each number of a slot is 0 or one that stays, and later words
+    are left out.
     """
     slots = words.slots
     for place in range(len(slots)):
-        prefetch(table.slots, home_slot(slots[(place + AHEAD) & (len(slots) - 1), 0], table.slots), 0)
+        prefetch(
+            table.slots, home_slot(slots[(place + AHEAD) & (len(slots) - 1), 0], table.slots), 0
+        )
         word = slots[place, 1] - 1
         if 0 <= word < len(numbers):
             start, end = words.starts[word], words.starts[word + 1]
-            number = table.slots[slot_of(table, n_types, words.letters, start, end, slots[place, 0]), 1] - 1
+            number = (
+                table.slots[slot_of(table, n_types, words.letters, start, end, slots[place, 0]), 1]
+                - 1
+            )
             if 0 <= number < n_types:
                 numbers[word] = number
 
 
 @kernel
 def scan(data, p, on_bad, characters, state, table, out):
-    """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there, bad UTF-8 that is an
-    error, or a point where the table or the list of words is full. Updates `state` and the tables."""
+    """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there,
+    bad UTF-8 that is an error, or a point where the table or the list of words is full. Updates
+    `state` and the tables."""
     n = len(data)
     letters, starts, slots = table
     end = state[END]
@@ -203,7 +229,9 @@ def scan(data, p, on_bad, characters, state, table, out):
             elif code == BYTE_ORDER_MARK and state[OFFSET] + p == 0:
                 p += width
                 continue
-            difference = characters.differences[characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)]
+            difference = characters.differences[
+                characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)
+            ]
             if difference != SEPARATOR:
                 end, key = appended(letters, end, key, code + difference)
                 if code == DOTTED_CAPITAL_I and difference != 0:
@@ -239,7 +267,9 @@ def scan(data, p, on_bad, characters, state, table, out):
 
 @kernel
 def enter_words(others, which, state, table, numbers):
-    """Enter the words `which` of the table `others`, unless they are there; write the number of each to `numbers`."""
+    """Enter the words `which` of the table `others`, unless they are there; write the number of
+    each to `numbers`.
+    """
     types = state[TYPES]
     for word in which:
         end = table.starts[types]
@@ -304,13 +334,17 @@ class Tokenizer:
         return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
     def enter(self, others: Table, numbers: ndarray) -> None:
-        """Write the numbers of words of another table to `numbers`, int32, where it is -1; new words are entered."""
+        """Write the numbers of words of another table to `numbers`, int32, where it is -1; new
+        words are entered.
+        """
         which = np.flatnonzero(numbers < 0)
         self._reserve(int((others.starts[which + 1] - others.starts[which]).sum()), len(which))
         enter_words(others, which, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
-        """Whether the table of words takes more than `memory` bytes, or will when it is copied to grow."""
+        """Whether the table of words takes more than `memory` bytes, or will when it is copied to
+        grow.
+        """
         slots, end = self.table.slots, int(self.state[END])
         n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
         return self.n_types > 0 and 2 * end + 8 * self.n_types + n_tables * slots.nbytes > memory
@@ -323,24 +357,33 @@ class Tokenizer:
         return words
 
     def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> ndarray:
-        """The tokens that end within the data, int32, with END_OF_SENTENCE where lines end that follow a word or nothing.
+        """The tokens that end within the data, int32, with END_OF_SENTENCE where lines end that
+        follow a word or nothing.
 
         offset    bytes of the source before the data; `is_last` of its source
         is_whole  whether tokens are ended by bytes of their own
-        Where bad UTF-8 is an error, they end with the first of it. Raises `EmbedxError` if there are too many words.
+        Where bad UTF-8 is an error, they end with the first of it. Raises `EmbedxError` if there
+        are too many words.
         """
         data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
         self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
         out = np.empty(len(data) + 1, np.int32)
-        characters, letters = whole_tokens() if is_whole else self.characters, np.frombuffer(data, uint8)
+        characters, letters = (
+            whole_tokens() if is_whole else self.characters,
+            np.frombuffer(data, uint8),
+        )
         before, p = -1, 0
         while before < p < len(data):  # no progress: a character is cut off
             stop = min(p + BLOCK_BYTES, len(data))
             self._reserve(stop - p)
-            before, p = p, scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, out)
+            before, p = (
+                p,
+                scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, out),
+            )
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
-            self.state[END] = min(int(self.state[END]), longest + 1)  # of a word that is too long the length is enough
+            # of a word that is too long the length is enough
+            self.state[END] = min(int(self.state[END]), longest + 1)
             if self.state[BAD] and self.on_bad == ERROR:
                 break
         self.cut_off = data[p:]
@@ -354,7 +397,10 @@ class Tokenizer:
             letters = grown(letters, n_letters)
         if types + 2 > len(starts):
             if types >= MAX_TYPES:
-                raise EmbedxError(f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer words")
+                raise EmbedxError(
+                    f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer"
+                    " words"
+                )
             starts = grown(starts, types + 2)
         while 2 * types >= len(slots):
             old, slots = slots, np.zeros((2 * len(slots), 2), int64)
@@ -364,11 +410,17 @@ class Tokenizer:
 
 def new_table() -> Table:
     """A table without words."""
-    return Table(np.zeros(FIRST_LETTERS, uint8), np.zeros(FIRST_TYPES + 1, int64), np.zeros((2 * FIRST_TYPES, 2), int64))
+    return Table(
+        np.zeros(FIRST_LETTERS, uint8),
+        np.zeros(FIRST_TYPES + 1, int64),
+        np.zeros((2 * FIRST_TYPES, 2), int64),
+    )
 
 
 def grown(array: ndarray, needed: int) -> ndarray:
-    """A copy with a capacity of `needed` elements or half as many again, whichever is more; the new ones are 0."""
+    """A copy with a capacity of `needed` elements or half as many again, whichever is more; the new
+    ones are 0.
+    """
     new = np.zeros(max(needed, len(array) * 3 // 2), array.dtype)
     new[: len(array)] = array
     return new

@@ -1,4 +1,6 @@
-"""The words of a model: which of the counted tokens are kept, in which order, and how often each is subsampled."""
+"""The words of a model: which of the counted tokens are kept, in which order, and how often each is
+subsampled.
+"""
 
 import functools
 from dataclasses import dataclass
@@ -29,24 +31,31 @@ class Vocabulary:
 
     @functools.cached_property
     def trained_counts(self) -> ndarray:
-        """How often each word occurs in the text that is trained on, int64 (n_words,); see `trained_counts`."""
+        """How often each word occurs in the text that is trained on, int64 (n_words,); see
+        `trained_counts`.
+        """
         return trained_counts(self.counts, self.held_out)
 
 
 def trained_counts(counts: ndarray, held_out: ndarray | None) -> ndarray:
-    """How often each word of the vocabulary occurs in the text that is trained on, int64 (n_words,).
+    """How often each word of the vocabulary occurs in the text that is trained on, int64
+    (n_words,).
 
-    counts    in the whole corpus; `held_out` in what training leaves out of it, None where that is nothing
-    A word that occurs nowhere else counts as if it did once: it is in the vocabulary, and no model may give it no chance.
+    counts    in the whole corpus; `held_out` in what training leaves out of it, None where that is
+              nothing
+    A word that occurs nowhere else counts as if it did once: it is in the vocabulary, and no model
+    may give it no chance.
     """
     return counts if held_out is None else np.maximum(counts - held_out, 1)
 
 
 def keep_probability(counts: ndarray, sample: float) -> ndarray:
-    """Chance of each token to be kept by subsampling, float32 (n_words,), from how often each word occurs, int64 (n_words,).
+    """Chance of each token to be kept by subsampling, float32 (n_words,), from how often each word
+    occurs, int64 (n_words,).
 
-    min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as word2vec.c has it
-    (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0 keeps all.
+    min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as
+    word2vec.c has it (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0
+    keeps all.
     """
     if sample == 0:
         return np.ones(len(counts), float32)
@@ -55,19 +64,30 @@ def keep_probability(counts: ndarray, sample: float) -> ndarray:
 
 
 def kept_counts(counts: ndarray, sample: float) -> ndarray:
-    """How often each word is expected to survive subsampling, int64 (n_words,), rounded, at least 1."""
+    """How often each word is expected to survive subsampling, int64 (n_words,), rounded, at least
+    1.
+    """
     kept = np.rint(counts * keep_probability(counts, sample).astype(np.float64))
     return np.asarray(np.maximum(kept, 1), np.int64)
 
 
 def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, ndarray]:
-    """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to theirs, -1 if left out."""
+    """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to
+    theirs, -1 if left out.
+    """
     counts, kept = corpus.counts, np.flatnonzero(is_wanted(corpus, settings))
-    kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]  # only these, because most words are rare
+    # only these, because most words are rare
+    kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]
     if len(kept) == 0 and settings.vocab is not None:
-        raise EmbedxError(f"--vocab {settings.vocab}: none of its words is in the text; is the text tokenised in the same way?")
+        raise EmbedxError(
+            f"--vocab {settings.vocab}: none of its words is in the text; is the text tokenised in"
+            " the same way?"
+        )
     if len(kept) == 0:
-        seen = f"no word occurs {settings.min_count} times, the most frequent one {counts.max(initial=0)}"
+        seen = (
+            f"no word occurs {settings.min_count} times, the most frequent one"
+            f" {counts.max(initial=0)}"
+        )
         raise EmbedxError(f"{seen}; lower --min-count, or give more text")
     remap = np.full(len(counts), -1, int32)
     remap[kept] = np.arange(len(kept), dtype=int32)

@@ -1,10 +1,12 @@
 """A Wikipedia dump (MediaWiki XML) as plain text: the articles, one paragraph a line.
 
-Without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as a whole, so do
-tables, references, formulas and captions; links, headings and list items leave their text.
+Without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as
+a whole, so do tables, references, formulas and captions; links, headings and list items leave their
+text.
 
-Time is linear in the text, whatever it is: a pattern that failed at one place does not look again at what it saw there. Memory
-is that of a revision of a page, which may not be longer than MAX_BYTES.
+Time is linear in the text, whatever it is: a pattern that failed at one place does not look again
+at what it saw there. Memory is that of a revision of a page, which may not be longer than
+MAX_BYTES.
 """
 
 import contextlib
@@ -24,11 +26,13 @@ Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links
 BATCH_CHARACTERS = 1 << 20  # of pages that a process gets at a time
 
 HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their English names, lower-case
-# A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list has a space after "#".
+# A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list
+# has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
 BUFFER_BYTES = 1 << 18  # of an element's text that the XML parser passes on at a time
-MAX_BYTES = 1 << 25  # of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize says so
+# of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize says so
+MAX_BYTES = 1 << 25
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
@@ -38,25 +42,38 @@ HIDDEN_TAGS = (
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"<]*\")*?"
 HIDDEN_EMPTY = re.compile(rf"<(?:{HIDDEN_TAGS}){ATTRIBUTES}/>", re.IGNORECASE)
-# What nests. Python finds the characters that a pattern can begin with much faster than what is in its groups: "open" matches
-# nothing, and stands at the end of an edge that opens.
-HIDDEN_EDGE = re.compile(rf"<(?:(?:{HIDDEN_TAGS}){ATTRIBUTES}>(?P<open>)|/(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE)
+# What nests. Python finds the characters that a pattern can begin with much faster than what is in
+# its groups: "open" matches nothing, and stands at the end of an edge that opens.
+HIDDEN_EDGE = re.compile(
+    rf"<(?:(?:{HIDDEN_TAGS}){ATTRIBUTES}>(?P<open>)|/(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE
+)
 TEMPLATE_EDGE = re.compile(r"\{\{(?P<open>)|\}\}")
 TABLE_EDGE = re.compile(r"\{\|(?P<open>)|\|\}")
 BEFORE_TABLE = " \t:*#"  # may stand in the line before the edge of a table
 EXTERNAL_LINK = re.compile(
     r"\[(?:[a-z]++:)?//[^\s\]\[]*+[ \t]*+([^\]\[\n]*+)\]"
-    r"|\[mailto:[^\s\]]*+(?:[ \t]*+([^\]\[\n]*+)\])?",  # an address that is no link: the match ends without "]"
+    # an address that is no link: the match ends without "]"
+    r"|\[mailto:[^\s\]]*+(?:[ \t]*+([^\]\[\n]*+)\])?",
     re.IGNORECASE,
 )
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
-# Single brackets may stand in it, one even at its end: "[[a [sic]]]". No possessive group, at which Python below 3.11.5 fails.
-INNERMOST_LINK = re.compile(r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]")
+# Single brackets may stand in it, one even at its end: "[[a [sic]]]". No possessive group, at which
+# Python below 3.11.5 fails.
+INNERMOST_LINK = re.compile(
+    r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]"
+)
 MAX_NESTED = 50  # links within links that are recognised: captions of captions have three
-LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")  # to a character far beyond the last; Python reads no such number
-MEDIA_FILE = re.compile(r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE)
-LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)  # [[de:Baum]] is a link beside the article
-BREAKING_TAG = re.compile(r"</?(?:br|p|div|li|ul|ol|dd|dt|dl|tr|td|th|hr|blockquote|center|h[1-6])\b[^<>]*>", re.IGNORECASE)
+# to a character far beyond the last; Python reads no such number
+LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")
+MEDIA_FILE = re.compile(
+    r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE
+)
+# [[de:Baum]] is a link beside the article
+LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)
+BREAKING_TAG = re.compile(
+    r"</?(?:br|p|div|li|ul|ol|dd|dt|dl|tr|td|th|hr|blockquote|center|h[1-6])\b[^<>]*>",
+    re.IGNORECASE,
+)
 TAG = re.compile(r"</?[a-z][^<>]*>", re.IGNORECASE)
 QUOTES = re.compile(r"''+")
 SWITCH = re.compile(r"__\w+?__")
@@ -66,12 +83,15 @@ LETTER_OR_DIGIT = re.compile(r"\w")
 UNBALANCED = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 
 
-def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 1) -> Iterator[bytes]:
-    """The articles of a dump given as blocks of XML, as blocks of UTF-8. Some pages at a time are held in memory.
+def paragraphs(
+    blocks: Iterable[bytes], cut_off: bool = False, processes: int = 1
+) -> Iterator[bytes]:
+    """The articles of a dump given as blocks of XML, as blocks of UTF-8. Some pages at a time are
+    held in memory.
 
-    Only pages of the main namespace that are no redirects. `DumpError` if it is not well-formed to the end, which a dump that
-    is known to be `cut_off` need not be, or has too long a page. Several `processes` make plain text of the pages of a long
-    dump, with the same result.
+    Only pages of the main namespace that are no redirects. `DumpError` if it is not well-formed to
+    the end, which a dump that is known to be `cut_off` need not be, or has too long a page. Several
+    `processes` make plain text of the pages of a long dump, with the same result.
     """
     batches = _batches(_pages(blocks, cut_off))
     yield plain_bytes(next(batches, []))  # a short dump needs no other process
@@ -84,8 +104,11 @@ def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 
     command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
 
     def by_process(pages: list[Page]) -> bytes:
-        """The plain text of pages, by this thread's process, which imports nothing of embedx; made here if that fails."""
-        with contextlib.suppress(OSError, TypeError, EOFError, pickle.UnpicklingError):  # no interpreter or process, or it died
+        """The plain text of pages, by this thread's process, which imports nothing of embedx; made
+        here if that fails.
+        """
+        # no interpreter or process, or it died
+        with contextlib.suppress(OSError, TypeError, EOFError, pickle.UnpicklingError):
             if not hasattr(own, "process"):
                 own.process = opened.enter_context(_process(command))
             pickle.dump(pages, own.process.stdin)
@@ -93,7 +116,10 @@ def paragraphs(blocks: Iterable[bytes], cut_off: bool = False, processes: int = 
             return bytes(pickle.load(own.process.stdout))
         return plain_bytes(pages)
 
-    with contextlib.ExitStack() as opened, ThreadPoolExecutor(processes, "embedx-wikipedia") as pool:
+    with (
+        contextlib.ExitStack() as opened,
+        ThreadPoolExecutor(processes, "embedx-wikipedia") as pool,
+    ):
         yield from in_order((pool.submit(by_process, batch) for batch in batches), 2 * processes)
 
 
@@ -102,7 +128,8 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that ends when its standard input does."""
     pipe = subprocess.PIPE
     opened = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-    with contextlib.suppress(BrokenPipeError), opened as process:  # what it did not read, because it died
+    # what it did not read, because it died
+    with contextlib.suppress(BrokenPipeError), opened as process:
         yield process
 
 
@@ -129,7 +156,9 @@ class DumpError(Exception):
 
 
 def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
-    """The articles as wikitext, whatever the namespace or encoding of the XML. Of several revisions the last one is read."""
+    """The articles as wikitext, whatever the namespace or encoding of the XML. Of several revisions
+    the last one is read.
+    """
     pages = []
     page = {}
     namespaces = {}  # key by lower-case name, as the dump declares them
@@ -166,7 +195,11 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
     parser = expat.ParserCreate(namespace_separator="}")
     parser.buffer_text = True
     parser.buffer_size = BUFFER_BYTES
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, content.append
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = (
+        start,
+        end,
+        content.append,
+    )
     for block in itertools.chain(filter(None, blocks), [b""]):  # an empty one is the end
         error = None
         try:
@@ -176,7 +209,9 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
         yield from pages
         pages.clear()
         if error is not None and (block or not cut_off):
-            raise DumpError(f"not a whole Wikipedia dump ({error}); fetch or copy it again") from error
+            raise DumpError(
+                f"not a whole Wikipedia dump ({error}); fetch or copy it again"
+            ) from error
         n_bytes += len(block)
         if n_bytes > MAX_BYTES:
             limit = f"a page of more than {MAX_BYTES:,} bytes"
@@ -191,12 +226,16 @@ def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
 
 
 def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> str:
-    """The prose of a page, one paragraph a line; links into the namespaces `hidden_links` (lower-case) are left out."""
+    """The prose of a page, one paragraph a line; links into the namespaces `hidden_links`
+    (lower-case) are left out.
+    """
 
     def shown(link: str) -> str:
         target, _, label = link.partition("|")
         namespace, has_namespace, _ = target.partition(":")
-        is_hidden = has_namespace and (namespace.strip().lower() in hidden_links or (not label and LANGUAGE.match(target)))
+        is_hidden = has_namespace and (
+            namespace.strip().lower() in hidden_links or (not label and LANGUAGE.match(target))
+        )
         if is_hidden or ("." in target and MEDIA_FILE.search(target.strip())):
             return ""
         return label.rpartition("|")[2] or target.lstrip(":")
@@ -205,7 +244,9 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     text = without_nested(text, HIDDEN_EDGE)
     text = without_nested(text, TEMPLATE_EDGE)
     text = without_nested(text, TABLE_EDGE, line_start)
-    text = EXTERNAL_LINK.sub(lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text)
+    text = EXTERNAL_LINK.sub(
+        lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text
+    )
     for _ in range(MAX_NESTED):  # from the inside out, because captions have links in them
         pieces = INNERMOST_LINK.split(text)
         if len(pieces) == 1:
@@ -216,19 +257,25 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     text = SWITCH.sub("", text)
     if "://" in text:  # else the pattern, which may begin at any word, takes long to find nothing
         text = BARE_URL.sub("", text)
-    text = EMPTY_BRACKETS.sub("", UNBALANCED.sub(" ", html.unescape(LONG_REFERENCE.sub("\ufffd", text))))
+    text = EMPTY_BRACKETS.sub(
+        "", UNBALANCED.sub(" ", html.unescape(LONG_REFERENCE.sub("\ufffd", text)))
+    )
     lines = (_plain_line(line) for line in text.split("\n") if line)
     return "".join(line + "\n" for line in lines if line)
 
 
 def line_start(text: str, place: int) -> int:
-    """Where the line begins in which the edge of a table stands at `place`; -1 if more is in the line before it."""
+    """Where the line begins in which the edge of a table stands at `place`; -1 if more is in the
+    line before it.
+    """
     while place > 0 and text[place - 1] in BEFORE_TABLE:
         place -= 1
     return place if place == 0 or text[place - 1] == "\n" else -1
 
 
-def without_nested(text: str, edge: re.Pattern[str], start_of: Callable[[str, int], int] | None = None) -> str:
+def without_nested(
+    text: str, edge: re.Pattern[str], start_of: Callable[[str, int], int] | None = None
+) -> str:
     """`text` without what stands between matching edges; an edge without its counterpart stays.
 
     start_of   where an edge that is found begins; it is none where that is -1
@@ -259,7 +306,9 @@ def _plain_line(line: str) -> str:
     if line.startswith(("|", "!")):  # left of a table that does not end
         return ""
     if line.startswith("="):
-        level = min(len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")), len(line) // 2)
+        level = min(
+            len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")), len(line) // 2
+        )
         line = line[level : len(line) - level]  # of a heading
     line = " ".join(LINE_START.sub("", line).split())
     return line if LETTER_OR_DIGIT.search(line) else ""

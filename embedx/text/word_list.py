@@ -1,6 +1,8 @@
-"""The words of a corpus as they lie in memory: letters one after the other, each word made a string only when it is used.
+"""The words of a corpus as they lie in memory: letters one after the other, each word made a string
+only when it is used.
 
-A string of its own takes 60 bytes and more; of twenty million words, most are seen once or twice and never used.
+A string of its own takes 60 bytes and more; of twenty million words, most are seen once or twice
+and never used.
 """
 
 import mmap
@@ -15,7 +17,8 @@ AT_ONCE = 1 << 18  # words that are made strings together
 class WordList(Sequence[str]):
     """Words by provisional id, which is by first appearance.
 
-    letters  bytes of all words in UTF-8, lone surrogates as Python has them; they may be mapped from a file
+    letters  bytes of all words in UTF-8, lone surrogates as Python has them; they may be mapped
+             from a file
     starts   int64 (n_words + 1,): where each begins
     """
 
@@ -42,5 +45,11 @@ class WordList(Sequence[str]):
 
     def at(self, ids: np.ndarray) -> list[str]:
         """The words of int64 `ids`."""
-        letters, starts, ends = self.letters, self.starts[ids].tolist(), self.starts[ids + 1].tolist()
-        return [letters[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)]
+        letters, starts, ends = (
+            self.letters,
+            self.starts[ids].tolist(),
+            self.starts[ids + 1].tolist(),
+        )
+        return [
+            letters[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)
+        ]

@@ -1,11 +1,14 @@
-"""Checkpoints: the state of a run on disk, from which the same command resumes after whatever ended it.
+"""Checkpoints: the state of a run on disk, from which the same command resumes after whatever ended
+it.
 
     OUTPUT.checkpoint/
         run.json             the command and its arguments
-        state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and as "tree" what they are part of, in JSON
+        state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and as "tree"
+                             what they are part of, in JSON
 
-The last two states are kept, so that a damaged one costs an interval and not the run; the folder is deleted when the model is
-saved. A state is written from a copy in memory while training continues; training waits where a copy does not fit.
+The last two states are kept, so that a damaged one costs an interval and not the run; the folder is
+deleted when the model is saved. A state is written from a copy in memory while training continues;
+training waits where a copy does not fit.
 """
 
 import contextlib
@@ -38,7 +41,18 @@ RUN, PARTIAL_RUN = "run.json", "run.partial"
 OURS = re.compile(r"state-\d{8}\.(npz|partial)|run\.(json|partial)")
 KEPT = 2
 # Arguments that change no result.
-FREE = {"typed", "resume", "overwrite", "cache_dir", "checkpoint_every", "log_json", "as_json", "quiet", "verbose", "dry_run"}
+FREE = {
+    "typed",
+    "resume",
+    "overwrite",
+    "cache_dir",
+    "checkpoint_every",
+    "log_json",
+    "as_json",
+    "quiet",
+    "verbose",
+    "dry_run",
+}
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 ARRAY = "__array__"  # in JSON, the key of the number of an array
 
@@ -61,24 +75,32 @@ def folder_of(output: Path) -> Path:
 
 def output_of(named: Path) -> Path:
     """The output of a run by its name or by that of the folder of its checkpoints."""
-    return named.with_name(named.name.removesuffix(SUFFIX)) if named.name.endswith(SUFFIX) else named
+    return (
+        named.with_name(named.name.removesuffix(SUFFIX)) if named.name.endswith(SUFFIX) else named
+    )
 
 
 def requested(output: Path) -> tuple[str, Record, str]:
-    """(command, arguments, working directory) of the run whose checkpoints lie beside `output`. `EmbedxError` if none do."""
+    """(command, arguments, working directory) of the run whose checkpoints lie beside `output`.
+    `EmbedxError` if none do.
+    """
     file = folder_of(output) / RUN
     try:
         run = json.loads(file.read_bytes())
         found = str(run["command"]), dict(run["arguments"]), str(run["directory"])
         version = run["embedx"]
     except FileNotFoundError:
-        raise EmbedxError(f"{output}: no run to resume (there is no {file}); start it with its original command") from None
+        raise EmbedxError(
+            f"{output}: no run to resume (there is no {file}); start it with its original command"
+        ) from None
     except DAMAGED as error:
-        raise EmbedxError(f"{file}: damaged ({error}); start the run again with its command and --overwrite") from error
+        raise EmbedxError(
+            f"{file}: damaged ({error}); start the run again with its command and --overwrite"
+        ) from error
     if version != folders.installed_version():
         raise EmbedxError(
-            f"{file}: of embedx {version}, while this is {folders.installed_version()}; resume it with that version, or start "
-            "the run again with --overwrite"
+            f"{file}: of embedx {version}, while this is {folders.installed_version()}; resume it"
+            " with that version, or start the run again with --overwrite"
         )
     return found
 
@@ -99,16 +121,23 @@ class Checkpoints:
         if not os.path.lexists(self.folder):
             return
         if locks.is_locked(self.folder):
-            raise EmbedxError(f"{self.folder}: in use by a run that writes {output}; wait for it, or choose another --output")
+            raise EmbedxError(
+                f"{self.folder}: in use by a run that writes {output}; wait for it, or choose"
+                " another --output"
+            )
         names = {each.name for each in self.folder.iterdir()}
         if RUN not in names and names - {PARTIAL_RUN}:
-            raise EmbedxError(f"{self.folder}: not a folder of checkpoints; choose another --output")
-        if request.resumes and RUN in names:  # else a run was killed before it had written what it was
+            raise EmbedxError(
+                f"{self.folder}: not a folder of checkpoints; choose another --output"
+            )
+        # else a run was killed before it had written what it was
+        if request.resumes and RUN in names:
             self._check_same(output)
             self.found = self.states()
         elif self.states() and not overwrite:
             raise EmbedxError(
-                f"{self.folder}: the state of an unfinished run; add --resume to continue it, or --overwrite to start again"
+                f"{self.folder}: the state of an unfinished run; add --resume to continue it, or"
+                " --overwrite to start again"
             )
         self.lock = locks.lock(self.folder, wait=False)
         if not request.resumes:
@@ -119,16 +148,21 @@ class Checkpoints:
         then = by_option(*requested(output))
         now = by_option(self.request.command, self.request.arguments, os.getcwd())
         free = FREE | ({"--threads"} if now.get("--deterministic") else set())
-        others = sorted(name for name in (now.keys() | then.keys()) - free if now.get(name) != then.get(name))
+        others = sorted(
+            name for name in (now.keys() | then.keys()) - free if now.get(name) != then.get(name)
+        )
         if others:
             raise EmbedxError(
-                f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume it with its own, or "
-                "start again with --overwrite instead of --resume"
+                f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume"
+                " it with its own, or start again with --overwrite instead of --resume"
             )
 
     def states(self) -> list[Path]:
         """The states on disk, the newest first."""
-        return sorted((each for each in self.folder.glob("state-*.npz") if OURS.fullmatch(each.name)), reverse=True)
+        return sorted(
+            (each for each in self.folder.glob("state-*.npz") if OURS.fullmatch(each.name)),
+            reverse=True,
+        )
 
     @property
     def resumes(self) -> bool:
@@ -136,13 +170,18 @@ class Checkpoints:
         return bool(self.found)
 
     def check_disk(self, model: int, state: int) -> None:
-        """Print what the run will write, if that does not fit or with details. `EmbedxError` if the model alone does not."""
-        n_states = KEPT + 1 - len(self.found) if math.isfinite(self.request.every) else 0  # with one that is being written
+        """Print what the run will write, if that does not fit or with details. `EmbedxError` if the
+        model alone does not.
+        """
+        # with one that is being written
+        n_states = KEPT + 1 - len(self.found) if math.isfinite(self.request.every) else 0
         line, is_short = check_disk(self.folder.parent, model, n_states * state)
         (self.progress.note if is_short else self.progress.detail)(line)
 
     def identify(self, identity: Callable[[], Record]) -> None:
-        """Set what the run depends on beside its arguments, as JSON types: its data above all. Called when it is needed."""
+        """Set what the run depends on beside its arguments, as JSON types: its data above all.
+        Called when it is needed.
+        """
         self.identity = identity
 
     # ---- reading
@@ -160,19 +199,29 @@ class Checkpoints:
                 why = why or f"{file}: damaged ({str(error) or type(error).__name__})"
                 self.progress.note(f"{file}: damaged, so it is skipped")
                 continue
-            others = [name for name, value in plain(self.identity()).items() if tree["identity"].get(name) != value]
+            others = [
+                name
+                for name, value in plain(self.identity()).items()
+                if tree["identity"].get(name) != value
+            ]
             if others:
-                raise EmbedxError(f"{file}: the {' and the '.join(others)} changed since; start again with --overwrite")
+                raise EmbedxError(
+                    f"{file}: the {' and the '.join(others)} changed since; start again with"
+                    " --overwrite"
+                )
             try:
                 state.restore(tree["values"])
             except ValueError as error:
-                raise EmbedxError(f"{file}: does not fit this run ({error}); start again with --overwrite") from error
+                raise EmbedxError(
+                    f"{file}: does not fit this run ({error}); start again with --overwrite"
+                ) from error
             self.progress.note(f"resumed from {file}, of {tree['at']}")
             return
         raise EmbedxError(f"{why or self.folder}; start again with --overwrite")
 
     def roll_back(self, state: TrainState, good_step: int) -> bool:
-        """Make the state what it was at the last checkpoint of no more than `good_step` chunks, or else at the last of all.
+        """Make the state what it was at the last checkpoint of no more than `good_step` chunks, or
+        else at the last of all.
 
         False if none can be read.
         """
@@ -197,24 +246,32 @@ class Checkpoints:
                 return stored[f"array{value[ARRAY]}"][()] if value.keys() == {ARRAY} else value
 
             tree: Record = json.loads(bytes(stored["tree"]), object_hook=arrays)
-        tree["values"] = {name: typed(tree["values"][name], value.read()) for name, value in state.values.items()}
+        tree["values"] = {
+            name: typed(tree["values"][name], value.read()) for name, value in state.values.items()
+        }
         return tree
 
     # ---- writing
 
     def is_due(self) -> bool:
         """Whether the interval has passed since the last one was begun, and that one is written."""
-        return time.monotonic() - self.began >= self.request.every and (self.writing is None or not self.writing.is_alive())
+        return time.monotonic() - self.began >= self.request.every and (
+            self.writing is None or not self.writing.is_alive()
+        )
 
     def take(self, state: TrainState, wait: bool = False) -> None:
-        """Write the state; called while nothing changes it. With `wait`, return when it is on disk."""
+        """Write the state; called while nothing changes it. With `wait`, return when it
+        is on disk.
+        """
         self.began = time.monotonic()
         self.finish()
         live = {name: value.read() for name, value in state.values.items()}
         if wait or n_bytes(live) > MAX_COPY * available_memory():
             self._write(live)
             return
-        self.writing = threading.Thread(target=self._write, args=(state.snapshot(),), name="checkpoint")
+        self.writing = threading.Thread(
+            target=self._write, args=(state.snapshot(),), name="checkpoint"
+        )
         self.writing.start()
 
     def _write(self, values: Options) -> None:
@@ -227,17 +284,29 @@ class Checkpoints:
 
         try:
             self._make_folder()
-            tree = {"values": values, "identity": plain(self.identity()), "at": time.strftime("%Y-%m-%d %H:%M:%S")}
+            tree = {
+                "values": values,
+                "identity": plain(self.identity()),
+                "at": time.strftime("%Y-%m-%d %H:%M:%S"),
+            }
             text = np.frombuffer(json.dumps(tree, default=number_of).encode(), np.uint8)
             last = self.states()[:1]
             file = self.folder / f"state-{int(last[0].stem[-8:]) + 1 if last else 1:08}.npz"
             with atomic.replacing(file, file.with_suffix(".partial")) as out:
-                np.savez(out, allow_pickle=False, tree=text, **{f"array{k}": each for k, each in enumerate(arrays)})
+                np.savez(
+                    out,
+                    allow_pickle=False,
+                    tree=text,
+                    **{f"array{k}": each for k, each in enumerate(arrays)},
+                )
             for old in self.states()[KEPT:]:
                 old.unlink()
         except OSError as error:
             kept = "the last one is kept" if self.states() else "there is none"
-            self.progress.note(f"warning: no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}")
+            self.progress.note(
+                f"warning: no checkpoint was written to {self.folder}: {error.strerror or error};"
+                f" {kept}"
+            )
 
     def _make_folder(self) -> None:
         """The folder with its description, if they are not there yet."""
@@ -247,9 +316,11 @@ class Checkpoints:
         if self.lock is None:
             self.lock = locks.lock(self.folder, wait=False)
         run = {
-            "embedx": folders.installed_version(), "command": self.request.command, "arguments": dict(self.request.arguments),
+            "embedx": folders.installed_version(),
+            "command": self.request.command,
+            "arguments": dict(self.request.arguments),
             "directory": os.getcwd(),
-        }  # fmt: skip
+        }
         with atomic.replacing(self.folder / RUN, self.folder / PARTIAL_RUN) as out:
             out.write((json.dumps(run, indent=2, ensure_ascii=False) + "\n").encode())
 
@@ -263,15 +334,23 @@ class Checkpoints:
             raise
 
     def close(self, output: Path, is_over: bool) -> None:
-        """The model is saved: delete the checkpoints if the run `is_over`, else say how to resume it."""
+        """The model is saved: delete the checkpoints if the run `is_over`, else say how to resume
+        it.
+        """
         if is_over:
             self.remove()
         elif self.states():
-            self.progress.note(f"its state is in {self.folder}; `{resumed_by(output)}` continues it")
+            self.progress.note(
+                f"its state is in {self.folder}; `{resumed_by(output)}` continues it"
+            )
 
     def how_to_resume(self, output: Path) -> str:
         """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
-        return f"when that is fixed, `{resumed_by(output)}` continues from the last checkpoint" if self.states() else ""
+        return (
+            f"when that is fixed, `{resumed_by(output)}` continues from the last checkpoint"
+            if self.states()
+            else ""
+        )
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
@@ -284,12 +363,15 @@ class Checkpoints:
         if not self.folder.is_dir():
             return
         ours = [each for each in self.folder.iterdir() if OURS.fullmatch(each.name)]
-        for each in sorted(ours, key=lambda each: each.name == RUN):  # last, because it says that the others are ours
+        # last, because it says that the others are ours
+        for each in sorted(ours, key=lambda each: each.name == RUN):
             each.unlink(missing_ok=True)
         try:
             self.folder.rmdir()
         except OSError:
-            self.progress.note(f"{self.folder}: kept, because it has files that embedx did not write")
+            self.progress.note(
+                f"{self.folder}: kept, because it has files that embedx did not write"
+            )
         self.found = []
         locks.unlock(self.lock)
         self.lock = None
@@ -297,7 +379,10 @@ class Checkpoints:
 
 def by_option(command: str, arguments: Options, directory: str) -> Record:
     """A command by the names of its arguments, those that were typed as options by these."""
-    typed = {f"--{name.replace('_', '-')}": value for name, value in (arguments.get("typed") or {}).items()}
+    typed = {
+        f"--{name.replace('_', '-')}": value
+        for name, value in (arguments.get("typed") or {}).items()
+    }
     return {**arguments, **typed, "command": command, "directory": directory}
 
 
@@ -312,7 +397,9 @@ def checksum(array: np.ndarray) -> int:
 
 
 def typed(value: Any, like: Any) -> Any:
-    """A value from JSON, which has lists alone, with tuples where there are some in `like`, the value that it replaces."""
+    """A value from JSON, which has lists alone, with tuples where there are some in `like`, the
+    value that it replaces.
+    """
     if isinstance(like, tuple):
         parts = [typed(*each) for each in zip(value, like, strict=True)]
         return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)

@@ -1,21 +1,23 @@
 """The divergence guard: detects that a run diverges, and rolls it back to where it was good.
 
-A run is checked after each twentieth of it, and before the end of an epoch. What is judged is the loss since the last check:
-the mean per pair of eight parts of that interval, and the median of these, because where candidates are drawn a single pair
-can weigh as much as all others. It is compared with
+A run is checked after each twentieth of it, and before the end of an epoch. What is judged is the
+loss since the last check: the mean per pair of eight parts of that interval, and the median of
+these, because where candidates are drawn a single pair can weigh as much as all others. It is
+compared with
 
     level     the loss of the parameters that the run began with, on a little of the data
     best      the lowest loss so far, of an interval or before training
     baseline  the loss of a model that knows only how often each class occurs
 
-Losses may start anywhere, and what is too high a rate explodes before there is a first loss of training: hence the level.
-Parameters are checked as well. A run is good where its loss is not above its level; a copy of its state is kept there. When it
-diverges it is rolled back to that copy, or to a checkpoint where memory is short, and continues at a tenth of the learning
-rate; if that does not help at a hundredth of that, and then once more. A run that was rolled back must beat the baseline in
-the end.
+Losses may start anywhere, and what is too high a rate explodes before there is a first loss of
+training: hence the level. Parameters are checked as well. A run is good where its loss is not above
+its level; a copy of its state is kept there. When it diverges it is rolled back to that copy, or to
+a checkpoint where memory is short, and continues at a tenth of the learning rate; if that does not
+help at a hundredth of that, and then once more. A run that was rolled back must beat the baseline
+in the end.
 
-Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted again in each, from its first
-interval on, and the baseline need not be beaten to the last digit.
+Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted
+again in each, from its first interval on, and the baseline need not be beaten to the last digit.
 """
 
 import math
@@ -33,29 +35,44 @@ from embedx.training.strategy import Strategy, Tally
 
 CHECKS = 20  # of a run
 PARTS = 8  # of an interval
-# What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose much where it was ten times
-# too high.
+# What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose
+# much where it was ten times too high.
 DIVISORS = (10, 100, 100)
-# How far a loss may be above another, in units of that and at least of one nat. At default rates no interval of any objective
-# was further above the first level than 3.5 (the margin, which Adagrad's first steps overshoot), on Bibtex, Omniglot, drawn
-# digits and Wikipedia; at a thousand times these rates all but implicit steps were above 40.
+# How far a loss may be above another, in units of that and at least of one nat. At default rates no
+# interval of any objective was further above the first level than 3.5 (the margin, which Adagrad's
+# first steps overshoot), on Bibtex, Omniglot, drawn digits and Wikipedia; at a thousand times these
+# rates all but implicit steps were above 40.
 FAR = 100.0  # above the best or the level, once
 VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
 HIGH = 10.0  # above the level, for LASTING of the run and at MIN_HIGH checks
 LASTING = 3 / CHECKS
 MIN_HIGH = 3
-SLACK = 0.5  # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
+# above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
+SLACK = 0.5
 GOOD = 0.1  # above the level, where the run is still worth rolling back to
 MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
 IN_STATE = (
-    "since", "due", "phase", "level", "best", "baseline", "high", "step", "good_step",
-    "is_good", "has_begun", "lowered", "parts",
-)  # fmt: skip
+    "since",
+    "due",
+    "phase",
+    "level",
+    "best",
+    "baseline",
+    "high",
+    "step",
+    "good_step",
+    "is_good",
+    "has_begun",
+    "lowered",
+    "parts",
+)
 
 
 @dataclass
 class Guard:
-    """What the guard knows of a run. What is in its `state` is rolled back with the run, but for `lowered`."""
+    """What the guard knows of a run. What is in its `state` is rolled back with the run, but for
+    `lowered`.
+    """
 
     is_on: bool = True
     keeps_copy: bool = True  # of the state, in memory
@@ -66,12 +83,16 @@ class Guard:
     level: float | None = None  # if it was measured before training
     best: float = math.inf  # of the phase
     baseline: float | None = None
-    high: list[float] = field(default_factory=list)  # shares of the run done when intervals of a high loss began
+    # shares of the run done when intervals of a high loss began
+    high: list[float] = field(default_factory=list)
     step: int = 0  # the number of chunks that had been trained at the last check
-    good_step: int = 0  # the same when the run was good last, as the interval after that has shown; 0 if that was at its start
+    # the same when the run was good last, as the interval after that has shown; 0 if that was at
+    # its start
+    good_step: int = 0
     is_good: bool = False  # the last interval was
     has_begun: bool = False
-    lowered: list[float] = field(default_factory=list)  # what the rate was multiplied by after each rollback
+    # what the rate was multiplied by after each rollback
+    lowered: list[float] = field(default_factory=list)
     copy: dict[str, Any] | None = None  # of the state where it was good, or which this run resumes
 
     @property
@@ -89,7 +110,9 @@ class Guard:
     # ---- before training
 
     def begin(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> None:
-        """Make a copy of the state and measure the losses to compare with; a run that is resumed has done so already."""
+        """Make a copy of the state and measure the losses to compare with; a run that is resumed
+        has done so already.
+        """
         self.strategy, self.run, self.checkpoints = strategy, state, checkpoints
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
@@ -106,8 +129,14 @@ class Guard:
             level = _if_finite(strategy.untrained_loss())
             baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
             state.restore(self.copy)
-            self.level, self.baseline, self.best = level, baseline, math.inf if level is None else level
-            self.copy |= {f"guard.{name}": getattr(self, name) for name in ("level", "baseline", "best")}
+            self.level, self.baseline, self.best = (
+                level,
+                baseline,
+                math.inf if level is None else level,
+            )
+            self.copy |= {
+                f"guard.{name}": getattr(self, name) for name in ("level", "baseline", "best")
+            }
 
     # ---- while it trains
 
@@ -139,7 +168,8 @@ class Guard:
         if self.due <= share:
             self.due += 1 / CHECKS
         self.parts = [Tally()] * PARTS
-        # A loss is of parameters before the step that it leads to: an interval shows that the check before was good, not this.
+        # A loss is of parameters before the step that it leads to: an interval shows that the check
+        # before was good, not this.
         was_good, self.is_good = self.is_good, is_good and phase == self.phase
         last, self.step = self.step, step
         if is_good:
@@ -166,7 +196,10 @@ class Guard:
             return went.format(level, loss)
         baseline = level if self.baseline is None else min(self.baseline, level)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
-            return f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is {baseline:.4g}"
+            return (
+                f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is"
+                f" {baseline:.4g}"
+            )
         is_far = max(height / FAR, above(mean, level) / VERY_FAR) > 1
         return went.format(level, max(loss, mean)) if is_far else None
 
@@ -177,14 +210,18 @@ class Guard:
     # ---- when it diverges
 
     def roll_back(self) -> bool:
-        """Bring the run back to where it was good, at a lower rate; False if that is not known, or it was done too often."""
+        """Bring the run back to where it was good, at a lower rate; False if that is not known, or
+        it was done too often.
+        """
         if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore():
             return False
         self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
         return True
 
     def end(self) -> bool:
-        """Bring the run back to where it was good, to end there; False if that is not known, or its loss shows otherwise."""
+        """Bring the run back to where it was good, to end there; False if that is not known, or its
+        loss shows otherwise.
+        """
         if self.good_step == 0 or not self._restore() or self.good_step == 0:
             return False
         if self.level is None or self.phase != 0:
@@ -194,14 +231,18 @@ class Guard:
         return loss is None or above(loss, self.level) <= SLACK
 
     def _restore(self) -> bool:
-        """Bring the run back to where it was good; False if there is neither a copy nor a checkpoint."""
+        """Bring the run back to where it was good; False if there is neither a copy nor a
+        checkpoint.
+        """
         lowered, clock = self.lowered, self.run.values["trainer.seconds"]
         seconds = clock.read()
 
         def restore() -> bool:
             if self.copy is not None:
                 self.run.restore(self.copy)
-            elif self.checkpoints is None or not self.checkpoints.roll_back(self.run, self.good_step):
+            elif self.checkpoints is None or not self.checkpoints.roll_back(
+                self.run, self.good_step
+            ):
                 return False
             clock.write(seconds)
             self.lowered = lowered

@@ -11,7 +11,8 @@ Result = TypeVar("Result")
 def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Result:
     """What `work` returns or raises, however often Ctrl-C is pressed meanwhile.
 
-    then_raise  the interrupt is raised afterwards; by default it is dropped, because what it asks for is already under way
+    then_raise  the interrupt is raised afterwards; by default it is dropped, because what it asks
+                for is already under way
     """
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         return work()

@@ -1,7 +1,7 @@
 """How much memory is free, and whether a run has what it needs.
 
-Arrays are allocated first: numpy's zeros take no memory until they are written to. Their sizes are then compared with what is
-free, and a run that does not fit is refused before it touches them.
+Arrays are allocated first: numpy's zeros take no memory until they are written to. Their sizes are
+then compared with what is free, and a run that does not fit is refused before it touches them.
 """
 
 import contextlib
@@ -30,7 +30,9 @@ def available_memory() -> int:
 def _in_machine() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+            return next(
+                int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+            )
     except (OSError, StopIteration):
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -39,16 +41,27 @@ def _in_machine() -> int:
 
 
 def _in_group(own: str = "/proc/self/cgroup", groups: Path = GROUPS) -> int:
-    """What is left of the limits of this process's control groups. File pages that are not in use count as free."""
+    """What is left of the limits of this process's control groups. File pages that are not in use
+    count as free.
+    """
     least = NO_LIMIT
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        path = next(line[3:] for line in Path(own).read_text("utf-8").splitlines() if line.startswith("0::"))
+        path = next(
+            line[3:] for line in Path(own).read_text("utf-8").splitlines() if line.startswith("0::")
+        )
         inside = groups / path.lstrip("/")
-        for folder in (each for each in (inside, *inside.parents) if each == groups or groups in each.parents):
+        for folder in (
+            each for each in (inside, *inside.parents) if each == groups or groups in each.parents
+        ):
             with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-                limit, usage = (int((folder / name).read_text("ascii")) for name in ("memory.max", "memory.current"))
+                limit, usage = (
+                    int((folder / name).read_text("ascii"))
+                    for name in ("memory.max", "memory.current")
+                )
                 statistics = (folder / "memory.stat").read_text("ascii").split()
-                least = min(least, limit - usage + int(statistics[statistics.index("inactive_file") + 1]))
+                least = min(
+                    least, limit - usage + int(statistics[statistics.index("inactive_file") + 1])
+                )
     return least
 
 
@@ -58,7 +71,9 @@ def allocating(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise EmbedxError(f"{what} need more memory than is available ({amount(available_memory())}); {remedy}") from error
+        raise EmbedxError(
+            f"{what} need more memory than is available ({amount(available_memory())}); {remedy}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -77,12 +92,16 @@ class MemoryPlan:
         """Raise `EmbedxError` if it does not fit; `what` needs it, and `remedy` is what to do."""
         if not self.fits:
             need = amount(sum(self.needs.values()))
-            raise EmbedxError(f"{what} need {need}, more than the {amount(self.available)} available; {remedy}")
+            raise EmbedxError(
+                f"{what} need {need}, more than the {amount(self.available)} available; {remedy}"
+            )
 
     @property
     def parts(self) -> dict[str, float]:
         """Bytes by purpose, with the rollback copy."""
-        return {name: size for name, size in {**self.needs, "rollback copy": self.copy}.items() if size}
+        return {
+            name: size for name, size in {**self.needs, "rollback copy": self.copy}.items() if size
+        }
 
     def report(self, progress: Progress) -> None:
         """Print it in a line, if details are asked for."""
@@ -90,7 +109,9 @@ class MemoryPlan:
 
 
 def plan_memory(needs: Mapping[str, Any], copied: Any = ()) -> MemoryPlan:
-    """The plan of a run with these arrays, by purpose, which are not written to yet; `copied` are those of its state."""
+    """The plan of a run with these arrays, by purpose, which are not written to yet; `copied` are
+    those of its state.
+    """
     sizes, free = {name: n_bytes(each) for name, each in needs.items()}, available_memory()
     copy = n_bytes(copied)
     return MemoryPlan(sizes, copy if copy <= MAX_COPY * (free - sum(sizes.values())) else 0, free)

@@ -1,6 +1,8 @@
-"""Progress of everything that takes more than two seconds: a bar on a terminal, a line now and then in a log.
+"""Progress of everything that takes more than two seconds: a bar on a terminal, a line now and then
+in a log.
 
-The library reports through `Progress`; where the reports go is the caller's choice. `Silent` is the default of the Python API.
+The library reports through `Progress`; where the reports go is the caller's choice. `Silent` is the
+default of the Python API.
 """
 
 import contextlib
@@ -28,16 +30,22 @@ class Progress:
     is_verbose = False  # whether details are notes
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
-        """A stage begins, of `total` units, or None if that is unknown; `done` of them were done before."""
+        """A stage begins, of `total` units, or None if that is unknown; `done` of them were done
+        before.
+        """
 
     def update(self, done: float, **facts: Any) -> None:
-        """`done` units of the stage are finished; `facts` (loss, words_per_second, ...) belong to the interval since the last.
+        """`done` units of the stage are finished; `facts` (loss, words_per_second, ...) belong to
+        the interval since the last.
 
-        `epoch` and `epochs` among them are the number of the epoch, from 1, and how many there will be.
+        `epoch` and `epochs` among them are the number of the epoch, from 1, and how many there will
+        be.
         """
 
     def note(self, message: str) -> None:
-        """Something the user should know, one line; one that begins with "warning: " is shown with --quiet too."""
+        """Something the user should know, one line; one that begins with "warning: " is shown with
+        --quiet too.
+        """
 
     def detail(self, message: str) -> None:
         """Something that is of interest only when it is asked for: a note with --verbose."""
@@ -62,7 +70,8 @@ SILENT = Silent()
 
 
 class Reporter(Progress):
-    """Reports on `stream`: a bar on a terminal or in a notebook, a line now and then elsewhere; and as JSON lines to a file.
+    """Reports on `stream`: a bar on a terminal or in a notebook, a line now and then elsewhere; and
+    as JSON lines to a file.
 
     is_quiet   show nothing but warnings
     is_alone   results are not printed while the stages are under way: a bar would run into them
@@ -73,9 +82,14 @@ class Reporter(Progress):
     last_drawn: "Reporter | None" = None  # the one with a bar on the terminal, perhaps
 
     def __init__(
-        self, stream: TextIO, log_json: Path | None = None, *, is_quiet: bool = False, is_verbose: bool = False,
+        self,
+        stream: TextIO,
+        log_json: Path | None = None,
+        *,
+        is_quiet: bool = False,
+        is_verbose: bool = False,
         is_alone: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stream, self.is_quiet, self.is_verbose = stream, is_quiet, is_verbose
         is_notebook = type(stream).__module__.startswith("ipykernel")
         self.on_terminal = (stream.isatty() or is_notebook) and is_alone and not is_quiet
@@ -86,7 +100,9 @@ class Reporter(Progress):
         try:
             self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
-            raise EmbedxError(f"--log-json {log_json}: {error.strerror}; name a file that can be written") from error
+            raise EmbedxError(
+                f"--log-json {log_json}: {error.strerror}; name a file that can be written"
+            ) from error
 
     def __exit__(self, *exception: object) -> None:
         if self._log:
@@ -106,7 +122,11 @@ class Reporter(Progress):
             seconds = now - self._started
             left = self._seconds_left(seconds)
             event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
-            event |= {"seconds": round(seconds, 3), "seconds_left": None if left is None else round(left, 1), **facts}
+            event |= {
+                "seconds": round(seconds, 3),
+                "seconds_left": None if left is None else round(left, 1),
+                **facts,
+            }
             try:
                 print(json.dumps(event), file=self._log, flush=True)
             except OSError as error:
@@ -131,22 +151,31 @@ class Reporter(Progress):
         if seconds >= 2.0:
             n, is_time = max(done - self._before, 0.0), self._unit == "s"
             amount = "" if is_time else f"{self._of_unit(n)} in "
-            parts = [f"{amount}{_clock(seconds)}", self._rate(facts if is_time else {}, n / seconds), *_loss(facts)]
+            parts = [
+                f"{amount}{_clock(seconds)}",
+                self._rate(facts if is_time else {}, n / seconds),
+                *_loss(facts),
+            ]
             self.note(f"{self._title}: {', '.join(filter(None, parts))}")
 
     # ---- a line
 
     def _parts(self, now: float) -> list[str]:
-        """What is under way, and of it the share done, the time left, the rate and the loss, as far as they are known."""
+        """What is under way, and of it the share done, the time left, the rate and the loss, as far
+        as they are known.
+        """
         (done, facts), seconds = self._last, now - self._started
         title = self._title
         if epoch := facts.get("epoch"):
             title = f"epoch {epoch}" + (f"/{facts['epochs']:g}" if facts.get("epochs") else "")
         left, rate = self._seconds_left(seconds), (done - self._before) / max(seconds, 1e-9)
         return [
-            title, *([f"{100 * min(done / self._total, 1.0):.0f}%"] if self._total else []),
-            *([f"{_clock(left)} left"] if left is not None else []), *filter(None, [self._rate(facts, rate)]), *_loss(facts),
-        ]  # fmt: skip
+            title,
+            *([f"{100 * min(done / self._total, 1.0):.0f}%"] if self._total else []),
+            *([f"{_clock(left)} left"] if left is not None else []),
+            *filter(None, [self._rate(facts, rate)]),
+            *_loss(facts),
+        ]
 
     def _rate(self, facts: Record, rate: float) -> str:
         """The speed of the last interval, if it was reported, else of the stage."""
@@ -157,10 +186,16 @@ class Reporter(Progress):
 
     def _of_unit(self, n: float) -> str:
         """`634k words`, `25.1 MB`."""
-        return f"{_short(n)} {self._unit}" if self._unit != "B" else re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
+        return (
+            f"{_short(n)} {self._unit}"
+            if self._unit != "B"
+            else re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
+        )
 
     def _draw(self, now: float) -> None:
-        """Draw `epoch 2/5 ━━━━━━ 46% 0:43 left · 634k words/s · loss 2.34` over what is there, no wider than the terminal."""
+        """Draw `epoch 2/5 ━━━━━━ 46% 0:43 left · 634k words/s · loss 2.34` over what is there, no
+        wider than the terminal.
+        """
         self._last_line = now
         try:
             columns = os.get_terminal_size(self.stream.fileno()).columns or NOTEBOOK_COLUMNS
@@ -169,7 +204,8 @@ class Reporter(Progress):
         title, *parts = self._parts(now)
         n = sum(each.endswith(("%", " left")) for each in parts)
         right = self._separator.join(filter(None, [" ".join(parts[:n]), *parts[n:]]))
-        size = columns - len(title) - len(right) - 3  # of the bar; the last column stays free, lest the line wrap
+        # of the bar; the last column stays free, lest the line wrap
+        size = columns - len(title) - len(right) - 3
         share = min(self._last[0] / self._total, 1.0) if self._total else 0.0
         bar = (self._bar * round(size * share)).ljust(size) if self._total and size > 3 else ""
         line = " ".join(filter(None, (title, bar, right)))[: columns - 1]
@@ -177,15 +213,23 @@ class Reporter(Progress):
         self._width, Reporter.last_drawn = len(line), self
 
     def clear(self) -> None:
-        """Remove the bar's line, so that something else can be written; the next update draws it again."""
+        """Remove the bar's line, so that something else can be written; the next update draws it
+        again.
+        """
         if self._width:
             self._write(f"\r{' ' * self._width}\r")
             self._width = 0
 
     def _seconds_left(self, seconds: float) -> float | None:
-        """How long what is left takes, by what was done in so many seconds; None where that is not known."""
+        """How long what is left takes, by what was done in so many seconds; None where that is not
+        known.
+        """
         done = self._last[0]
-        return seconds * (self._total - done) / (done - self._before) if self._total and done > self._before else None
+        return (
+            seconds * (self._total - done) / (done - self._before)
+            if self._total and done > self._before
+            else None
+        )
 
     def _print(self, line: str) -> None:
         self._write(f"{line}\n")
@@ -204,12 +248,22 @@ class Logged(Reporter):
 
     def _print(self, line: str) -> None:
         is_warning = line.startswith("warning: ")
-        LOGGER.log(logging.WARNING if is_warning else logging.INFO, "%s", line.removeprefix("warning: "))
+        LOGGER.log(
+            logging.WARNING if is_warning else logging.INFO, "%s", line.removeprefix("warning: ")
+        )
 
 
 def reporter(verbose: bool) -> Progress:
-    """Progress for callers from Python: on standard error if `verbose`, else as log messages, if the logger takes INFO."""
-    return Reporter(sys.stderr) if verbose else Logged() if LOGGER.isEnabledFor(logging.INFO) else SILENT
+    """Progress for callers from Python: on standard error if `verbose`, else as log messages, if
+    the logger takes INFO.
+    """
+    return (
+        Reporter(sys.stderr)
+        if verbose
+        else Logged()
+        if LOGGER.isEnabledFor(logging.INFO)
+        else SILENT
+    )
 
 
 def _loss(facts: Record) -> list[str]:

@@ -14,10 +14,11 @@ SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
 class Schedule:
     """How long to train, and the learning rate on the way.
 
-    The end is `epochs` passes over `n_chunks` chunks of `n_words` words or, if it is given, `time_budget` seconds later.
-    The rate starts at `learning_rate` and goes by `shape`: "linear" falls to zero at the end, "constant" stays, "inverse-sqrt"
-    is divided by the root of the number of the update, "inverse" by one plus the passes so far. On top of that it is
-    multiplied by `decay` after each `decay_every` updates, or after each pass if that is None.
+    The end is `epochs` passes over `n_chunks` chunks of `n_words` words or, if it is given,
+    `time_budget` seconds later. The rate starts at `learning_rate` and goes by `shape`: "linear"
+    falls to zero at the end, "constant" stays, "inverse-sqrt" is divided by the root of the number
+    of the update, "inverse" by one plus the passes so far. On top of that it is multiplied by
+    `decay` after each `decay_every` updates, or after each pass if that is None.
     """
 
     learning_rate: float
@@ -33,10 +34,16 @@ class Schedule:
 
     def share_done(self, steps: int, seconds: float) -> float:
         """How much of the run is over, 0 to 1."""
-        return min(seconds / self.time_budget, 1.0) if self.time_budget else steps / (self.n_chunks * self.epochs)
+        return (
+            min(seconds / self.time_budget, 1.0)
+            if self.time_budget
+            else steps / (self.n_chunks * self.epochs)
+        )
 
     def epoch(self, steps: int) -> dict[str, float | None]:
-        """The epoch that is under way after so many steps, and the number of epochs, if that is known."""
+        """The epoch that is under way after so many steps, and the number of epochs, if that is
+        known.
+        """
         epochs = None if self.time_budget or math.isinf(self.epochs) else self.epochs
         number = steps // self.n_chunks + 1
         return {"epoch": min(number, math.ceil(epochs)) if epochs else number, "epochs": epochs}
@@ -56,8 +63,11 @@ class Schedule:
 
 
 def orders(n: int, *place: int) -> Callable[[int], np.ndarray]:
-    """A function that returns a random order of n things by epoch, int64 (n,), and keeps the last that it returned.
+    """A function that returns a random order of n things by epoch, int64 (n,), and keeps the last
+    that it returned.
 
     place   tells these random numbers of a seed from others
     """
-    return functools.lru_cache(1)(lambda epoch: np.random.default_rng([*place, epoch]).permutation(n))
+    return functools.lru_cache(1)(
+        lambda epoch: np.random.default_rng([*place, epoch]).permutation(n)
+    )

@@ -1,13 +1,15 @@
 """The state of a run: everything that it needs to be resumed, by name.
 
-Checkpoints, rollback and exact resumption use it. A value is a numpy array, a number, or a list, dict or NamedTuple of these.
-What follows from the settings and the data alone (random numbers, the order of examples, held-out text) is not in it, nor are
-workspaces, in which nothing outlasts a chunk. L-BFGS, which scipy runs, has no state that can be resumed.
+Checkpoints, rollback and exact resumption use it. A value is a numpy array, a number, or a list,
+dict or NamedTuple of these. What follows from the settings and the data alone (random numbers, the
+order of examples, held-out text) is not in it, nor are workspaces, in which nothing outlasts a
+chunk. L-BFGS, which scipy runs, has no state that can be resumed.
 
     state = run.state()
     kept = state.snapshot()           a copy of all values
     ...
-    run.state().restore(kept)         the same run, or another one that was set up alike, continues from there
+    run.state().restore(kept)         the same run, or another one that was set up alike, continues
+                                      from there
 """
 
 import copy
@@ -23,7 +25,8 @@ import numpy as np
 class Value:
     """One value of a run's state."""
 
-    read: Callable[[], Any]  # the value as it is now; an array may be a view of what training changes
+    # the value as it is now; an array may be a view of what training changes
+    read: Callable[[], Any]
     write: Callable[[Any], None]  # make it this
 
 
@@ -32,10 +35,13 @@ class TrainState:
     """The values of a run by unique name, with a prefix for its part, as `outputs.rows`."""
 
     values: dict[str, Value] = field(default_factory=dict)
-    lock: AbstractContextManager[Any] | None = None  # with it values may be read while threads train; None: they must pause
+    # with it values may be read while threads train; None: they must pause
+    lock: AbstractContextManager[Any] | None = None
 
     def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
-        """A value that is read and written by these functions; what is written is not changed later."""
+        """A value that is read and written by these functions; what is written is not changed
+        later.
+        """
         if name in self.values:
             raise ValueError(f"the state has a value {name} already")
         self.values[name] = Value(read, write)
@@ -46,7 +52,11 @@ class TrainState:
 
     def add_attribute(self, name: str, owner: Any, attribute: str) -> None:
         """What an object has under that name."""
-        self.add(name, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, copy.deepcopy(value)))
+        self.add(
+            name,
+            lambda: getattr(owner, attribute),
+            lambda value: setattr(owner, attribute, copy.deepcopy(value)),
+        )
 
     def include(self, other: "TrainState") -> None:
         """All values of another state."""
@@ -59,12 +69,19 @@ class TrainState:
         return {name: copy.deepcopy(value.read()) for name, value in self.values.items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are others, or shapes of arrays."""
+        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are
+        others, or shapes of arrays.
+        """
         if snapshot.keys() != self.values.keys():
-            raise ValueError(f"the state has other values: {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}")
+            raise ValueError(
+                "the state has other values:"
+                f" {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}"
+            )
         for name, value in self.values.items():
             now, then = value.read(), snapshot[name]
             if isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
-                raise ValueError(f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}")
+                raise ValueError(
+                    f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}"
+                )
         for name, value in self.values.items():
             value.write(snapshot[name])

@@ -1,7 +1,8 @@
 """How a task trains a chunk of its data: the protocol between the trainer and what it trains.
 
-A chunk is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over counts. The trainer decides
-which is next, at which rate, and when to stop (`trainer`); a strategy knows tables, kernels and objectives.
+A chunk is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over
+counts. The trainer decides which is next, at which rate, and when to stop (`trainer`); a strategy
+knows tables, kernels and objectives.
 """
 
 import abc
@@ -42,7 +43,9 @@ class Strategy(abc.ABC):
     n_chunks: int  # in an epoch
     reports_itself: bool = False  # reports its progress, because a chunk takes long
     loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
-    is_guarded: bool = True  # may be rolled back by the trainer; False if it cannot diverge, or its losses cannot be compared
+    # may be rolled back by the trainer; False if it cannot diverge, or its losses cannot be
+    # compared
+    is_guarded: bool = True
 
     @abc.abstractmethod
     def compile(self, progress: Progress) -> None:
@@ -52,12 +55,15 @@ class Strategy(abc.ABC):
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Train on one chunk at this learning rate, with one of `workers`; what was done.
 
-        None if it was cut short by `interrupt` or an end of its own: the chunk is trained again when the run is resumed.
+        None if it was cut short by `interrupt` or an end of its own: the chunk is trained again
+        when the run is resumed.
         """
 
     @abc.abstractmethod
     def state(self) -> TrainState:
-        """Everything that training changes, as live values: to be read after `compile`, while no thread trains."""
+        """Everything that training changes, as live values: to be read after `compile`, while no
+        thread trains.
+        """
 
     @property
     def is_finished(self) -> bool:
@@ -65,7 +71,9 @@ class Strategy(abc.ABC):
         return False
 
     def phase(self, step: int) -> int:
-        """A number that changes at chunks, counted over all epochs, from which on losses are of another kind; 0 at first."""
+        """A number that changes at chunks, counted over all epochs, from which on losses are of
+        another kind; 0 at first.
+        """
         return 0
 
     def untrained_loss(self) -> float | None:
@@ -96,7 +104,9 @@ class Strategy(abc.ABC):
         return {}
 
     def interrupt(self) -> None:
-        """The run is to end: cut a chunk short that takes long. Called from another thread than `train`."""
+        """The run is to end: cut a chunk short that takes long. Called from another thread than
+        `train`.
+        """
         return
 
 

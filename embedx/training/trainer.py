@@ -1,7 +1,8 @@
-"""Trains the chunks of a strategy: threads, learning rate, progress, clean ends and the divergence guard.
+"""Trains the chunks of a strategy: threads, learning rate, progress, clean ends and the divergence
+guard.
 
-The trainer knows neither text nor objectives: a `Strategy` trains one chunk with one worker's workspace. The trainer decides
-which chunk is next, at which learning rate, and when to stop.
+The trainer knows neither text nor objectives: a `Strategy` trains one chunk with one worker's
+workspace. The trainer decides which chunk is next, at which learning rate, and when to stop.
 """
 
 import math
@@ -26,7 +27,8 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
 NO_TIME = "the --time-budget was over before anything was trained; give more time"
-AfterEpoch = Callable[[int, Tally, float], bool]  # epoch, what it did, seconds of training so far; True ends the training
+# epoch, what it did, seconds of training so far; True ends the training
+AfterEpoch = Callable[[int, Tally, float], bool]
 
 
 @dataclass
@@ -37,27 +39,40 @@ class Outcome:
     seconds: float
     epochs: float  # a fraction when the run ended early
     final_loss: float | None  # mean per pair over the last twentieth of the run
-    interrupted_by: BaseException | None = None  # the KeyboardInterrupt that ended it early, if one did
-    state: TrainState = field(default_factory=TrainState)  # live: take its snapshot before the tables change
+    # the KeyboardInterrupt that ended it early, if one did
+    interrupted_by: BaseException | None = None
+    # live: take its snapshot before the tables change
+    state: TrainState = field(default_factory=TrainState)
     highest_loss: float | None = None  # mean per pair over the worst twentieth
-    lowered_rates: list[float] = field(default_factory=list)  # the learning rate after each rollback
-    diverged: DivergedError | None = None  # why it ended early, with the parameters of the last good checkpoint
+    # the learning rate after each rollback
+    lowered_rates: list[float] = field(default_factory=list)
+    # why it ended early, with the parameters of the last good checkpoint
+    diverged: DivergedError | None = None
     initial_loss: float | None = None  # mean per pair before training
     baseline_loss: float | None = None  # and of a model that knows only how often each class occurs
     facts_of_strategy: Record = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)  # the mean loss over each twentieth of the run
+    # the mean loss over each twentieth of the run
+    curve: list[dict[str, float]] = field(default_factory=list)
 
     def facts(self, loss_unit: str = "") -> Record:
-        """For the model's record: losses in this unit, how long it trained, rates after rollbacks, and the strategy's facts."""
+        """For the model's record: losses in this unit, how long it trained, rates after rollbacks,
+        and the strategy's facts.
+        """
         always = {
-            "final_loss": self.final_loss, "loss_unit": loss_unit, "highest_loss": self.highest_loss,
-            "epochs": round(self.epochs, 4), "seconds": round(self.seconds, 3),
-            "interrupted": self.interrupted_by is not None, **self.facts_of_strategy,
-        }  # fmt: skip
+            "final_loss": self.final_loss,
+            "loss_unit": loss_unit,
+            "highest_loss": self.highest_loss,
+            "epochs": round(self.epochs, 4),
+            "seconds": round(self.seconds, 3),
+            "interrupted": self.interrupted_by is not None,
+            **self.facts_of_strategy,
+        }
         known = {
-            "initial_loss": self.initial_loss, "baseline_loss": self.baseline_loss,
-            "learning_rate_lowered": self.lowered_rates or None, "loss_curve": self.curve or None,
-        }  # fmt: skip
+            "initial_loss": self.initial_loss,
+            "baseline_loss": self.baseline_loss,
+            "learning_rate_lowered": self.lowered_rates or None,
+            "loss_curve": self.curve or None,
+        }
         return always | {name: value for name, value in known.items() if value is not None}
 
     def raise_reason(self) -> None:
@@ -67,13 +82,17 @@ class Outcome:
             raise reason
 
     def check_trained(self, why: str = NO_TIME) -> None:
-        """Raise, if nothing was trained, what ended the run early, or an `EmbedxError` that says why."""
+        """Raise, if nothing was trained, what ended the run early, or an `EmbedxError` that says
+        why.
+        """
         if self.final_loss is None:
             self.raise_reason()
             raise EmbedxError(why)
 
     def without_state(self) -> "Outcome":
-        """The same, to be kept or pickled: the state refers to all memory of the run, and to functions."""
+        """The same, to be kept or pickled: the state refers to all memory of the run, and to
+        functions.
+        """
         return replace(self, state=TrainState())
 
 
@@ -86,21 +105,27 @@ def usable_cores() -> int:
 
 
 def run(
-    strategy: Strategy, schedule: Schedule, progress: Progress, after_epoch: AfterEpoch | None = None,
-    snapshot: Options | None = None, beside: TrainState | None = None, checkpoints: Checkpoints | None = None,
+    strategy: Strategy,
+    schedule: Schedule,
+    progress: Progress,
+    after_epoch: AfterEpoch | None = None,
+    snapshot: Options | None = None,
+    beside: TrainState | None = None,
+    checkpoints: Checkpoints | None = None,
     plan: MemoryPlan | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
-    `after_epoch` is called after each epoch, complete or not, while no thread trains; its time is not counted.
-    `snapshot` is of the state of a run that was set up alike (`Outcome.state`), which this run resumes. `beside` joins the
-    state: what `after_epoch` keeps. `checkpoints` hold a state to resume, if they are asked to, and the state is written there
-    now and then, and when Ctrl-C ends the run.
-    Ctrl-C (any KeyboardInterrupt) ends the run after the chunks under way, and is reported in the outcome.
+    `after_epoch` is called after each epoch, complete or not, while no thread trains; its time is
+    not counted. `snapshot` is of the state of a run that was set up alike (`Outcome.state`), which
+    this run resumes. `beside` joins the state: what `after_epoch` keeps. `checkpoints` hold a state
+    to resume, if they are asked to, and the state is written there now and then, and when Ctrl-C
+    ends the run. Ctrl-C (any KeyboardInterrupt) ends the run after the chunks under way, and is
+    reported in the outcome.
 
-    A run that diverges is rolled back to where it was good, and continues at a lower learning rate (see `guard`). If that does
-    not help, it ends with the last good parameters, as the outcome says, or `DivergedError` is raised if there are none. Raises
-    whatever the strategy raises.
+    A run that diverges is rolled back to where it was good, and continues at a lower learning rate
+    (see `guard`). If that does not help, it ends with the last good parameters, as the outcome
+    says, or `DivergedError` is raised if there are none. Raises whatever the strategy raises.
     """
     strategy.compile(progress)
     if plan is not None:
@@ -121,7 +146,9 @@ def run(
         progress.start("training", schedule.time_budget, "s", work.seconds)
     else:
         total = schedule.n_words * schedule.epochs
-        progress.start("training", None if math.isinf(total) else total, f" {schedule.unit}", work.tally.words)
+        progress.start(
+            "training", None if math.isinf(total) else total, f" {schedule.unit}", work.tally.words
+        )
     try:
         while work.diverged is None and (not work.is_over() or work.has_unreported_epoch()):
             work.train_until_pause()
@@ -136,26 +163,52 @@ def run(
         raise work.diverged
     if checkpoints is not None:
         was_cut_short = interrupted_by is not None and work.next_step > 0
-        to_the_end(partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish)
+        to_the_end(
+            partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish
+        )
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     ends = [end for tally, end in zip(work.twentieths, work.ends, strict=True) if tally.pairs]
-    curve = [{"epoch": epoch, "seconds": seconds, "loss": loss} for (epoch, seconds), loss in zip(ends, losses, strict=True)]
+    curve = [
+        {"epoch": epoch, "seconds": seconds, "loss": loss}
+        for (epoch, seconds), loss in zip(ends, losses, strict=True)
+    ]
     final, highest = (losses[-1], max(losses)) if losses else (None, None)
     lowered = [schedule.learning_rate * factor for factor in guard.lowered]
     return Outcome(
-        work.tally, work.seconds, work.next_step / schedule.n_chunks, final, interrupted_by, state, highest, lowered,
-        work.diverged, initial_loss=guard.level, baseline_loss=guard.baseline, facts_of_strategy=strategy.facts(), curve=curve,
-    )  # fmt: skip
+        work.tally,
+        work.seconds,
+        work.next_step / schedule.n_chunks,
+        final,
+        interrupted_by,
+        state,
+        highest,
+        lowered,
+        work.diverged,
+        initial_loss=guard.level,
+        baseline_loss=guard.baseline,
+        facts_of_strategy=strategy.facts(),
+        curve=curve,
+    )
 
 
 class _Work:
     """What the threads share; everything that changes does so under `lock`."""
 
     def __init__(
-        self, strategy: Strategy, schedule: Schedule, guard: Guard, progress: Progress, after_epoch: AfterEpoch | None,
+        self,
+        strategy: Strategy,
+        schedule: Schedule,
+        guard: Guard,
+        progress: Progress,
+        after_epoch: AfterEpoch | None,
         checkpoints: Checkpoints | None,
-    ) -> None:  # fmt: skip
-        self.strategy, self.schedule, self.guard, self.progress = strategy, schedule, guard, progress
+    ) -> None:
+        self.strategy, self.schedule, self.guard, self.progress = (
+            strategy,
+            schedule,
+            guard,
+            progress,
+        )
         self.after_epoch, self.checkpoints = after_epoch, checkpoints
         self.state = TrainState()  # of the run: this, the strategy's, the guard's
         self.futures: list[Future[None]] = []  # of the threads, since the last pause
@@ -180,9 +233,15 @@ class _Work:
     # ---- the main thread
 
     def train_until_pause(self) -> None:
-        """Train to the next pause: the end of an epoch, a checkpoint, a check of the guard; do there what is due."""
+        """Train to the next pause: the end of an epoch, a checkpoint, a check of the guard; do
+        there what is due.
+        """
         progress, checkpoints = self.progress, self.checkpoints
-        interval = progress.interval if checkpoints is None else min(progress.interval, checkpoints.request.every)
+        interval = (
+            progress.interval
+            if checkpoints is None
+            else min(progress.interval, checkpoints.request.every)
+        )
         self.resumed = time.monotonic()
         self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
         self.futures = [self.pool.submit(self.train, each) for each in self.strategy.workers]
@@ -196,10 +255,14 @@ class _Work:
         if (wrong := self.check()) is not None:
             self.diverged = self.roll_back(wrong)
             return
-        is_due = checkpoints is not None and (self.hold or checkpoints.is_due()) and not self.is_over()
+        is_due = (
+            checkpoints is not None and (self.hold or checkpoints.is_due()) and not self.is_over()
+        )
         self.hold = False
         if self.after_epoch is not None and (self.is_epoch_over or self.is_over()):
-            self.ended = self.after_epoch(self.epoch, self.tally.since(self.before_epoch), self.seconds)
+            self.ended = self.after_epoch(
+                self.epoch, self.tally.since(self.before_epoch), self.seconds
+            )
             self.epoch, self.before_epoch = self.epoch + 1, self.tally  # not if it was interrupted
         if checkpoints is not None and is_due:
             checkpoints.take(self.state)
@@ -222,23 +285,34 @@ class _Work:
     def roll_back(self, wrong: str) -> DivergedError | None:
         """Bring a run that diverges back to where it was good, and lower its learning rate.
 
-        Returns why not, if it is to end instead: where it was good, or at its beginning if that is not known.
+        Returns why not, if it is to end instead: where it was good, or at its beginning if that is
+        not known.
         """
         guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
-        wrong += f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
+        wrong += (
+            f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
+        )
         is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
         if not is_out_of_time and guard.roll_back():
             to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
-            self.progress.note(f"warning: {wrong}: rolled back to {to}, learning rate {self.rate_at(self.next_step):.4g}")
+            self.progress.note(
+                f"warning: {wrong}: rolled back to {to}, learning rate"
+                f" {self.rate_at(self.next_step):.4g}"
+            )
             self.wrong, self.reached = None, 0
             if checkpoints is not None and checkpoints.states():  # which are of what went wrong
                 checkpoints.take(self.state)
             self.begin_report()
             return None
-        rates = ", ".join(f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered))
+        rates = ", ".join(
+            f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered)
+        )
         remedy = f"try a smaller --learning-rate, {schedule.learning_rate / 4:.3g} say"
         if guard.lowered:  # the rate may still be too high, or too low by now
-            remedy = f"none of the learning rates {rates} works: leave --learning-rate out, or try a smaller one"
+            remedy = (
+                f"none of the learning rates {rates} works: leave --learning-rate out, or try a"
+                " smaller one"
+            )
         if not guard.end():
             self.next_step = 0
         self.begin_report()
@@ -255,13 +329,18 @@ class _Work:
         now, budget, unit = self.seconds, self.schedule.time_budget, self.schedule.unit
         new = tally.since(self.reported)
         if new.words > 0 and not self.strategy.reports_itself:
-            facts: Record = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+            facts: Record = {
+                f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))
+            }
             if unit != "nodes":
                 facts |= self.schedule.epoch(self.next_step - len(self.under_way))
             self.progress.update(
-                min(now, budget) if budget else tally.words, loss=new.mean_loss, loss_unit=self.strategy.loss_unit,
-                learning_rate=rate, **facts,
-            )  # fmt: skip
+                min(now, budget) if budget else tally.words,
+                loss=new.mean_loss,
+                loss_unit=self.strategy.loss_unit,
+                learning_rate=rate,
+                **facts,
+            )
             self.reported, self.reported_at = tally, now
 
     # ---- where the run is
@@ -269,7 +348,9 @@ class _Work:
     @property
     def seconds(self) -> float:
         """Seconds of training so far, without pauses."""
-        return self.seconds_before + (time.monotonic() - self.resumed if self.resumed is not None else 0.0)
+        return self.seconds_before + (
+            time.monotonic() - self.resumed if self.resumed is not None else 0.0
+        )
 
     @property
     def share_done(self) -> float:
@@ -285,19 +366,30 @@ class _Work:
         return self.strategy.is_finished or self.ended or self.stop or is_out_of_steps
 
     def has_unreported_epoch(self) -> bool:
-        """Whether an epoch has begun, in this run or in the one that it resumes, of which after_epoch does not know."""
+        """Whether an epoch has begun, in this run or in the one that it resumes, of which
+        after_epoch does not know.
+        """
         begun = self.next_step > self.epoch * self.schedule.n_chunks
         return self.after_epoch is not None and not self.stop and begun
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of a chunk, counted over all epochs; with a time budget that of this moment."""
-        return self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step) * self.guard.factor
+        """The learning rate of a chunk, counted over all epochs; with a time budget that of this
+        moment.
+        """
+        return (
+            self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step)
+            * self.guard.factor
+        )
 
     def own_state(self) -> TrainState:
         """Where the run is; steps under way are not done."""
 
         state = TrainState()
-        state.add("trainer.next_step", lambda: min(self.under_way, default=self.next_step), partial(setattr, self, "next_step"))
+        state.add(
+            "trainer.next_step",
+            lambda: min(self.under_way, default=self.next_step),
+            partial(setattr, self, "next_step"),
+        )
         state.add_attribute("trainer.seconds", self, "seconds_before")
         for name in ("epoch", "ended", "tally", "before_epoch", "twentieths", "ends"):
             state.add_attribute(f"trainer.{name}", self, name)
@@ -310,7 +402,9 @@ class _Work:
         return self.guard.is_due(self.share_done, self.strategy.phase(self.next_step))
 
     def check(self) -> str | None:
-        """What is wrong with the run, if a check is due; in a pause, or with the lock of its state."""
+        """What is wrong with the run, if a check is due; in a pause, or with the lock
+        of its state.
+        """
         share, phase = self.share_done, self.strategy.phase(self.next_step)
         is_over = share >= 1.0 or self.strategy.is_finished
         self.reached = max(self.reached, self.tally.words)
@@ -338,21 +432,38 @@ class _Work:
                         break
                     self.tally += done
                     self.twentieths[int(20 * share)] += done
-                    self.ends[int(20 * share)] = (round(self.next_step / self.schedule.n_chunks, 4), round(self.seconds, 3))
-                    # A chunk that was begun before the last check, which did not wait for it, counts when it ends.
+                    self.ends[int(20 * share)] = (
+                        round(self.next_step / self.schedule.n_chunks, 4),
+                        round(self.seconds, 3),
+                    )
+                    # A chunk that was begun before the last check, which did not wait for it,
+                    # counts when it ends.
                     self.guard.add(share if share >= self.guard.since else self.share_done, done)
         except BaseException:
             self.stop = True
             raise
 
     def _take(self) -> tuple[int, float, float] | None:
-        """The next chunk, the share of the run that is over, and the learning rate there; None where there is a pause."""
+        """The next chunk, the share of the run that is over, and the learning rate there; None
+        where there is a pause.
+        """
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
-            if self.stop or self.hold or self.strategy.is_finished or share >= 1.0 or self.is_epoch_over:
+            if (
+                self.stop
+                or self.hold
+                or self.strategy.is_finished
+                or share >= 1.0
+                or self.is_epoch_over
+            ):
                 return None
             is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
-            if self.wrong is None and self.is_check_due and is_same_phase and self.state.lock is not None:
+            if (
+                self.wrong is None
+                and self.is_check_due
+                and is_same_phase
+                and self.state.lock is not None
+            ):
                 with self.state.lock:  # the state can be read while it trains
                     self.check()
             if self.wrong is not None or self.is_check_due:

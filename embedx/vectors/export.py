@@ -1,7 +1,8 @@
-"""Export of word vectors to the file formats of other programs; `embedx.vectors.formats` is their registry.
+"""Export of word vectors to the file formats of other programs; `embedx.vectors.formats` is their
+registry.
 
-Files are written in a folder beside their place, OUT.partial-XXXXXXXX, until they are complete. Rows go through memory a block
-at a time.
+Files are written in a folder beside their place, OUT.partial-XXXXXXXX, until they are complete.
+Rows go through memory a block at a time.
 """
 
 import os
@@ -16,7 +17,14 @@ from embedx.settings import Settings, param
 from embedx.storage.atomic import beside
 from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
-from embedx.vectors.formats.contract import COMPRESSED, DTYPES, WHITE_SPACE, Format, Table, write_pieces
+from embedx.vectors.formats.contract import (
+    COMPRESSED,
+    DTYPES,
+    WHITE_SPACE,
+    Format,
+    Table,
+    write_pieces,
+)
 from embedx.vectors.model import VECTORS, WordVectors
 
 
@@ -26,24 +34,39 @@ class ExportSettings(Settings):
     panel = "Format"
 
     format: str | None = param(
-        None, f"{formats.meanings()}; by default by the suffix of OUT ({formats.by_name()}), word2vec if it has none",
+        None,
+        f"{formats.meanings()}; by default by the suffix of OUT ({formats.by_name()}), word2vec if"
+        " it has none",
         choices=tuple(formats.FORMATS),
-    )  # fmt: skip
+    )
     dtype: str = param(
-        "float32", "type of the numbers; multiply int8 by the word's `scale`, its largest absolute value / 127",
+        "float32",
+        "type of the numbers; multiply int8 by the word's `scale`, its largest absolute value"
+        " / 127",
         choices=tuple(DTYPES),
-    )  # fmt: skip
-    top: int | None = param(None, "write the first N words, which are the most frequent", at_least=1)
-    vectors: str = param("input", "the vectors of words, those of the output layer, or their `sum`", choices=VECTORS)
+    )
+    top: int | None = param(
+        None, "write the first N words, which are the most frequent", at_least=1
+    )
+    vectors: str = param(
+        "input", "the vectors of words, those of the output layer, or their `sum`", choices=VECTORS
+    )
 
 
 def export(
-    model: WordVectors, format: str | None, out: Path, overwrite: bool = False, progress: Progress = SILENT, **options: Any
+    model: WordVectors,
+    format: str | None,
+    out: Path,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+    **options: Any,
 ) -> Path:
-    """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says so, and return its path.
+    """Write the word vectors of `model` as the file or folder `out`, compressed if its suffix says
+    so, and return its path.
 
-    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is complete. Raises EmbedxError if it
-    exists, cannot be written or cannot hold the vectors, or if two words would become one.
+    `options` are the other settings of `ExportSettings`, by name. `out` appears when it is
+    complete. Raises EmbedxError if it exists, cannot be written or cannot hold the vectors, or if
+    two words would become one.
     """
     settings = ExportSettings(format=format, **options)
     chosen = formats.FORMATS[settings.format or formats.of_name(out)]
@@ -53,7 +76,8 @@ def export(
 
 
 def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) -> Path:
-    """Write the words of `model` with their counts, a word a line, as word2vec.c does by -save-vocab, and return the path.
+    """Write the words of `model` with their counts, a word a line, as word2vec.c does by
+    -save-vocab, and return the path.
 
     The file is written and errors are raised as by `export`.
     """
@@ -61,7 +85,9 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
         raise EmbedxError(f"{out}: the model has no counts of its words")
     check_free(out, overwrite)
     rows = zip(_writable(model.words, SILENT), model.counts.tolist(), strict=True)
-    return _put(out, lambda path: write_pieces(path, (f"{word} {count}\n".encode() for word, count in rows)))
+    return _put(
+        out, lambda path: write_pieces(path, (f"{word} {count}\n".encode() for word, count in rows))
+    )
 
 
 def check_free(out: Path, overwrite: bool) -> None:
@@ -70,7 +96,9 @@ def check_free(out: Path, overwrite: bool) -> None:
 
 
 def _put(out: Path, write: Callable[[Path], None]) -> Path:
-    """Call `write` with a path in a new folder beside `out`, then move what it wrote to `out`; return `out`."""
+    """Call `write` with a path in a new folder beside `out`, then move what it wrote to `out`;
+    return `out`.
+    """
     place = out.resolve()  # where links lead to
     partial = beside(place, "partial")
     old = partial / "old"
@@ -80,10 +108,13 @@ def _put(out: Path, write: Callable[[Path], None]) -> Path:
         write(partial / "new" / out.name)
         if place.is_dir():
             place.rename(old)
-        for each in sorted((partial / "new").iterdir(), key=lambda file: file.name == out.name):  # what needs the others last
+        # what needs the others last
+        for each in sorted((partial / "new").iterdir(), key=lambda file: file.name == out.name):
             each.replace(place.with_name(place.name + each.name.removeprefix(out.name)))
     except OSError as error:
-        raise EmbedxError(f"{out}: cannot be written: {error.strerror or error}; name another file") from error
+        raise EmbedxError(
+            f"{out}: cannot be written: {error.strerror or error}; name another file"
+        ) from error
     finally:
         if os.path.exists(old) and not place.exists():
             old.rename(place)
@@ -94,7 +125,10 @@ def _put(out: Path, write: Callable[[Path], None]) -> Path:
 def _check_place(out: Path, format: Format, overwrite: bool) -> None:
     """Raise EmbedxError if the format cannot be written there."""
     if out.suffix in (*COMPRESSED, ".zst") and not (format.is_text and out.suffix in COMPRESSED):
-        raise EmbedxError(f"{out}: --format {format.name} is not compressed as {out.suffix}; choose another suffix, or none")
+        raise EmbedxError(
+            f"{out}: --format {format.name} is not compressed as {out.suffix}; choose another"
+            " suffix, or none"
+        )
     if not out.exists():
         return
     if not (out.is_file() or out.is_dir()) or (out.is_dir() and not format.is_folder):
@@ -103,27 +137,48 @@ def _check_place(out: Path, format: Format, overwrite: bool) -> None:
         raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
     if format.owns is not None and not (out.is_dir() and format.owns(out)):
         raise EmbedxError(
-            f"{out}: holds files that --format {format.name} does not write, so it is not overwritten; choose another name"
+            f"{out}: holds files that --format {format.name} does not write, so it is not"
+            " overwritten; choose another name"
         )
 
 
-def _table(model: WordVectors, format: Format, settings: ExportSettings, progress: Progress) -> Table:
-    """The table to write. Raises EmbedxError if the model lacks it, or the format cannot hold it."""
+def _table(
+    model: WordVectors, format: Format, settings: ExportSettings, progress: Progress
+) -> Table:
+    """The table to write. Raises EmbedxError if the model lacks it, or the format
+    cannot hold it.
+    """
     if settings.dtype not in format.dtypes:
-        able = ", ".join(name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes)
-        raise EmbedxError(f"--dtype {settings.dtype}: not available with --format {format.name}; taken by {able}")
+        able = ", ".join(
+            name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes
+        )
+        raise EmbedxError(
+            f"--dtype {settings.dtype}: not available with --format {format.name}; taken by {able}"
+        )
     model = model.of(settings.vectors)
     if not model.vector_size:
-        raise EmbedxError("the vectors of the model have 0 dimensions, so that there is nothing to write")
+        raise EmbedxError(
+            "the vectors of the model have 0 dimensions, so that there is nothing to write"
+        )
     n = len(model) if settings.top is None else min(settings.top, len(model))
     words = model.words[:n]
     has_ngrams = format.has_ngrams and model.subwords is not None
-    if has_ngrams and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None:
-        raise EmbedxError(f"the word {wrong!r} has white space, and its n-grams would differ without; choose another --format")
+    if (
+        has_ngrams
+        and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None
+    ):
+        raise EmbedxError(
+            f"the word {wrong!r} has white space, and its n-grams would differ without; choose"
+            " another --format"
+        )
     return Table(
-        _writable(words, progress) if format.is_text else words, model.vectors[:n],
-        None if model.counts is None else model.counts[:n], model, settings.dtype, progress,
-    )  # fmt: skip
+        _writable(words, progress) if format.is_text else words,
+        model.vectors[:n],
+        None if model.counts is None else model.counts[:n],
+        model,
+        settings.dtype,
+        progress,
+    )
 
 
 def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
@@ -131,9 +186,13 @@ def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
     written = [WHITE_SPACE.sub("_", word) for word in words]
     n_changed = sum(name != word for name, word in zip(written, words, strict=True))
     if "" in written:
-        raise EmbedxError("the empty word of the model cannot be written in this format; train without it")
+        raise EmbedxError(
+            "the empty word of the model cannot be written in this format; train without it"
+        )
     if n_changed:
         if twice := next((name for name, times in Counter(written).items() if times > 1), None):
-            raise EmbedxError(f"two words would be written as {twice!r}; rename one and train again")
+            raise EmbedxError(
+                f"two words would be written as {twice!r}; rename one and train again"
+            )
         progress.note(f"white space within {n_changed:,} words is written as `_`")
     return written

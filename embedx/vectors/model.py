@@ -4,13 +4,15 @@ In the model folder (see `embedx.storage.folder`):
 
     input.npy        float32 (words, dim), the word vectors
     output.npy       float32 (outputs, dim), the output vectors; further arrays as NAME.npy
-    word_part.npy    float32 (words, dim), with --subwords: the words' own rows. A vector in input.npy is the mean of the word's
-                     own row and those of its n-grams
-    ngram.npy        float32 (ngrams, dim), the vectors of n-grams; ngram_bucket.npy int32 (ngrams,), ascending, is the bucket
-                     of each (see `embedx.text.ngrams`). Buckets that no word of the vocabulary has are not there
+    word_part.npy    float32 (words, dim), with --subwords: the words' own rows. A vector in
+                     input.npy is the mean of the word's own row and those of its n-grams
+    ngram.npy        float32 (ngrams, dim), the vectors of n-grams; ngram_bucket.npy int32
+                     (ngrams,), ascending, is the bucket of each (see `embedx.text.ngrams`). Buckets
+                     that no word of the vocabulary has are not there
     vocabulary.tsv   word TAB count, most frequent first; line k describes row k
-    phrases1.tsv     the collocations that the first pass joined, if there was one: words, with spaces between them, TAB count;
-                     phrases2.tsv those of the second pass, and so on
+    phrases1.tsv     the collocations that the first pass joined, if there was one: words, with
+                     spaces between them, TAB count; phrases2.tsv those of the second pass, and so
+                     on
 """
 
 import itertools
@@ -28,7 +30,15 @@ from numpy import float32, ndarray
 
 from embedx.errors import EmbedxError, choice, near
 from embedx.settings import Record
-from embedx.storage.folder import DESCRIPTION, Folder, blamed_on, damaged, present, read as read_folder, save as save_folder
+from embedx.storage.folder import (
+    DESCRIPTION,
+    Folder,
+    blamed_on,
+    damaged,
+    present,
+    read as read_folder,
+    save as save_folder,
+)
 from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
 from embedx.text.ngrams import ngrams
 from embedx.text.phrase_list import Collocation, Phrases
@@ -48,19 +58,26 @@ PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
     "`embedx train` wrote, or a vector file (SoftmaxClassifier.load reads classifiers)",
-    names={"vocabulary": Names("words"), **{stem: Names(f"collocations of {stem}", required=False) for stem in PASSES}},
-    arrays={
-        "input": Array(("words", "dim"), required=True), "output": Array(("outputs", "dim")), "bias": Array(("outputs",)),
-        "heldout_counts": Array(("words",), ("int64",)),
-        "word_part": Array(("words", "dim")), "ngram": Array(("ngrams", "dim")), "ngram_bucket": Array(("ngrams",), ("int32",)),
+    names={
+        "vocabulary": Names("words"),
+        **{stem: Names(f"collocations of {stem}", required=False) for stem in PASSES},
     },
-)  # fmt: skip
+    arrays={
+        "input": Array(("words", "dim"), required=True),
+        "output": Array(("outputs", "dim")),
+        "bias": Array(("outputs",)),
+        "heldout_counts": Array(("words",), ("int64",)),
+        "word_part": Array(("words", "dim")),
+        "ngram": Array(("ngrams", "dim")),
+        "ngram_bucket": Array(("ngrams",), ("int32",)),
+    },
+)
 
 
 class UnknownWordError(EmbedxError, KeyError):
     """A word that the vocabulary does not hold."""
 
-    __str__ = Exception.__str__  # KeyError would quote the message
+    __str__ = EmbedxError.__str__  # KeyError would quote the message
 
 
 @dataclass(eq=False, repr=False)
@@ -68,7 +85,8 @@ class WordVectors:
     """Words with their vectors, counts, settings and facts of the run."""
 
     words: list[str]
-    arrays: dict[str, ndarray]  # "input": float32 (words, dim); more when the model was trained by embedx
+    # "input": float32 (words, dim); more when the model was trained by embedx
+    arrays: dict[str, ndarray]
     _: KW_ONLY
     counts: ndarray | None = None  # int64 (words,)
     settings: Record = field(default_factory=dict)
@@ -87,18 +105,29 @@ class WordVectors:
         return self.arrays.get("output")
 
     def of(self, which: str) -> "WordVectors":
-        """The same words with other vectors: their output rows, or the sum of both, as in GloVe. Raises EmbedxError without."""
+        """The same words with other vectors: their output rows, or the sum of both, as in GloVe.
+        Raises EmbedxError without.
+        """
         if which not in VECTORS:
             raise EmbedxError(f"--vectors {which}: {choice(which, VECTORS)}")
         if which == VECTORS[0]:
             return self
         output, name = self.output_vectors, self.facts.get("source", "this model")
         if output is None:
-            raise EmbedxError(f"--vectors {which}: {name} has no output vectors, which only a model folder keeps")
+            raise EmbedxError(
+                f"--vectors {which}: {name} has no output vectors, which only a model folder keeps"
+            )
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
-            raise EmbedxError(f"--vectors {which}: the {len(output):,} output rows of {objective} do not belong to words")
-        return replace(self, arrays={"input": output if which == VECTORS[1] else self.vectors + output}, subwords=None)
+            raise EmbedxError(
+                f"--vectors {which}: the {len(output):,} output rows of {objective} do not belong"
+                " to words"
+            )
+        return replace(
+            self,
+            arrays={"input": output if which == VECTORS[1] else self.vectors + output},
+            subwords=None,
+        )
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"
@@ -111,18 +140,31 @@ class WordVectors:
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        facts = {name.replace("_", " "): self.facts[name] for name in SHOWN if self.facts.get(name) is not None}
-        rows = {"words": f"{len(self):,}", "dim": self.vector_size, **facts, "first words": ", ".join(self.words[:10])}
-        cells = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
+        facts = {
+            name.replace("_", " "): self.facts[name]
+            for name in SHOWN
+            if self.facts.get(name) is not None
+        }
+        rows = {
+            "words": f"{len(self):,}",
+            "dim": self.vector_size,
+            **facts,
+            "first words": ", ".join(self.words[:10]),
+        }
+        cells = "".join(
+            f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items()
+        )
         return f"<table>{cells}</table>"
 
     def __contains__(self, word: object) -> bool:
         return word in self.key_to_index
 
     def __getitem__(self, word: str | Sequence[str]) -> ndarray:
-        """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises KeyError.
+        """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises
+        KeyError.
 
-        In a model with subwords a word that was never seen has a vector too, if one of its n-grams has.
+        In a model with subwords a word that was never seen has a vector too, if one of its n-grams
+        has.
         """
         if not isinstance(word, str):
             return np.array([self[each] for each in word], float32).reshape(-1, self.vector_size)
@@ -161,7 +203,9 @@ class WordVectors:
     def _unknown(self, word: str) -> UnknownWordError:
         of_ngrams = ", nor is any of its n-grams" if self.subwords is not None else ""
         remedy = near(word, self.words[:MAX_SUGGESTED], "give a word of the vocabulary")
-        return UnknownWordError(f"{word}: not among the {len(self):,} words of the model{of_ngrams}; {remedy}")
+        return UnknownWordError(
+            f"{word}: not among the {len(self):,} words of the model{of_ngrams}; {remedy}"
+        )
 
     def similarity(self, a: str, b: str) -> float:
         """Cosine of two words' vectors."""
@@ -172,13 +216,17 @@ class WordVectors:
         return 1 - self.similarity(a, b)
 
     def n_similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
-        """Cosine of the means of two lists of words' vectors. Raises EmbedxError where one is empty."""
+        """Cosine of the means of two lists of words' vectors. Raises EmbedxError where one is
+        empty.
+        """
         if not (some and others):
             raise EmbedxError("n_similarity: a list of words is empty; give at least one in each")
         return float(unit(self[list(some)].mean(axis=0)) @ unit(self[list(others)].mean(axis=0)))
 
     def doesnt_match(self, words: Sequence[str]) -> str:
-        """The word with the smallest cosine to the mean of all unit vectors. Raises EmbedxError for no words."""
+        """The word with the smallest cosine to the mean of all unit vectors. Raises EmbedxError for
+        no words.
+        """
         if not words:
             raise EmbedxError("doesnt_match: no words are given; give three or more")
         vectors = np.array([self._unit(word) for word in words])
@@ -186,57 +234,89 @@ class WordVectors:
         return min(zip(cosines.tolist(), words, strict=True))[1]
 
     def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
-        """float32 (documents, dim): the mean of the vectors of each document's words; zeros where none is known.
+        """float32 (documents, dim): the mean of the vectors of each document's words; zeros where
+        none is known.
 
         documents  lists of tokens; tokens outside the vocabulary are ignored
         """
         means = []
         for tokens in documents:
             if isinstance(tokens, str):
-                raise EmbedxError(f"{tokens[:40]!r}: a document is a list of tokens; split the text")
+                raise EmbedxError(
+                    f"{tokens[:40]!r}: a document is a list of tokens; split the text"
+                )
             rows = [row for token in tokens if (row := self.key_to_index.get(token)) is not None]
-            means.append(self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, float32))
+            means.append(
+                self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, float32)
+            )
         return np.array(means, float32).reshape(len(means), self.vector_size)
 
-    def analogy(self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
-        """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c (3CosAdd)."""
+    def analogy(
+        self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None
+    ) -> list[tuple[str, float]]:
+        """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c
+        (3CosAdd).
+        """
         return self.most_similar([b, c], [a], top_k, topn=topn)
 
     def most_similar(
-        self, positive: str | ndarray | Sequence[str | ndarray],
-        negative: str | ndarray | Sequence[str | ndarray] = (), top_k: int = TOP_K, *, topn: int | None = None,
-    ) -> list[tuple[str, float]]:  # fmt: skip
-        """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive` minus that of `negative`.
+        self,
+        positive: str | ndarray | Sequence[str | ndarray],
+        negative: str | ndarray | Sequence[str | ndarray] = (),
+        top_k: int = TOP_K,
+        *,
+        topn: int | None = None,
+    ) -> list[tuple[str, float]]:
+        """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive`
+        minus that of `negative`.
 
-        Words of the query are excluded, as in word2vec.c and gensim. A vector in place of a word counts with its own length.
-        `topn`, as gensim calls it, is another name of `top_k`.
+        Words of the query are excluded, as in word2vec.c and gensim. A vector in place of a word
+        counts with its own length. `topn`, as gensim calls it, is another name of `top_k`.
         """
         plus, minus = as_list(positive), as_list(negative)
         query = np.zeros(self.vectors.shape[1], float32)
         for sign, items in ((1, plus), (-1, minus)):
             for item in items:
                 query += sign * (self._unit(item) if isinstance(item, str) else item)
-        excluded = {self.key_to_index[item] for item in plus + minus if isinstance(item, str) and item in self.key_to_index}
+        excluded = {
+            self.key_to_index[item]
+            for item in plus + minus
+            if isinstance(item, str) and item in self.key_to_index
+        }
         return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn))[0]
 
-    def similar_by_word(self, word: str, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
+    def similar_by_word(
+        self, word: str, top_k: int = TOP_K, *, topn: int | None = None
+    ) -> list[tuple[str, float]]:
         """The words with the largest cosine to that of `word`."""
         return self.most_similar(word, (), top_k, topn=topn)
 
-    def similar_by_vector(self, vector: ndarray, top_k: int = TOP_K, *, topn: int | None = None) -> list[tuple[str, float]]:
+    def similar_by_vector(
+        self, vector: ndarray, top_k: int = TOP_K, *, topn: int | None = None
+    ) -> list[tuple[str, float]]:
         """The words with the largest cosine to a vector (dim,)."""
         return self.most_similar(np.asarray(vector), (), top_k, topn=topn)
 
     def most_similar_batch(
-        self, queries: Sequence[str | ndarray] | ndarray, top_k: int = TOP_K, *, topn: int | None = None
+        self,
+        queries: Sequence[str | ndarray] | ndarray,
+        top_k: int = TOP_K,
+        *,
+        topn: int | None = None,
     ) -> list[list[tuple[str, float]]]:
-        """The result of `most_similar` for each query by itself, a word or a vector (or a row of an array)."""
+        """The result of `most_similar` for each query by itself, a word or a vector (or a row of an
+        array).
+        """
         units = [self._unit(each) if isinstance(each, str) else unit(each) for each in queries]
         excluded = [{self.index(each)} if isinstance(each, str) else set() for each in queries]
         return self._nearest(units, excluded, n_wanted(top_k, topn))
 
-    def _nearest(self, units: Sequence[ndarray], excluded: Sequence[set[int]], top_k: int) -> list[list[tuple[str, float]]]:
-        """The words with the largest cosines to each of some unit vectors (dim,), but for the excluded rows of each."""
+    def _nearest(
+        self, units: Sequence[ndarray], excluded: Sequence[set[int]], top_k: int
+    ) -> list[list[tuple[str, float]]]:
+        """The words with the largest cosines to each of some unit vectors (dim,), but for the
+        excluded rows of each.
+        """
         if top_k < 0:
             raise EmbedxError(f"top_k {top_k}: must be at least 0")
         found = []
@@ -255,10 +335,11 @@ class WordVectors:
         return unit(self[word])
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
-        """Write a model folder and return its path; at any moment the folder is absent, the old model or the new one, whole.
+        """Write a model folder and return its path; at any moment the folder is absent, the old
+        model or the new one, whole.
 
-        Words are sorted by their counts, the most frequent first, if they have counts. Rows of arrays may be padded views;
-        settings and facts are JSON types.
+        Words are sorted by their counts, the most frequent first, if they have counts. Rows of
+        arrays may be padded views; settings and facts are JSON types.
         """
         if len(self.words) != len(self.vectors):
             raise ValueError("each row of the input needs a word of its own")
@@ -266,14 +347,30 @@ class WordVectors:
             raise ValueError("counts must not increase")
         names = {"vocabulary": (self.words, self.counts)}
         for stem, found in zip(PASSES, self.phrases.passes if self.phrases else (), strict=False):
-            names[stem] = [" ".join(each.words) for each in found], np.array([each.times for each in found], np.int64)
+            names[stem] = (
+                [" ".join(each.words) for each in found],
+                np.array([each.times for each in found], np.int64),
+            )
         return save_folder(
-            Path(folder), task=TASK, names=names, arrays=self.arrays, settings=self.settings, facts=self.facts,
+            Path(folder),
+            task=TASK,
+            names=names,
+            arrays=self.arrays,
+            settings=self.settings,
+            facts=self.facts,
             overwrite=overwrite,
-        )  # fmt: skip
+        )
 
-    def export(self, path: str | Path, format: str | None = None, *, overwrite: bool = False, **options: Any) -> Path:
-        """Write the vectors as a file of another program, as `embedx export` does, and return its path.
+    def export(
+        self,
+        path: str | Path,
+        format: str | None = None,
+        *,
+        overwrite: bool = False,
+        **options: Any,
+    ) -> Path:
+        """Write the vectors as a file of another program, as `embedx export` does, and return its
+        path.
 
         format   word2vec, glove, npz, ...; by default by the suffix
         options  dtype="float16", top=10_000 (words) and vectors="sum"
@@ -285,10 +382,11 @@ class WordVectors:
             return export(self, format, Path(path), overwrite, **options)
 
     def evaluate(self, **tests: Any) -> Any:
-        """Scores on the packaged test sets, or on files named by `tests`, as `embedx.evaluate` does: an object that prints as a
-        table, with `scores`, `as_dict()` and `tsv()`.
+        """Scores on the packaged test sets, or on files named by `tests`, as `embedx.evaluate`
+        does: an object that prints as a table, with `scores`, `as_dict()` and `tsv()`.
         """
-        return import_module("embedx.evaluation.words").evaluated(self, **tests)  # which is built on this file
+        # which is built on this file
+        return import_module("embedx.evaluation.words").evaluated(self, **tests)
 
     @cached_property
     def _norms(self) -> ndarray:  # float32 (words,), 1 where a vector is zero
@@ -311,24 +409,36 @@ def n_wanted(top_k: int, topn: int | None) -> int:
 
 
 def as_list(items: str | ndarray | Sequence[str | ndarray]) -> list[str | ndarray]:
-    return [items] if isinstance(items, str) or (isinstance(items, ndarray) and items.ndim == 1) else list(items)
+    return (
+        [items]
+        if isinstance(items, str) or (isinstance(items, ndarray) and items.ndim == 1)
+        else list(items)
+    )
 
 
 # ---- reading
 
 
 def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = False) -> WordVectors:
-    """The word vectors in a model folder (memory-mapped), or in whatever `embedx.vectors.formats` reads.
+    """The word vectors in a model folder (memory-mapped), or in whatever `embedx.vectors.formats`
+    reads.
 
-    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs whatever code is in it.
-    Raises EmbedxError, naming the file and a remedy, for whatever is missing, damaged or too new.
+    With `trust_pickle` also those of gensim's own files, which are pickles: opening one runs
+    whatever code is in it. Raises EmbedxError, naming the file and a remedy, for whatever is
+    missing, damaged or too new.
     """
     folder = present(Path(path))
     if os.path.isdir(folder):
         return load_folder(Path(path))
     found = formats.read(path, progress, trust_pickle)
     arrays = {"input": found.vectors} | ({} if found.own is None else {"word_part": found.own})
-    return WordVectors(found.words, arrays, counts=found.counts, facts={"source": str(path)}, subwords=found.subwords)
+    return WordVectors(
+        found.words,
+        arrays,
+        counts=found.counts,
+        facts={"source": str(path)},
+        subwords=found.subwords,
+    )
 
 
 def load_folder(path: Path) -> WordVectors:
@@ -337,7 +447,13 @@ def load_folder(path: Path) -> WordVectors:
     words, counts = stored.names["vocabulary"]
     phrases, subwords = _phrases_in(path, stored), _subwords_in(path, stored)
     return WordVectors(
-        words, stored.arrays, counts=counts, settings=stored.settings, facts=stored.facts, phrases=phrases, subwords=subwords
+        words,
+        stored.arrays,
+        counts=counts,
+        settings=stored.settings,
+        facts=stored.facts,
+        phrases=phrases,
+        subwords=subwords,
     )
 
 
@@ -346,13 +462,19 @@ def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
     known = {**stored.settings, **stored.arrays}
     if not any(name in stored.arrays for name in OF_SUBWORDS):
         return None
-    if missing := next((name for name in ("subwords", "buckets", *OF_SUBWORDS) if known.get(name) is None), None):
+    if missing := next(
+        (name for name in ("subwords", "buckets", *OF_SUBWORDS) if known.get(name) is None), None
+    ):
         raise damaged(path / DESCRIPTION, f"no {missing}, which a model with n-grams has")
-    lengths, n_buckets, _, rows, buckets = (known[name] for name in ("subwords", "buckets", *OF_SUBWORDS))
+    lengths, n_buckets, _, rows, buckets = (
+        known[name] for name in ("subwords", "buckets", *OF_SUBWORDS)
+    )
     with blamed_on(path / DESCRIPTION):
         spec = ngrams(lengths, n_buckets)
     if np.any(np.diff(np.concatenate([[-1], buckets, [n_buckets]])) <= 0):
-        raise damaged(path / "ngram_bucket.npy", f"not a bucket for each row, ascending, of {n_buckets:,}")
+        raise damaged(
+            path / "ngram_bucket.npy", f"not a bucket for each row, ascending, of {n_buckets:,}"
+        )
     return Subwords(spec, rows, buckets)
 
 
@@ -364,7 +486,17 @@ def _phrases_in(path: Path, stored: Folder) -> Phrases | None:
     for stem in itertools.takewhile(stored.names.__contains__, PASSES):
         names, counts = stored.names[stem]
         if wrong := next((name for name in names if not all(name.partition(" ")[::2])), None):
-            raise damaged(path / f"{stem}.tsv", f"{wrong!r} is no list of words with spaces between them")
+            raise damaged(
+                path / f"{stem}.tsv", f"{wrong!r} is no list of words with spaces between them"
+            )
         times = [0] * len(names) if counts is None else counts.tolist()
-        passes.append(tuple(Collocation(tuple(name.split(" ")), n, 0.0) for name, n in zip(names, times, strict=True)))
-    return Phrases(PhraseSettings(connector_words=stored.settings.get("connector_words")).connectors, tuple(passes))
+        passes.append(
+            tuple(
+                Collocation(tuple(name.split(" ")), n, 0.0)
+                for name, n in zip(names, times, strict=True)
+            )
+        )
+    return Phrases(
+        PhraseSettings(connector_words=stored.settings.get("connector_words")).connectors,
+        tuple(passes),
+    )

@@ -1,4 +1,6 @@
-"""Vectors for words that were never seen, from those of their character n-grams; see `embedx.text.ngrams`."""
+"""Vectors for words that were never seen, from those of their character n-grams; see
+`embedx.text.ngrams`.
+"""
 
 from typing import NamedTuple
 
@@ -15,8 +17,9 @@ class Subwords(NamedTuple):
     buckets: np.ndarray  # int32 (n,), ascending: of each row
 
     def vector(self, word: str) -> np.ndarray | None:
-        """The mean of the vectors of a word's n-grams, float32 (dim,): of a word that is not in the vocabulary, for it has no
-        row of its own. Buckets of no word of the vocabulary count as zeros. None where no n-gram has a vector.
+        """The mean of the vectors of a word's n-grams, float32 (dim,): of a word that is not in the
+        vocabulary, for it has no row of its own. Buckets of no word of the vocabulary count as
+        zeros. None where no n-gram has a vector.
         """
         wanted = np.array(self.ngrams.buckets(word), np.int64)
         first, end = (np.searchsorted(self.buckets, wanted, side) for side in ("left", "right"))

@@ -1,7 +1,8 @@
-"""Try random cases for some minutes: python -m tests.fuzz --minutes 60 [--target NAME ...] [--seed N]
+"""Try random cases for some minutes: python -m tests.fuzz --minutes 60 [--target NAME ...] [--seed
+N]
 
-Prints each finding once, by the last line of its traceback, and how many inputs were tried. One case again, with its file:
-python -m tests.fuzz --case TARGET:SEED --keep FOLDER
+Prints each finding once, by the last line of its traceback, and how many inputs were tried. One
+case again, with its file: python -m tests.fuzz --case TARGET:SEED --keep FOLDER
 """
 
 import itertools
@@ -17,10 +18,15 @@ from .targets import TARGETS
 
 
 def main(
-    minutes: float = 1, target: list[str] | None = None, seed: int = int(time.time()), case: str = "",
+    minutes: float = 1,
+    target: list[str] | None = None,
+    seed: int = int(time.time()),
+    case: str = "",
     keep: Path = Path("fuzz-case"),
-):  # fmt: skip
-    """Try cases of each --target, others with each seed; or one --case in this process, whose files go to a new folder."""
+):
+    """Try cases of each --target, others with each seed; or one --case in this process, whose files
+    go to a new folder.
+    """
     if case:
         keep.mkdir()
         line, wrong = tried(*case.split(":", 1), keep)
@@ -38,7 +44,10 @@ def main(
             known.add(last)
             print(f"---- {case}\n{wrong.strip()}", flush=True)
     for each in (*(target or TARGETS), "all"):
-        print(f"{each:16}", *(f"{counts[each, kind]:8,} {kind}" for kind in ("read", "refused", "findings")))
+        print(
+            f"{each:16}",
+            *(f"{counts[each, kind]:8,} {kind}" for kind in ("read", "refused", "findings")),
+        )
     sys.exit(bool(known))
 
 

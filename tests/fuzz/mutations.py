@@ -7,22 +7,27 @@ import re
 
 import zstandard
 
-MAX_BYTES = 1 << 25  # of what a mutation makes; where memory goes with the square of that, it is seen
+# of what a mutation makes; where memory goes with the square of that, it is seen
+MAX_BYTES = 1 << 25
 PACKERS = (
-    lambda data: gzip.compress(data, 1), bz2.compress, lambda data: lzma.compress(data, preset=0),
+    lambda data: gzip.compress(data, 1),
+    bz2.compress,
+    lambda data: lzma.compress(data, preset=0),
     zstandard.ZstdCompressor(write_checksum=True).compress,
-)  # fmt: skip
+)
 # What readers look for, and numbers at which they may go wrong.
 TOKENS = [
-    *(b"\0 \xff \xef\xbb\xbf \xff\xfe \xff\xfe\0\0 \xe2\x80\xa8 \xc2\xa0 \xed\xa0\x80 \xf0\x9f\x98\x80".split(b" ")),
+    *b"\0 \xff \xef\xbb\xbf \xff\xfe \xff\xfe\0\0 \xe2\x80\xa8 \xc2\xa0 \xed\xa0\x80"
+    b" \xf0\x9f\x98\x80".split(b" "),
     *b"nan inf -inf 1e39 1e400 1e-400 -0 -1 0 1 +1 0x1 1_0 1. .5 1e 1:1 1,1".split(),
     *b"2147483647 2147483648 4294967296 9223372036854775808 True None null [] {} ()".split(),
-    *b"[[ ]] {{ }} {| |} <!-- --> <ref> </ref> ''' == [http://x &#99999999; &amp; <a <text> </page>".split(),
+    *b"[[ ]] {{ }} {| |} <!-- --> <ref> </ref> ''' == [http://x &#99999999; &amp; <a <text>"
+    b" </page>".split(),
     *b": :: , ,, @ # \" ' \\ / % * ? ~ $ | = - -- __label__ __label__x".split(),
     *b"<f4 >f8 |O <U9 |V0 <mediawiki \x93NUMPY PK\3\4".split(),
     *(b" ", b"\t", b"\n", b"\r", b"\r\n", b"\n\n", b"\x0b", b"\x0c", b"\x1c", b"\x85"),
     *(b"1" * 400, b"9" * 5000, b"1 1 1\n", b"0 0 0\n"),
-]  # fmt: skip
+]
 WORD = re.compile(rb"[^\s:,()'\"{}\[\]<>]+")
 
 
@@ -62,7 +67,11 @@ def drop(rng, data, other):
 
 def insert(rng, data, other):
     place = rng.randint(0, len(data))
-    return data[:place] + rng.choice((rng.choice(TOKENS), rng.randbytes(rng.choice((1, 4, 100))))) + data[place:]
+    return (
+        data[:place]
+        + rng.choice((rng.choice(TOKENS), rng.randbytes(rng.choice((1, 4, 100)))))
+        + data[place:]
+    )
 
 
 def move(rng, data, other):
@@ -80,7 +89,9 @@ def splice(rng, data, other):
 def repeat(rng, data, other):
     """A piece of it, or a token, many times."""
     start, end = span(rng, data)
-    piece = rng.choice((data[start:end], rng.choice(TOKENS), rng.choice(TOKENS) + rng.choice(TOKENS)))
+    piece = rng.choice(
+        (data[start:end], rng.choice(TOKENS), rng.choice(TOKENS) + rng.choice(TOKENS))
+    )
     n = rng.choice((3, 100, 10_000, 10_000, 1_000_000))
     return data[:start] + piece * min(n, (MAX_BYTES >> 3) // (len(piece) + 1) + 1) + data[start:]
 
@@ -115,7 +126,23 @@ def relined(rng, data, other):
 
 
 def ended(rng, data, other):
-    return data + rng.choice((rng.choice(TOKENS), bytes(rng.choice((1, 100, 100_000))), rng.randbytes(20), data))
+    return data + rng.choice(
+        (rng.choice(TOKENS), bytes(rng.choice((1, 100, 100_000))), rng.randbytes(20), data)
+    )
 
 
-CHANGES = (flip, flip, cut, drop, insert, move, splice, repeat, reword, reword, reword, relined, ended)
+CHANGES = (
+    flip,
+    flip,
+    cut,
+    drop,
+    insert,
+    move,
+    splice,
+    repeat,
+    reword,
+    reword,
+    reword,
+    relined,
+    ended,
+)

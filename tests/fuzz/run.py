@@ -1,4 +1,6 @@
-"""Cases, tried in another process: one that a crash may end, with little memory, under a time limit."""
+"""Cases, tried in another process: one that a crash may end, with little memory, under a time
+limit.
+"""
 
 import faulthandler
 import multiprocessing
@@ -58,7 +60,9 @@ def prepare():
 
 
 def in_new_folder(case):
-    """`tried` for TARGET:SEED in a temporary folder; what hangs ends the process, and prints where."""
+    """`tried` for TARGET:SEED in a temporary folder; what hangs ends the process, and
+    prints where.
+    """
     target, _, seed = case.partition(":")
     faulthandler.dump_traceback_later(WAIT, exit=True)
     with tempfile.TemporaryDirectory() as folder:

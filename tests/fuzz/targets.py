@@ -1,7 +1,8 @@
-"""The readers, each with valid files to begin with, and what must hold of whatever they make of a file.
+"""The readers, each with valid files to begin with, and what must hold of whatever they make of a
+file.
 
-A target is a function of an empty folder and a generator of random numbers. It writes files there, of which some are changed,
-and gives a function that reads them and checks what comes out.
+A target is a function of an empty folder and a generator of random numbers. It writes files there,
+of which some are changed, and gives a function that reads them and checks what comes out.
 """
 
 import contextlib
@@ -44,10 +45,13 @@ N_ROWS, N_FEATURES, N_LABELS = 12, 9, 4
 
 def text(rng):
     words = ["the", "cat", "Élan", "naïve", "日本", "R&D", "x" * 40, "1,000", "don't"]
-    return "".join(" ".join(rng.choices(words, k=rng.randrange(12))) + "\n" for _ in range(20)).encode()
+    return "".join(
+        " ".join(rng.choices(words, k=rng.randrange(12))) + "\n" for _ in range(20)
+    ).encode()
 
 
-PAGE = """<page><title>Tree {n}</title><ns>0</ns><revision><text xml:space="preserve">A '''tree''' [[plant|plants]]
+PAGE = """<page><title>Tree {n}</title><ns>0</ns>
+<revision><text xml:space="preserve">A '''tree''' [[plant|plants]]
 &lt;ref name="a"&gt;
 {{{{cite|x={{{{y}}}}}}}}&lt;/ref&gt; &lt;!-- no --&gt;
 == Head ==
@@ -62,15 +66,22 @@ PAGE = """<page><title>Tree {n}</title><ns>0</ns><revision><text xml:space="pres
 def dump(rng):
     pages = "".join(PAGE.format(n=n) for n in range(rng.randrange(1, 4)))
     names = '<siteinfo><namespaces><namespace key="6">Datei</namespace></namespaces></siteinfo>'
-    return f'<?xml version="1.0"?>\n<mediawiki version="0.10">{names}\n{pages}</mediawiki>\n'.encode()
+    return (
+        f'<?xml version="1.0"?>\n<mediawiki version="0.10">{names}\n{pages}</mediawiki>\n'.encode()
+    )
 
 
 def feature_words(rng, first):
-    return " ".join(f"{k + first}:{rng.choice((1, 0.5, -2.25, 1e-3))}" for k in sorted(rng.sample(range(N_FEATURES), 3)))
+    return " ".join(
+        f"{k + first}:{rng.choice((1, 0.5, -2.25, 1e-3))}"
+        for k in sorted(rng.sample(range(N_FEATURES), 3))
+    )
 
 
 def xc(rng):
-    labels = [",".join(map(str, rng.sample(range(N_LABELS), rng.randrange(3)))) for _ in range(N_ROWS)]
+    labels = [
+        ",".join(map(str, rng.sample(range(N_LABELS), rng.randrange(3)))) for _ in range(N_ROWS)
+    ]
     rows = [f"{each} {feature_words(rng, 0)}" for each in labels]
     return "\n".join([f"{N_ROWS} {N_FEATURES} {N_LABELS}", *rows, ""]).encode()
 
@@ -81,13 +92,22 @@ def libsvm(rng):
 
 
 def fasttext(rng):
-    return "".join(f"__label__{rng.choice('abc')} good film {rng.choice(('é', 'bad'))}\n" for _ in range(N_ROWS)).encode()
+    return "".join(
+        f"__label__{rng.choice('abc')} good film {rng.choice(('é', 'bad'))}\n"
+        for _ in range(N_ROWS)
+    ).encode()
 
 
 def dense(rng):
     out = io.BytesIO()
     values = np.random.default_rng(rng.randrange(9)).random((N_ROWS, N_FEATURES)) * 9
-    np.save(out, np.asarray(values.astype(rng.choice(("f4", "f8", ">f4", "u1", "i8", "f2", "?"))), order=rng.choice("CF")))
+    np.save(
+        out,
+        np.asarray(
+            values.astype(rng.choice(("f4", "f8", ">f4", "u1", "i8", "f2", "?"))),
+            order=rng.choice("CF"),
+        ),
+    )
     return out.getvalue()
 
 
@@ -99,7 +119,9 @@ def idx(rng):
 
 def sparse(rng):
     values = np.random.default_rng(rng.randrange(9)).integers(0, 3, (N_ROWS, N_FEATURES))
-    matrix = rng.choice((csr_matrix, csr_matrix, csc_matrix, coo_matrix))(values.astype(rng.choice(("f4", "f8", "i4", "?"))))
+    matrix = rng.choice((csr_matrix, csr_matrix, csc_matrix, coo_matrix))(
+        values.astype(rng.choice(("f4", "f8", "i4", "?")))
+    )
     out = io.BytesIO()
     save_npz(out, matrix, compressed=rng.random() < 0.5)
     return out.getvalue()
@@ -121,15 +143,23 @@ def split(rng):
 
 def names(rng):
     n_names = rng.choice((N_LABELS, N_LABELS + 3))
-    return "".join(rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(n_names)).encode()
+    return "".join(
+        rng.choice((f"{n}\tx\tname {n}\n", f"name {n}\n")) for n in range(n_names)
+    ).encode()
 
 
 def pairs(rng):
-    return b"# a set\nword1\tword2\tscore\n" + b"".join(b"tiger\tcat\t%d.5\n" % rng.randrange(10) for _ in range(9))
+    return b"# a set\nword1\tword2\tscore\n" + b"".join(
+        b"tiger\tcat\t%d.5\n" % rng.randrange(10) for _ in range(9)
+    )
 
 
 def analogies(rng):
-    return b": capitals\n" + b"".join(b"Athens Greece Oslo Norway\n" for _ in range(9)) + b": plural\ncat cats dog dogs\n"
+    return (
+        b": capitals\n"
+        + b"".join(b"Athens Greece Oslo Norway\n" for _ in range(9))
+        + b": plural\ncat cats dog dogs\n"
+    )
 
 
 def vector_text(rng):
@@ -138,7 +168,10 @@ def vector_text(rng):
 
 
 def vector_binary(rng):
-    rows = [f"w{n} ".encode() + np.full(3, n, "<f4").tobytes() + rng.choice((b"\n", b"")) for n in range(9)]
+    rows = [
+        f"w{n} ".encode() + np.full(3, n, "<f4").tobytes() + rng.choice((b"\n", b""))
+        for n in range(9)
+    ]
     return b"9 3\n" + b"".join(rows)
 
 
@@ -151,7 +184,12 @@ def written(format):
         vectors = np.random.default_rng(rng.randrange(9)).normal(size=(9, 3)).astype(np.float32)
         counts = np.arange(9, 0, -1) if rng.random() < 0.5 else None
         with tempfile.TemporaryDirectory() as folder:
-            out = export(model.WordVectors(words, {"input": vectors}, counts=counts), format, Path(folder) / "x", dtype=dtype)
+            out = export(
+                model.WordVectors(words, {"input": vectors}, counts=counts),
+                format,
+                Path(folder) / "x",
+                dtype=dtype,
+            )
             return out.read_bytes() if out.is_file() else b""
 
     return content
@@ -160,14 +198,23 @@ def written(format):
 def table(rng):
     """Rows with text, numbers, labels and ids as CSV, JSON Lines or Parquet."""
     rows = [
-        {"id": n, "text": f'w{n} "é", x', "price": n / 4 if n % 3 else None, "label": f"['a', {n % 2}]"} for n in range(N_ROWS)
+        {
+            "id": n,
+            "text": f'w{n} "é", x',
+            "price": n / 4 if n % 3 else None,
+            "label": f"['a', {n % 2}]",
+        }
+        for n in range(N_ROWS)
     ]
     if rng.random() < 0.4:
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
     if rng.random() < 0.3:
         out = io.BytesIO()
         parquet.write_table(
-            pyarrow.Table.from_pylist([{**row, "when": datetime.min, "label": ["a", "b"]} for row in rows]), out
+            pyarrow.Table.from_pylist(
+                [{**row, "when": datetime.min, "label": ["a", "b"]} for row in rows]
+            ),
+            out,
         )
         return out.getvalue()
     out = io.StringIO()
@@ -195,8 +242,29 @@ lowercase = true
 
 
 CONTENTS = (
-    *(text, dump, xc, libsvm, fasttext, table, dense, idx, sparse, label_lines, label_array, split, names),
-    *(pairs, analogies, vector_text, vector_binary, recipe, *map(written, ("npz", "safetensors", "parquet"))),
+    *(
+        text,
+        dump,
+        xc,
+        libsvm,
+        fasttext,
+        table,
+        dense,
+        idx,
+        sparse,
+        label_lines,
+        label_array,
+        split,
+        names,
+    ),
+    *(
+        pairs,
+        analogies,
+        vector_text,
+        vector_binary,
+        recipe,
+        *map(written, ("npz", "safetensors", "parquet")),
+    ),
 )
 
 
@@ -223,7 +291,9 @@ def check_labeled(data):
     assert len(labels) == n_rows
     assert labels.offsets[-1] == len(labels.ids)
     assert (labels.ids >= 0).all()
-    assert data.schema.names is None or len(data.schema.names) == data.n_labels == len(set(data.schema.names))
+    assert data.schema.names is None or len(data.schema.names) == data.n_labels == len(
+        set(data.schema.names)
+    )
     assert data.schema.vocabulary is None or len(data.schema.vocabulary) <= n_features
 
 
@@ -263,7 +333,10 @@ def file_of(content, reading, name="given.bin"):
 
 def encoded(path):
     rng = random.Random(Path(path).stat().st_size)
-    tokenizer, bad = rng.choice(("whitespace", "words")), rng.choice(("replace", "replace", "skip", "error"))
+    tokenizer, bad = (
+        rng.choice(("whitespace", "words")),
+        rng.choice(("replace", "replace", "skip", "error")),
+    )
     settings = TextSettings(tokenizer=tokenizer, lowercase=True, on_bad_utf8=bad)
     with cache.encode(resolve([path]), settings, cache_dir=Path(path).parent / "cache") as corpus:
         assert corpus.n_tokens == corpus.counts.sum()
@@ -273,16 +346,25 @@ def encoded(path):
 
 def of_table(folder, rng):
     settings = rng.choice(
-        (TableSettings(), TableSettings(feature_columns="price", text_column="text"), TableSettings("2", "4"))
+        (
+            TableSettings(),
+            TableSettings(feature_columns="price", text_column="text"),
+            TableSettings("2", "4"),
+        )
     )
-    return file_of(table, lambda path: check_training(path, table=settings), rng.choice(("given.csv", "given.bin")))(
-        folder, rng
-    )
+    return file_of(
+        table,
+        lambda path: check_training(path, table=settings),
+        rng.choice(("given.csv", "given.bin")),
+    )(folder, rng)
 
 
 def of_arrays(folder, rng):
     """Features in one file and labels in another, one of which is changed."""
-    features, labels = rng.choice((dense, idx, sparse)), rng.choice((label_lines, label_array, sparse))
+    features, labels = (
+        rng.choice((dense, idx, sparse)),
+        rng.choice((label_lines, label_array, sparse)),
+    )
     contents = [features(rng), labels(rng)]
     which = rng.randrange(2)
     contents[which] = mutated(rng, contents[which], rng.choice(CONTENTS)(rng))
@@ -295,7 +377,9 @@ def of_arrays(folder, rng):
 def of_split(folder, rng):
     (folder / "data.txt").write_bytes(xc(rng))
     column = rng.choice(("", ":1", ":2", ":3", ":0", ":99999999999"))
-    return file_of(split, lambda path: check_labeled(read(f"{folder / 'data.txt'}@{path}{column}")))(folder, rng)
+    return file_of(
+        split, lambda path: check_labeled(read(f"{folder / 'data.txt'}@{path}{column}"))
+    )(folder, rng)
 
 
 def of_names(folder, rng):
@@ -303,7 +387,9 @@ def of_names(folder, rng):
 
     def reading(path):
         read_names(path)
-        check_labeled(with_names(read_training(str(folder / "data.txt")), read_label_names(path), path))
+        check_labeled(
+            with_names(read_training(str(folder / "data.txt")), read_label_names(path), path)
+        )
 
     return file_of(names, reading)(folder, rng)
 
@@ -323,9 +409,12 @@ def of_folder(folder, rng):
     n = 6
     values = np.random.default_rng(0).random((2, n, 3)).astype(np.float32)
     model.WordVectors(
-        [f"w\t{i}" for i in range(n)], {"input": values[0], "output": values[1]}, settings={"dim": 3},
-        counts=np.arange(n, 0, -1) if rng.random() < 0.8 else None, facts={"objective": "ns", "final_loss": 0.5},
-    ).save(folder / "given")  # fmt: skip
+        [f"w\t{i}" for i in range(n)],
+        {"input": values[0], "output": values[1]},
+        settings={"dim": 3},
+        counts=np.arange(n, 0, -1) if rng.random() < 0.8 else None,
+        facts={"objective": "ns", "final_loss": 0.5},
+    ).save(folder / "given")
     file = rng.choice(sorted((folder / "given").iterdir()))
     if rng.random() < 0.05:
         file.unlink()
@@ -344,9 +433,13 @@ def fasttext_bin(rng):
     n_buckets, dim = rng.choice((1, 9)), rng.choice((1, 3))
     spec, values = NGrams(2, 3, n_buckets), np.random.default_rng(0)
     words = ["the", "cat", "日本", "naïve"]
-    own, rows, outputs = (values.normal(size=(n, dim)).astype(np.float32) for n in (4, n_buckets, 4))
+    own, rows, outputs = (
+        values.normal(size=(n, dim)).astype(np.float32) for n in (4, n_buckets, 4)
+    )
     arrays, counts = {"input": own, "word_part": own, "output": outputs}, np.array([9, 5, 3, 1])
-    given = model.WordVectors(words, arrays, counts=counts, subwords=Subwords(spec, rows, np.arange(n_buckets)))
+    given = model.WordVectors(
+        words, arrays, counts=counts, subwords=Subwords(spec, rows, np.arange(n_buckets))
+    )
     with tempfile.TemporaryDirectory() as folder:
         data = bytearray(export(given, "fasttext", Path(folder) / "x").read_bytes())
     if rng.random() < 0.5:
@@ -356,16 +449,26 @@ def fasttext_bin(rng):
 
 
 TARGETS = {
-    "text": file_of(text, encoded), "dump": file_of(dump, encoded), "xc": file_of(xc, check_training),
-    "libsvm": file_of(libsvm, check_training), "fasttext": file_of(fasttext, check_training), "table": of_table,
-    "dense": file_of(dense, check_rows), "idx": file_of(idx, check_rows, "given-idx3-ubyte"),
-    "sparse": file_of(sparse, check_rows), "arrays": of_arrays, "split": of_split, "names": of_names,
+    "text": file_of(text, encoded),
+    "dump": file_of(dump, encoded),
+    "xc": file_of(xc, check_training),
+    "libsvm": file_of(libsvm, check_training),
+    "fasttext": file_of(fasttext, check_training),
+    "table": of_table,
+    "dense": file_of(dense, check_rows),
+    "idx": file_of(idx, check_rows, "given-idx3-ubyte"),
+    "sparse": file_of(sparse, check_rows),
+    "arrays": of_arrays,
+    "split": of_split,
+    "names": of_names,
     "pairs": file_of(pairs, lambda path: read_pairs(Path(path))),
     "analogies": file_of(analogies, lambda path: read_analogies(Path(path))),
     "recipe": of_recipe,
-    "vectors-text": file_of(vector_text, check_vectors), "vectors-binary": file_of(vector_binary, check_vectors),
+    "vectors-text": file_of(vector_text, check_vectors),
+    "vectors-binary": file_of(vector_binary, check_vectors),
     "vectors-npz": file_of(written("npz"), check_vectors),
     "vectors-safetensors": file_of(written("safetensors"), check_vectors),
-    "vectors-parquet": file_of(written("parquet"), check_vectors), "fasttext-bin": file_of(fasttext_bin, check_vectors),
+    "vectors-parquet": file_of(written("parquet"), check_vectors),
+    "fasttext-bin": file_of(fasttext_bin, check_vectors),
     "folder": of_folder,
-}  # fmt: skip
+}

@@ -1,26 +1,36 @@
-"""Encoders of text: what the examples of a block are, and how the vector h of each is made of the vectors of its words.
+"""Encoders of text: what the examples of a block are, and how the vector h of each is made of the
+vectors of its words.
 
-    x_j  the vectors of the inputs of a block, a row of the table each or a mean of rows (`embedx.engine.subwords`)
+    x_j  the vectors of the inputs of a block, a row of the table each or a mean of rows
+         (`embedx.engine.subwords`)
     h_e  the vectors of the examples, which are multiplied by the output rows
 
 An encoder is a file of this folder and its name in NAMES below. It has five kernel parts:
 
-    start_examples(block, n_centres, n_inputs)         start a block; return the number of its examples
-    examples_of(block, words, y, i, begin, end)        write the examples whose positive is centre i, which is words[y], to
-                                                       block.own; return how many. The inputs are words[begin:end].
-                                                       Where x and h are not the same memory, write also the examples'
-                                                       block.key, and count the pairs of each input in block.n_uses
-    fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from x[:n_x]; column `bias` of
-                                                       x is 1 and must be 1 in h; it is -1 if there is none
-    backward(block, n_x, n_h, h_gradient, x_gradient)  overwrite the gradients of x[:n_x], in whole tiles, from those of h[:n_h]
-    fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move along their gradients
+    start_examples(block, n_centres, n_inputs)         start a block; return the number of its
+                                                       examples
+    examples_of(block, words, y, i, begin, end)        write the examples whose positive is centre
+                                                       i, which is words[y], to block.own; return
+                                                       how many. The inputs are words[begin:end].
+                                                       Where x and h are not the same memory, write
+                                                       also the examples' block.key, and count the
+                                                       pairs of each input in block.n_uses
+    fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from
+                                                       x[:n_x]; column `bias` of x is 1 and must be
+                                                       1 in h; it is -1 if there is none
+    backward(block, n_x, n_h, h_gradient, x_gradient)  overwrite the gradients of x[:n_x], in whole
+                                                       tiles, from those of h[:n_h]
+    fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move
+                                                       along their gradients
 
 one function in numpy, which held-out pairs are scored by:
 
-    vectors_of(vectors, inputs)                        the vectors h, float32 (n, dim), of the inputs of n pairs
+    vectors_of(vectors, inputs)                        the vectors h, float32 (n, dim), of the
+                                                       inputs of n pairs
 
-and four constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair for each context or one
-for all, DEFAULTS of settings, and ABOUT for the help. In skip-gram x and h are the same memory, and so are their gradients.
+and four constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair
+for each context or one for all, DEFAULTS of settings, and ABOUT for the help. In skip-gram x and h
+are the same memory, and so are their gradients.
 """
 
 from importlib import import_module

@@ -1,12 +1,14 @@
-"""CBOW: the mean of the context words predicts the centre. An example is a centre that has contexts.
+"""CBOW: the mean of the context words predicts the centre. An example is a centre that has
+contexts.
 
-Mikolov et al. 2013, "Efficient estimation of word representations in vector space". With C the contexts of a centre:
+Mikolov et al. 2013, "Efficient estimation of word representations in vector space". With C the
+contexts of a centre:
 
     h = 1/|C| Σ_{j in C} x_j
     x_j -= step of Σ_e ∂loss/∂h_e     over the examples e that x_j is a context of
 
-By the chain rule each term would be 1/|C| of that. word2vec.c, fastText and gensim (cbow_mean=1) take the whole, and so do we:
-a step then moves h as far as it would move the vector of one word.
+By the chain rule each term would be 1/|C| of that. word2vec.c, fastText and gensim (cbow_mean=1)
+take the whole, and so do we: a step then moves h as far as it would move the vector of one word.
 """
 
 import numpy as np
@@ -17,14 +19,17 @@ from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 PAIR, PER_CONTEXT = "centre", False
-# Of 15 MB of Wikipedia, `ns`, 3 epochs: blocks of 8 and of 32 reach -7.769 and -7.715 nats a held-out centre, and .169 and .200
-# on pooled similarity (gensim .149), for a centre has one pair and not six.
+# Of 15 MB of Wikipedia, `ns`, 3 epochs: blocks of 8 and of 32 reach -7.769 and -7.715 nats a
+# held-out centre, and .169 and .200 on pooled similarity (gensim .149), for a centre has one pair
+# and not six.
 DEFAULTS = {"block_size": 32}
 ABOUT = f"from the mean of the context words (default block size {DEFAULTS['block_size']})"
 
 
 def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """The means, float32 (n, dim), of the vectors of the contexts in each row of `inputs`; -1 stands for none."""
+    """The means, float32 (n, dim), of the vectors of the contexts in each row of `inputs`; -1
+    stands for none.
+    """
     is_word = inputs >= 0
     share = is_word / is_word.sum(axis=1, keepdims=True, dtype=np.float32)
     return np.einsum("nc,ncd->nd", share, vectors[inputs])
@@ -69,7 +74,9 @@ def fetch(block, n_x, n_h, x, h, bias):
 @kernel_part
 def backward(block, n_x, n_h, h_gradient, x_gradient):
     """Each context has the whole gradients of its examples."""
-    weighted_sums_transposed(block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient, NO_SPANS)
+    weighted_sums_transposed(
+        block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient, NO_SPANS
+    )
 
 
 @kernel_part

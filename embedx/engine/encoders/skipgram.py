@@ -1,4 +1,5 @@
-"""Skip-gram: each context word by itself predicts the centre. An example is an input, and h is its vector.
+"""Skip-gram: each context word by itself predicts the centre. An example is an input, and h is its
+vector.
 
 Mikolov et al. 2013, "Efficient estimation of word representations in vector space".
 """

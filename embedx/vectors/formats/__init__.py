@@ -1,4 +1,5 @@
-"""The registry of vector file formats, one line each, and how the format of a file is recognised; see `contract`.
+"""The registry of vector file formats, one line each, and how the format of a file is recognised;
+see `contract`.
 
 A word that occurs twice keeps its first vector, as in gensim, and a note counts them.
 """
@@ -15,29 +16,46 @@ from embedx.training.progress import SILENT, Progress
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 
-# Each as file.NAME of this folder. A file is of the first that recognises it: safetensors may begin like a pickle, but no
-# pickle continues like them, and much looks like GloVe's text.
+# Each as file.NAME of this folder. A file is of the first that recognises it: safetensors may begin
+# like a pickle, but no pickle continues like them, and much looks like GloVe's text.
 REGISTRY = (
-    "word2vec.WORD2VEC", "word2vec.WORD2VEC_BINARY", "fasttext.FASTTEXT", "npz.NPZ", "safetensors.SAFETENSORS",
-    "parquet.PARQUET", "gensim.GENSIM", "word2vec.GLOVE", "static_embedding.STATIC_EMBEDDING", "model_folder.MODEL_FOLDER",
-)  # fmt: skip
+    "word2vec.WORD2VEC",
+    "word2vec.WORD2VEC_BINARY",
+    "fasttext.FASTTEXT",
+    "npz.NPZ",
+    "safetensors.SAFETENSORS",
+    "parquet.PARQUET",
+    "gensim.GENSIM",
+    "word2vec.GLOVE",
+    "static_embedding.STATIC_EMBEDDING",
+    "model_folder.MODEL_FOLDER",
+)
 
 FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
 
-KNOWN = f"embedx reads {', '.join(name for name, each in FORMATS.items() if not each.is_folder)} files"
+KNOWN = (
+    f"embedx reads {', '.join(name for name, each in FORMATS.items() if not each.is_folder)} files"
+)
 
 
 def of_suffix(out: Path) -> str | None:
-    """The default format for a file or folder of this name, compressed or not; None if no format has its suffix."""
+    """The default format for a file or folder of this name, compressed or not; None if no format
+    has its suffix.
+    """
     suffix = _suffix(out)
     return next((name for name, each in FORMATS.items() if suffix in each.suffixes), None)
 
 
 def of_name(out: Path) -> str:
-    """The same, and word2vec's text where the name has no suffix. Raises EmbedxError for an unknown one."""
+    """The same, and word2vec's text where the name has no suffix. Raises EmbedxError for an unknown
+    one.
+    """
     found = of_suffix(out)
     if found is None and _suffix(out):
-        raise EmbedxError(f"{out}: unknown suffix {_suffix(out)}; add --format, or choose a known one: {by_name()}")
+        raise EmbedxError(
+            f"{out}: unknown suffix {_suffix(out)}; add --format, or choose a known one:"
+            f" {by_name()}"
+        )
     return found or "word2vec"
 
 
@@ -47,7 +65,9 @@ def _suffix(out: Path) -> str:
 
 def by_name() -> str:
     """Which names mean which formats, for a help text."""
-    return ", ".join(f"{' or '.join(each.suffixes)} {name}" for name, each in FORMATS.items() if each.suffixes)
+    return ", ".join(
+        f"{' or '.join(each.suffixes)} {name}" for name, each in FORMATS.items() if each.suffixes
+    )
 
 
 def meanings() -> str:
@@ -61,20 +81,27 @@ def meanings() -> str:
 def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = False) -> Found:
     """The words and vectors of a file of any format, plain, compressed or remote.
 
-    With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError with file, line and remedy.
+    With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError
+    with file, line and remedy.
     """
     name = str(path)
     if not (is_url(name) or os.path.exists(name)):
-        raise EmbedxError(f"{name}: no such file or model folder; {near_file(name, 'check the name')}")
+        raise EmbedxError(
+            f"{name}: no such file or model folder; {near_file(name, 'check the name')}"
+        )
     with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
         head = b""
-        while len(head) < contract.HEAD_BYTES and (piece := file.read(contract.HEAD_BYTES - len(head))):
+        while len(head) < contract.HEAD_BYTES and (
+            piece := file.read(contract.HEAD_BYTES - len(head))
+        ):
             head += piece
         file.unread(head)
         stream = io.BufferedReader(file, contract.BLOCK_BYTES)
         reader = next((each.read for each in FORMATS.values() if each.recognises(head)), None)
         if reader is None:
-            raise EmbedxError(f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}")
+            raise EmbedxError(
+                f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}"
+            )
         found = reader(Opened(name, head, stream, progress, trust_pickle))
     if not found.words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
@@ -86,6 +113,11 @@ def without_duplicates(name: str, found: Found, progress: Progress) -> Found:
     rows = sorted({word: row for row, word in reversed(list(enumerate(found.words)))}.values())
     if len(rows) == len(found.words):
         return found
-    progress.note(f"{name}: {len(found.words) - len(rows):,} words occur twice; the first vector of each is kept")
+    progress.note(
+        f"{name}: {len(found.words) - len(rows):,} words occur twice; the first vector of each is"
+        " kept"
+    )
     counts, own = (None if each is None else each[rows] for each in (found.counts, found.own))
-    return Found([found.words[row] for row in rows], found.vectors[rows], counts, own, found.subwords)
+    return Found(
+        [found.words[row] for row in rows], found.vectors[rows], counts, own, found.subwords
+    )

@@ -1,12 +1,15 @@
-"""The contract of a format of word vectors: what a file of this folder declares as a `Format`, and what formats share.
+"""The contract of a format of word vectors: what a file of this folder declares as a `Format`, and
+what formats share.
 
-A file is recognised by its content; its name only chooses the format that is written. Vectors are written a block of rows at a
-time, and the size that a file claims is compared with the file, or with the available memory, before memory is allocated.
+A file is recognised by its content; its name only chooses the format that is written. Vectors are
+written a block of rows at a time, and the size that a file claims is compared with the file, or
+with the available memory, before memory is allocated.
 
 Numbers other than float32:
 
     float16    rounded to the nearest
-    int8       q = round(v / scale), to be multiplied by the row's scale, its largest absolute value / 127
+    int8       q = round(v / scale), to be multiplied by the row's scale, its largest absolute value
+               / 127
 """
 
 import re
@@ -37,7 +40,11 @@ MAX_FLOAT16 = 65504.0
 STEPS = 127  # of int8 to either side of zero, as in model2vec: -128 is not used
 COMPRESSED = (".gz", ".bz2", ".xz")  # suffixes of compressed files that are written
 WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]")  # of ASCII: readers of lines end words at no other
-DTYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float16": np.dtype("<f2"), "int8": np.dtype("i1")}
+DTYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "int8": np.dtype("i1"),
+}
 AGAIN = "write or fetch it again"
 
 
@@ -47,7 +54,8 @@ class Found(NamedTuple):
     words: list[str]
     vectors: ndarray  # float32 (words, dim)
     counts: ndarray | None = None  # int64 (words,)
-    own: ndarray | None = None  # float32 (words, dim): the words' own rows, where vectors are means with rows of n-grams
+    # float32 (words, dim): the words' own rows, where vectors are means with rows of n-grams
+    own: ndarray | None = None
     subwords: Subwords | None = None  # the rows of n-grams
 
 
@@ -67,7 +75,9 @@ class Opened(NamedTuple):
             with path.open("rb") as raw:
                 if raw.read(16) == self.head[:16]:
                     return path
-        raise EmbedxError(f"{self.name}: {kind} needs random access; copy it to a file on this machine, unpacked")
+        raise EmbedxError(
+            f"{self.name}: {kind} needs random access; copy it to a file on this machine, unpacked"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,8 @@ class Table:
         return {"settings": self.model.settings, "facts": self.model.facts}
 
     def blocks(self) -> Iterator[tuple[slice, ndarray, ndarray]]:
-        """Rows, their vectors in the type to write, and their scales, float32 (rows,), 1 unless int8; megabytes at a time.
+        """Rows, their vectors in the type to write, and their scales, float32 (rows,), 1 unless
+        int8; megabytes at a time.
 
         Raises EmbedxError for numbers that float16 cannot hold.
         """
@@ -104,25 +115,41 @@ class Table:
         if self.dtype == "int8":
             scale = np.asarray(largest / float32(STEPS), float32)
             with np.errstate(over="ignore"):
-                steps = np.divide(block, scale[:, None], out=np.zeros_like(block), where=scale[:, None] > 0)
+                steps = np.divide(
+                    block, scale[:, None], out=np.zeros_like(block), where=scale[:, None] > 0
+                )
             return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int8), scale
         if self.dtype == "float16" and (largest > MAX_FLOAT16).any():
             word = shown(words[int(np.argmax(largest > MAX_FLOAT16))])
-            raise EmbedxError(f"--dtype float16: the vector of {word} has numbers above {MAX_FLOAT16:,g}; write float32")
+            raise EmbedxError(
+                f"--dtype float16: the vector of {word} has numbers above {MAX_FLOAT16:,g}; write"
+                " float32"
+            )
         return block.astype(DTYPES[self.dtype]), np.ones(len(block), float32)
 
     def arrays(self) -> dict[str, ndarray]:
-        """`vectors` (words, dim) in the type to write, with int8 their `scale`, and `counts` where they are known."""
-        vectors, scale = np.empty(self.rows.shape, DTYPES[self.dtype]), np.empty(len(self.rows), float32)
+        """`vectors` (words, dim) in the type to write, with int8 their `scale`, and `counts` where
+        they are known.
+        """
+        vectors, scale = (
+            np.empty(self.rows.shape, DTYPES[self.dtype]),
+            np.empty(len(self.rows), float32),
+        )
         for rows, block, scales in self.blocks():
             vectors[rows], scale[rows] = block, scales
         arrays = {"vectors": vectors} | ({"scale": scale} if self.dtype == "int8" else {})
-        return arrays if self.counts is None else arrays | {"counts": np.ascontiguousarray(self.counts)}
+        return (
+            arrays
+            if self.counts is None
+            else arrays | {"counts": np.ascontiguousarray(self.counts)}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A format: what it is called, how a file of it is recognised, and the functions that read and write it."""
+    """A format: what it is called, how a file of it is recognised, and the functions that read and
+    write it.
+    """
 
     name: str  # of --format
     meaning: str  # the content of a file
@@ -130,12 +157,17 @@ class Format:
     suffixes: tuple[str, ...] = ()  # of names for which it is the default
     dtypes: tuple[str, ...] = ("float32",)
     extra: str = ""  # that it needs, of pyproject.toml
-    is_text: bool = False  # words end at white space, which is written as `_`; the file may be compressed
+    # words end at white space, which is written as `_`; the file may be compressed
+    is_text: bool = False
     has_ngrams: bool = False  # whether it holds the vectors of n-grams too
-    recognises: Callable[[bytes], bool] = lambda head: False  # whether a file that begins so is of this format
-    read: Callable[[Opened], Found] | None = None  # raises EmbedxError with file, place and remedy; None for folders
-    write: Callable[[Path, Table], None]  # also further files beside it, under names that begin with its own
-    owns: Callable[[Path], bool] | None = None  # whether all in a folder was written by it; None for a format of files
+    # whether a file that begins so is of this format
+    recognises: Callable[[bytes], bool] = lambda head: False
+    # raises EmbedxError with file, place and remedy; None for folders
+    read: Callable[[Opened], Found] | None = None
+    # also further files beside it, under names that begin with its own
+    write: Callable[[Path, Table], None]
+    # whether all in a folder was written by it; None for a format of files
+    owns: Callable[[Path], bool] | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -150,7 +182,9 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def shown(text: object) -> str:
-    """A word or a number in a message, which may be of any length where a file is not what it seems."""
+    """A word or a number in a message, which may be of any length where a file is not what it
+    seems.
+    """
     written = repr(text)
     return written if len(written) <= MAX_SHOWN + 2 else f"{written[: MAX_SHOWN + 1]}…{written[-1]}"
 
@@ -158,10 +192,14 @@ def shown(text: object) -> str:
 def check_memory(name: str, n_bytes: int, remedy: str) -> None:
     """Raise EmbedxError where that is more than the available memory."""
     if n_bytes > available_memory():
-        raise EmbedxError(f"{name}: takes {amount(n_bytes)}, more memory than is available; {remedy}")
+        raise EmbedxError(
+            f"{name}: takes {amount(n_bytes)}, more memory than is available; {remedy}"
+        )
 
 
-def check_finite(name: str, words: Sequence[str], vectors: ndarray, remedy: str, whose: str = "the vector of") -> None:
+def check_finite(
+    name: str, words: Sequence[str], vectors: ndarray, remedy: str, whose: str = "the vector of"
+) -> None:
     """Raise EmbedxError if a vector is not finite."""
     bad = first_not_finite(vectors)
     if bad is not None:
@@ -169,18 +207,28 @@ def check_finite(name: str, words: Sequence[str], vectors: ndarray, remedy: str,
 
 
 def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -> Found:
-    """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do not fit together."""
+    """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do
+    not fit together.
+    """
     if not all(isinstance(word, str) for word in words):
         raise EmbedxError(f"{name}: words that are not text; {AGAIN}")
     vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
     for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
         if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):
-            raise EmbedxError(f"{name}: `{each}` is {array.dtype} {array.shape} for {len(words):,} words; {AGAIN}")
+            raise EmbedxError(
+                f"{name}: `{each}` is {array.dtype} {array.shape} for {len(words):,} words; {AGAIN}"
+            )
     kind = "f" if scale is None else "i"
-    if vectors is None or vectors.ndim != 2 or len(vectors) != len(words) or vectors.dtype.kind != kind:
+    if (
+        vectors is None
+        or vectors.ndim != 2
+        or len(vectors) != len(words)
+        or vectors.dtype.kind != kind
+    ):
         given = "missing" if vectors is None else f"{vectors.dtype} {vectors.shape}"
         raise EmbedxError(
-            f"{name}: `vectors` is {given} and not ({len(words):,}, dim), of floats, or of int8 beside `scale`; {AGAIN}"
+            f"{name}: `vectors` is {given} and not ({len(words):,}, dim), of floats, or of int8"
+            f" beside `scale`; {AGAIN}"
         )
     check_memory(name, 4 * vectors.size, "write fewer words, by --top")
     found = np.empty(vectors.shape, float32)

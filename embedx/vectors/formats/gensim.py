@@ -1,7 +1,9 @@
-"""gensim's own KeyedVectors: a pickle with the words, and beside it NAME.vectors.npy with the vectors.
+"""gensim's own KeyedVectors: a pickle with the words, and beside it NAME.vectors.npy with the
+vectors.
 
-`gensim.models.KeyedVectors.load(NAME)` opens what is written, also with `mmap="r"`. Loading a pickle runs whatever code is in
-it, so it is read only with --trust-pickle. gensim itself makes the pickle, so that it suits the installed version.
+`gensim.models.KeyedVectors.load(NAME)` opens what is written, also with `mmap="r"`. Loading a
+pickle runs whatever code is in it, so it is read only with --trust-pickle. gensim itself makes the
+pickle, so that it suits the installed version.
 """
 
 from pathlib import Path
@@ -16,20 +18,24 @@ from embedx.vectors.formats.contract import Format, Found, Opened, Table, as_vec
 def read(file: Opened) -> Found:
     if not file.trusted:
         raise EmbedxError(
-            f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run whatever code is in it: "
-            "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, add "
-            "--trust-pickle to `embedx eval` or `embedx export`"
+            f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run"
+            " whatever code is in it: write the vectors by gensim's"
+            " KeyedVectors.save_word2vec_format or, if you trust its origin, add --trust-pickle to"
+            " `embedx eval` or `embedx export`"
         )
     try:
         opened = _library(file.name).load(str(file.path("gensim's own file")))
-        opened = getattr(opened, "wv", opened)  # a Word2Vec or FastText model holds its vectors there
+        # a Word2Vec or FastText model holds its vectors there
+        opened = getattr(opened, "wv", opened)
         words, arrays = opened.index_to_key, {"vectors": np.asarray(opened.vectors)}
     except EmbedxError:
         raise
     except Exception as error:  # a pickle can fail in any way
         raise EmbedxError(f"{file.name}: gensim finds no word vectors in it ({error})") from error
     counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
-    return as_vectors(file.name, words, arrays | ({"counts": counts} if counts.dtype.kind in "iu" else {}))
+    return as_vectors(
+        file.name, words, arrays | ({"counts": counts} if counts.dtype.kind in "iu" else {})
+    )
 
 
 def write(path: Path, table: Table) -> None:
@@ -52,7 +58,12 @@ def _library(name: str) -> Any:
 
 
 GENSIM = Format(
-    name="gensim", meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read only with --trust-pickle",
-    programs="gensim.models.KeyedVectors.load", suffixes=(".kv", ".wordvectors"), dtypes=("float32", "float16"),
-    recognises=lambda head: head.startswith(b"\x80"), read=read, write=write,
-)  # fmt: skip
+    name="gensim",
+    meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read only with --trust-pickle",
+    programs="gensim.models.KeyedVectors.load",
+    suffixes=(".kv", ".wordvectors"),
+    dtypes=("float32", "float16"),
+    recognises=lambda head: head.startswith(b"\x80"),
+    read=read,
+    write=write,
+)

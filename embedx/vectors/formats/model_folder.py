@@ -1,7 +1,8 @@
-"""embedx's own model folder, from vectors of other programs: plain arrays, memory-mapped when they are loaded.
+"""embedx's own model folder, from vectors of other programs: plain arrays, memory-mapped when they
+are loaded.
 
-It holds the chosen vectors alone: it can be queried, but not trained on or tested on held-out text. `embedx.vectors.model`
-reads it.
+It holds the chosen vectors alone: it can be queried, but not trained on or tested on held-out text.
+`embedx.vectors.model` reads it.
 """
 
 from pathlib import Path
@@ -14,14 +15,26 @@ def write(path: Path, table: Table) -> None:
     counts = table.counts
     if counts is not None and (counts[1:] > counts[:-1]).any():
         counts = None  # the words of a model are sorted by their counts
-    facts = {name: value for name, value in table.model.facts.items() if name not in ("version", "created")}
+    facts = {
+        name: value
+        for name, value in table.model.facts.items()
+        if name not in ("version", "created")
+    }
     save_folder(
-        path, task="skipgram", names={"vocabulary": (list(table.words), counts)}, arrays={"input": table.rows},
-        settings=table.model.settings, facts=facts,
-    )  # fmt: skip
+        path,
+        task="skipgram",
+        names={"vocabulary": (list(table.words), counts)},
+        arrays={"input": table.rows},
+        settings=table.model.settings,
+        facts=facts,
+    )
 
 
 MODEL_FOLDER = Format(
-    name="embedx", meaning="a model folder with the vectors only, memory-mapped when loaded",
-    programs="embedx, numpy.load of its .npy", suffixes=(".embedx",), write=write, owns=is_model,
-)  # fmt: skip
+    name="embedx",
+    meaning="a model folder with the vectors only, memory-mapped when loaded",
+    programs="embedx, numpy.load of its .npy",
+    suffixes=(".embedx",),
+    write=write,
+    owns=is_model,
+)

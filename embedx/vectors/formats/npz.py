@@ -1,8 +1,10 @@
-"""NumPy's .npz: arrays `words` (text), `vectors` and, where they are known, `counts` (int64); beside int8 `scale` (float32).
+"""NumPy's .npz: arrays `words` (text), `vectors` and, where they are known, `counts` (int64);
+beside int8 `scale` (float32).
 
     data = numpy.load("vectors.npz"); data["vectors"][data["words"] == "city"] * data["scale"][...]
 
-`words` is an array of fixed width, four bytes for each character of the longest; so numpy.load reads it without pickle.
+`words` is an array of fixed width, four bytes for each character of the longest; so numpy.load
+reads it without pickle.
 """
 
 import struct
@@ -13,7 +15,17 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.text.streams import reason
-from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory, shown
+from embedx.vectors.formats.contract import (
+    AGAIN,
+    DTYPES,
+    Format,
+    Found,
+    Opened,
+    Table,
+    as_vectors,
+    check_memory,
+    shown,
+)
 
 MAX_WORD_BYTES = 1 << 31  # of the array of words, in the memory of whoever loads it
 
@@ -29,7 +41,11 @@ def read(file: Opened) -> Found:
     name, path = file.name, file.path("an .npz file")
     try:
         with zipfile.ZipFile(path) as archive:
-            check_memory(name, sum(member.file_size for member in archive.infolist()), "write fewer words, by --top")
+            check_memory(
+                name,
+                sum(member.file_size for member in archive.infolist()),
+                "write fewer words, by --top",
+            )
         with np.load(path, allow_pickle=False) as loaded:
             arrays = dict(loaded)
         words = arrays.pop("words").tolist()
@@ -37,24 +53,36 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
-        raise EmbedxError(f"{name}: no readable .npz of text `words` and of `vectors` ({reason(error)}); {AGAIN}") from error
+        raise EmbedxError(
+            f"{name}: no readable .npz of text `words` and of `vectors` ({reason(error)}); {AGAIN}"
+        ) from error
     return as_vectors(name, words, arrays)
 
 
 def write(path: Path, table: Table) -> None:
     width = max(map(len, table.words), default=1) or 1
     if bad := next((word for word in table.words if word.endswith("\0")), None):
-        raise EmbedxError(f"the word {shown(bad)} ends with a zero byte, which .npz does not keep; write another format")
+        raise EmbedxError(
+            f"the word {shown(bad)} ends with a zero byte, which .npz does not keep; write another"
+            " format"
+        )
     if 4 * width * len(table.words) > MAX_WORD_BYTES:
         raise EmbedxError(
-            f"{len(table.words):,} words of up to {width:,} characters are too many for an .npz, where each takes the space of "
-            "the longest; write safetensors, or fewer words by --top"
+            f"{len(table.words):,} words of up to {width:,} characters are too many for an .npz,"
+            " where each takes the space of the longest; write safetensors, or fewer words by"
+            " --top"
         )
     with path.open("wb") as out:
         np.savez(out, words=np.array(table.words, f"<U{width}"), **table.arrays())  # type: ignore[arg-type]
 
 
 NPZ = Format(
-    name="npz", meaning="NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`", programs="numpy.load",
-    suffixes=(".npz",), dtypes=tuple(DTYPES), recognises=recognises, read=read, write=write,
-)  # fmt: skip
+    name="npz",
+    meaning="NumPy: arrays `words`, `vectors` and `counts`, for int8 also `scale`",
+    programs="numpy.load",
+    suffixes=(".npz",),
+    dtypes=tuple(DTYPES),
+    recognises=recognises,
+    read=read,
+    write=write,
+)

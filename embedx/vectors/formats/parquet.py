@@ -1,6 +1,8 @@
-"""Parquet, for databases: columns `word` (string), `vector` (a list of numbers), `count` if it is known; for int8 `scale`.
+"""Parquet, for databases: columns `word` (string), `vector` (a list of numbers), `count` if it is
+known; for int8 `scale`.
 
-duckdb> SELECT word FROM 'vectors.parquet' ORDER BY array_cosine_similarity(vector, ?::FLOAT[100]) DESC LIMIT 10
+duckdb> SELECT word FROM 'vectors.parquet' ORDER BY array_cosine_similarity(vector, ?::FLOAT[100])
+DESC LIMIT 10
 """
 
 import json
@@ -12,7 +14,16 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.storage.folder import plain
 from embedx.text.streams import reason
-from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory
+from embedx.vectors.formats.contract import (
+    AGAIN,
+    DTYPES,
+    Format,
+    Found,
+    Opened,
+    Table,
+    as_vectors,
+    check_memory,
+)
 
 ARRAYS = {"vector": "vectors", "count": "counts", "scale": "scale"}  # by the column
 
@@ -35,12 +46,23 @@ def _columns(name: str, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
     from pyarrow import compute
 
     names, about = file.schema_arrow.names, file.metadata
-    columns = [about.row_group(g).column(c) for g in range(about.num_row_groups) for c in range(about.num_columns)]
+    columns = [
+        about.row_group(g).column(c)
+        for g in range(about.num_row_groups)
+        for c in range(about.num_columns)
+    ]
     n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
-    check_memory(name, 4 * n_values, "write fewer words")  # a few bytes may stand for very many numbers
-    table = file.read(columns=[each for each in ("word", *ARRAYS) if each in names], use_threads=False)
+    # a few bytes may stand for very many numbers
+    check_memory(name, 4 * n_values, "write fewer words")
+    table = file.read(
+        columns=[each for each in ("word", *ARRAYS) if each in names], use_threads=False
+    )
     words = table.column("word").to_pylist()
-    arrays = {ARRAYS[each]: table.column(each).to_numpy() for each in table.column_names if each in ("count", "scale")}
+    arrays = {
+        ARRAYS[each]: table.column(each).to_numpy()
+        for each in table.column_names
+        if each in ("count", "scale")
+    }
     lists = table.column("vector")
     lengths = compute.list_value_length(lists).to_numpy()
     if len(np.unique(lengths)) > 1:
@@ -59,7 +81,9 @@ def write(path: Path, table: Table) -> None:
     columns = {"word": list(table.words), "vector": lists} | {
         name: arrays[kind] for name, kind in ARRAYS.items() if kind in arrays
     }
-    made = pyarrow.table(columns).replace_schema_metadata({"embedx": json.dumps(table.about(), default=plain)})
+    made = pyarrow.table(columns).replace_schema_metadata(
+        {"embedx": json.dumps(table.about(), default=plain)}
+    )
     pyarrow.parquet.write_table(made, path, compression="zstd")
 
 
@@ -68,12 +92,20 @@ def _library(name: str, doing: str) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise EmbedxError(f'{name}: {doing} Parquet needs pyarrow; pip install "embedx[parquet]"') from error
+        raise EmbedxError(
+            f'{name}: {doing} Parquet needs pyarrow; pip install "embedx[parquet]"'
+        ) from error
     return pyarrow
 
 
 PARQUET = Format(
-    name="parquet", meaning="columns `word`, `vector` (a list) and `count`, for int8 also `scale`",
-    programs="DuckDB, ClickHouse, pandas, polars, Spark", suffixes=(".parquet",), dtypes=tuple(DTYPES), extra="parquet",
-    recognises=lambda head: head.startswith(b"PAR1"), read=read, write=write,
-)  # fmt: skip
+    name="parquet",
+    meaning="columns `word`, `vector` (a list) and `count`, for int8 also `scale`",
+    programs="DuckDB, ClickHouse, pandas, polars, Spark",
+    suffixes=(".parquet",),
+    dtypes=tuple(DTYPES),
+    extra="parquet",
+    recognises=lambda head: head.startswith(b"PAR1"),
+    read=read,
+    write=write,
+)

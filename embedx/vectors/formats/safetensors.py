@@ -1,9 +1,11 @@
-"""safetensors: tensors `vectors`, `words` (their UTF-8, a word a line) and, where they are known, `counts`; with int8 `scale`.
+"""safetensors: tensors `vectors`, `words` (their UTF-8, a word a line) and, where they are known,
+`counts`; with int8 `scale`.
 
     from safetensors.numpy import load_file
     words = load_file("x.safetensors")["words"].tobytes().decode().split("\\n")[:-1]
 
-In `words` a tab, newline, carriage return or backslash within a word is `\\t`, `\\n`, `\\r` or `\\\\`.
+In `words` a tab, newline, carriage return or backslash within a word is `\\t`, `\\n`, `\\r` or
+`\\\\`.
 """
 
 import json
@@ -17,7 +19,16 @@ from safetensors.numpy import load_file, save_file
 from embedx.errors import EmbedxError
 from embedx.storage.folder import escape, plain, unescape
 from embedx.text.streams import reason
-from embedx.vectors.formats.contract import AGAIN, DTYPES, Format, Found, Opened, Table, as_vectors, check_memory
+from embedx.vectors.formats.contract import (
+    AGAIN,
+    DTYPES,
+    Format,
+    Found,
+    Opened,
+    Table,
+    as_vectors,
+    check_memory,
+)
 
 MAX_HEADER = 100_000_000  # bytes; that of the library
 
@@ -29,18 +40,33 @@ def read(file: Opened) -> Found:
         tensors = load_file(path)
         lines = tensors.pop("words").tobytes().decode("utf-8").split("\n")[:-1]
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise EmbedxError(f"{path}: no readable safetensors of `words` and `vectors` ({reason(error)}); {AGAIN}") from None
-    return as_vectors(file.name, [unescape(line) if "\\" in line else line for line in lines], tensors)
+        raise EmbedxError(
+            f"{path}: no readable safetensors of `words` and `vectors` ({reason(error)}); {AGAIN}"
+        ) from None
+    return as_vectors(
+        file.name, [unescape(line) if "\\" in line else line for line in lines], tensors
+    )
 
 
 def write(path: Path, table: Table) -> None:
     lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
     texts = {name: json.dumps(about, default=plain) for name, about in table.about().items()}
-    save_file({"words": np.frombuffer(lines, np.uint8), **table.arrays()}, path, {"format": "embedx", **texts})
+    save_file(
+        {"words": np.frombuffer(lines, np.uint8), **table.arrays()},
+        path,
+        {"format": "embedx", **texts},
+    )
 
 
 SAFETENSORS = Format(
-    name="safetensors", meaning="tensors `vectors`, `words` (UTF-8, one word per line) and `counts`, for int8 also `scale`",
-    programs="safetensors in Python, Rust, JavaScript", suffixes=(".safetensors",), dtypes=tuple(DTYPES),
-    recognises=lambda head: head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER, read=read, write=write,
-)  # fmt: skip
+    name="safetensors",
+    meaning=(
+        "tensors `vectors`, `words` (UTF-8, one word per line) and `counts`, for int8 also `scale`"
+    ),
+    programs="safetensors in Python, Rust, JavaScript",
+    suffixes=(".safetensors",),
+    dtypes=tuple(DTYPES),
+    recognises=lambda head: head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER,
+    read=read,
+    write=write,
+)

@@ -1,13 +1,16 @@
-"""A folder that sentence-transformers and model2vec load, and embed sentences with: the mean of the vectors of their words.
+"""A folder that sentence-transformers and model2vec load, and embed sentences with: the mean of the
+vectors of their words.
 
-    SentenceTransformer("folder").encode(["a sentence"])         StaticModel.from_pretrained("folder").encode(["a sentence"])
+    SentenceTransformer("folder").encode(["a sentence"])
+    StaticModel.from_pretrained("folder").encode(["a sentence"])
 
-    model.safetensors   the tensor `embeddings` (words + 1, dim): the last row, of zeros, is for unknown words
+    model.safetensors   the tensor `embeddings` (words + 1, dim): the last row, of zeros, is for
+                        unknown words
     tokenizer.json      of the library tokenizers: splits text into words as `embedx train` did
     config.json, modules.json   of the two libraries
 
-sentence-transformers counts unknown words into the mean, which changes the length of a sentence's vector and not its direction;
-it takes no int8.
+sentence-transformers counts unknown words into the mean, which changes the length of a sentence's
+vector and not its direction; it takes no int8.
 """
 
 import json
@@ -22,7 +25,9 @@ from embedx.vectors.formats.contract import Format, Table
 
 TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
 FILES = (TENSORS, TOKENIZER, "config.json", "modules.json")
-MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
+MODULES = [
+    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
+]
 
 
 def owns(folder: Path) -> bool:
@@ -36,32 +41,59 @@ def write(path: Path, table: Table) -> None:
     while unknown in table.words:
         unknown = f"[{unknown}]"
     dim = table.rows.shape[1]
-    vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])  # the last for unknown words
+    # the last for unknown words
+    vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])
     save_file({"embeddings": vectors}, path / TENSORS, {"format": "pt"})
     config = {
-        "model_type": "model2vec", "architectures": ["StaticModel"], "tokenizer_name": "embedx", "normalize": False,
-        "hidden_dim": dim, "embedding_dtype": table.dtype, "max_length": None,
-    }  # fmt: skip
+        "model_type": "model2vec",
+        "architectures": ["StaticModel"],
+        "tokenizer_name": "embedx",
+        "normalize": False,
+        "hidden_dim": dim,
+        "embedding_dtype": table.dtype,
+        "max_length": None,
+    }
     tokenizer = _tokenizer([*table.words, unknown], table.model.settings)
-    for file, content in ((TOKENIZER, tokenizer), ("config.json", config), ("modules.json", MODULES)):
+    for file, content in (
+        (TOKENIZER, tokenizer),
+        ("config.json", config),
+        ("modules.json", MODULES),
+    ):
         with (path / file).open("w", encoding="utf-8") as out:
             json.dump(content, out, ensure_ascii=False)
 
 
 def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
-    """The content of tokenizer.json: words as `embedx train` finds them, the last of which stands for unknown ones."""
-    letters = {"type": "Split", "pattern": {"Regex": r"[\p{L}\p{M}\p{N}]+"}, "behavior": "Removed", "invert": True}
+    """The content of tokenizer.json: words as `embedx train` finds them, the last of which stands
+    for unknown ones.
+    """
+    letters = {
+        "type": "Split",
+        "pattern": {"Regex": r"[\p{L}\p{M}\p{N}]+"},
+        "behavior": "Removed",
+        "invert": True,
+    }
     vocabulary = {word: row for row, word in enumerate(words)}
     return {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
         "normalizer": {"type": "Lowercase"} if settings.get("lowercase") else None,
-        "pre_tokenizer": letters if settings.get("tokenizer") == "words" else {"type": "WhitespaceSplit"},
-        "post_processor": None, "decoder": None,
+        "pre_tokenizer": (
+            letters if settings.get("tokenizer") == "words" else {"type": "WhitespaceSplit"}
+        ),
+        "post_processor": None,
+        "decoder": None,
         "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": words[-1]},
-    }  # fmt: skip
+    }
 
 
 STATIC_EMBEDDING = Format(
-    name="static-embedding", meaning="a sentence embedding model: the mean of the word vectors",
-    programs="sentence-transformers, model2vec", dtypes=("float32", "float16"), write=write, owns=owns,
-)  # fmt: skip
+    name="static-embedding",
+    meaning="a sentence embedding model: the mean of the word vectors",
+    programs="sentence-transformers, model2vec",
+    dtypes=("float32", "float16"),
+    write=write,
+    owns=owns,
+)

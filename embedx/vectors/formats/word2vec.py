@@ -1,13 +1,16 @@
 """word2vec's text and binary files, fastText's .vec, and GloVe's text.
 
-    word2vec          a first line `words dim`, then a line for each word: the word, a space, its numbers. fastText's .vec is
-                      the same, with spaces at the ends of lines
-    word2vec-binary   the same first line, then for each word the word, a space, and dim little-endian float32; word2vec.c ends
-                      each vector by a newline and gensim did not: both are read
-    glove             the lines of word2vec's text without the first; words may hold spaces, as those of Common Crawl do
+    word2vec          a first line `words dim`, then a line for each word: the word, a space, its
+                      numbers. fastText's .vec is the same, with spaces at the ends of lines
+    word2vec-binary   the same first line, then for each word the word, a space, and dim
+                      little-endian float32; word2vec.c ends each vector by a newline and gensim did
+                      not: both are read
+    glove             the lines of word2vec's text without the first; words may hold spaces, as
+                      those of Common Crawl do
 
-Mikolov's word2vec.c; Pennington, Socher & Manning 2014; gensim's `load_word2vec_format`. Words are separated from numbers by
-U+0020 alone, so a word may hold U+00A0. Numbers are written with the fewest digits that give the same one again.
+Mikolov's word2vec.c; Pennington, Socher & Manning 2014; gensim's `load_word2vec_format`. Words are
+separated from numbers by U+0020 alone, so a word may hold U+00A0. Numbers are written with the
+fewest digits that give the same one again.
 """
 
 import re
@@ -21,7 +24,17 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.labeled.files import MemoryBudget
 from embedx.vectors.formats import contract
-from embedx.vectors.formats.contract import AGAIN, Format, Found, Opened, Table, check_finite, check_memory, shown, write_pieces
+from embedx.vectors.formats.contract import (
+    AGAIN,
+    Format,
+    Found,
+    Opened,
+    Table,
+    check_finite,
+    check_memory,
+    shown,
+    write_pieces,
+)
 
 HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
@@ -40,11 +53,17 @@ def layout(head: bytes) -> str:
     # The next line is text also when one of its numbers is misspelt, so that the error can name it.
     is_word = len(next_fields) > 1 and all(map(is_number, next_fields[1:]))
     has_length = len(next_fields) == int(fields[1]) + 1 and b"".join(next_fields).isascii()
-    return "word2vec" if is_word or has_length or not rest.strip() or int(fields[1]) == 0 else "word2vec-binary"
+    return (
+        "word2vec"
+        if is_word or has_length or not rest.strip() or int(fields[1]) == 0
+        else "word2vec-binary"
+    )
 
 
 def header(file: Opened) -> tuple[int, int]:
-    """Words and dimensions, from the first line, which is read. Raises EmbedxError if it cannot be."""
+    """Words and dimensions, from the first line, which is read. Raises EmbedxError if
+    it cannot be.
+    """
     count, dim = map(int, file.stream.readline().split())
     if dim == 0:
         raise EmbedxError(f"{file.name}:1: the header says 0 dimensions; it must read `words dim`")
@@ -67,8 +86,8 @@ def read_text(file: Opened) -> Found:
     found = read_lines(file, dim, count)
     if count != len(found.words):
         raise EmbedxError(
-            f"{file.name}: the first line declares {count:,} words, but {len(found.words):,} follow; the file is cut short or "
-            f"its first line wrong: {AGAIN}"
+            f"{file.name}: the first line declares {count:,} words, but {len(found.words):,}"
+            f" follow; the file is cut short or its first line wrong: {AGAIN}"
         )
     return found
 
@@ -82,7 +101,9 @@ def read_glove(file: Opened) -> Found:
 
 
 def read_lines(file: Opened, dim: int, count: int | None) -> Found:
-    """The words and vectors of the lines after the header; `count` is that of the header, None without one."""
+    """The words and vectors of the lines after the header; `count` is that of the header, None
+    without one.
+    """
     words = []
     blocks = [np.empty((0, dim), np.float32)]
     line = 1 if count is None else 2  # number of the line to be read next
@@ -100,13 +121,16 @@ def read_lines(file: Opened, dim: int, count: int | None) -> Found:
 
 
 def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines of the stream, a few megabytes at a time. Raises EmbedxError for a line without end."""
+    """The lines of the stream, a few megabytes at a time. Raises EmbedxError for a line without
+    end.
+    """
     lines = []
     n_bytes = 0
     while line := stream.readline(contract.MAX_LINE_BYTES + 1):
         if len(line) > contract.MAX_LINE_BYTES:
             raise EmbedxError(
-                f"{name}: a line of more than {contract.MAX_LINE_BYTES:,} bytes; is this really a file of vectors?"
+                f"{name}: a line of more than {contract.MAX_LINE_BYTES:,} bytes; is this really a"
+                " file of vectors?"
             )
         lines.append(line)
         n_bytes += len(line)
@@ -118,21 +142,27 @@ def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def parse(name: str, first: int, lines: list[bytes], dim: int) -> tuple[list[str], np.ndarray]:
-    """Words and vectors of some lines, of which `first` is the number of the first; blank lines do not count.
+    """Words and vectors of some lines, of which `first` is the number of the first; blank lines do
+    not count.
 
     numpy's own reader takes 50 ns for a number; its result is used only where it leaves no doubt.
     """
     parts = [line.decode("utf-8", "replace").partition(" ") for line in lines if line.strip()]
     words = [word for word, _, _ in parts]
     try:
-        rows = [numbers for _, _, numbers in parts if numbers.strip()] or ["none"]  # numpy warns of no rows at all
+        # numpy warns of no rows at all
+        rows = [numbers for _, _, numbers in parts if numbers.strip()] or ["none"]
         vectors = np.loadtxt(rows, np.float32, comments=None, ndmin=2)
     except ValueError:
         vectors = np.empty((0, 0), np.float32)
     if vectors.shape == (len(parts), dim) and np.isfinite(vectors).all() and all(words):
         return words, vectors
-    each = [parse_line(f"{name}:{i}", line, dim) for i, line in enumerate(lines, first) if line.strip()]
-    return [word for word, _ in each], np.array([vector for _, vector in each], np.float32).reshape(-1, dim)
+    each = [
+        parse_line(f"{name}:{i}", line, dim) for i, line in enumerate(lines, first) if line.strip()
+    ]
+    return [word for word, _ in each], np.array([vector for _, vector in each], np.float32).reshape(
+        -1, dim
+    )
 
 
 def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
@@ -144,11 +174,17 @@ def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
     if not word:
         raise EmbedxError(f"{where}: no word before the vector; delete the line")
     if len(numbers) != dim:
-        raise EmbedxError(f"{where}: {len(numbers)} numbers after the word {shown(word)}, not {dim}; fix or delete the line")
+        raise EmbedxError(
+            f"{where}: {len(numbers)} numbers after the word {shown(word)}, not {dim}; fix or"
+            " delete the line"
+        )
     for number in numbers:
         if not is_number(number) or not abs(float(number)) <= MAX_FLOAT32:
             what = "finite" if is_number(number) else "a number"
-            raise EmbedxError(f"{where}: {shown(number)} in the vector of {shown(word)} is not {what}; fix or delete the line")
+            raise EmbedxError(
+                f"{where}: {shown(number)} in the vector of {shown(word)} is not {what}; fix or"
+                " delete the line"
+            )
     return word, [float(number) for number in numbers]
 
 
@@ -189,13 +225,20 @@ def read_binary(file: Opened) -> Found:
                 raise EmbedxError(f"{file.name}: word {row + 1:,} of {count:,} has no end; {IS_IT}")
         vector = file.stream.read(width)
         if len(vector) < width:
-            raise EmbedxError(f"{file.name}: ends within word {row + 1:,} of {count:,}; the file is cut short: {AGAIN}")
-        words.append(word.lstrip(b"\n").decode("utf-8", "replace"))  # word2vec.c ends vectors by a newline
+            raise EmbedxError(
+                f"{file.name}: ends within word {row + 1:,} of {count:,}; the file is cut short:"
+                f" {AGAIN}"
+            )
+        # word2vec.c ends vectors by a newline
+        words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
         vectors[row] = np.frombuffer(vector, "<f4")
         if row % 10_000 == 0:
             file.progress.update(row)
     if file.stream.read(3).strip():  # a newline may follow the last vector, and another
-        raise EmbedxError(f"{file.name}: continues after the {count:,} words that its first line declares; {AGAIN}")
+        raise EmbedxError(
+            f"{file.name}: continues after the {count:,} words that its first line declares;"
+            f" {AGAIN}"
+        )
     file.progress.finish()
     check_finite(file.name, words, vectors, IS_IT)
     return Found(words, vectors.astype("f4", copy=False))
@@ -203,21 +246,41 @@ def read_binary(file: Opened) -> Found:
 
 def write_binary(path: Path, table: Table) -> None:
     rows = (zip(table.words[rows], vectors, strict=True) for rows, vectors, _ in table.blocks())
-    lines = (word.encode() + b" " + vector.tobytes() + b"\n" for word, vector in chain.from_iterable(rows))
+    lines = (
+        word.encode() + b" " + vector.tobytes() + b"\n"
+        for word, vector in chain.from_iterable(rows)
+    )
     write_pieces(path, chain(header_line(table), lines))
 
 
 WORD2VEC = Format(
-    name="word2vec", meaning="text: a first line `words dim`, then one word and its numbers per line",
-    programs="word2vec.c, gensim, fastText's .vec, spaCy", suffixes=(".vec", ".txt"), dtypes=("float32", "float16"),
-    is_text=True, recognises=lambda head: layout(head) == "word2vec", read=read_text, write=write_text,
-)  # fmt: skip
+    name="word2vec",
+    meaning="text: a first line `words dim`, then one word and its numbers per line",
+    programs="word2vec.c, gensim, fastText's .vec, spaCy",
+    suffixes=(".vec", ".txt"),
+    dtypes=("float32", "float16"),
+    is_text=True,
+    recognises=lambda head: layout(head) == "word2vec",
+    read=read_text,
+    write=write_text,
+)
 WORD2VEC_BINARY = Format(
-    name="word2vec-binary", meaning="binary: a first line `words dim`, then each word and its float32 numbers",
-    programs="word2vec.c, gensim", suffixes=(".bin",), is_text=True, recognises=lambda head: layout(head) == "word2vec-binary",
-    read=read_binary, write=write_binary,
-)  # fmt: skip
+    name="word2vec-binary",
+    meaning="binary: a first line `words dim`, then each word and its float32 numbers",
+    programs="word2vec.c, gensim",
+    suffixes=(".bin",),
+    is_text=True,
+    recognises=lambda head: layout(head) == "word2vec-binary",
+    read=read_binary,
+    write=write_binary,
+)
 GLOVE = Format(
-    name="glove", meaning="text: as word2vec, without the first line", programs="GloVe, gensim", dtypes=("float32", "float16"),
-    is_text=True, recognises=lambda head: layout(head) == "glove", read=read_glove, write=write_glove,
-)  # fmt: skip
+    name="glove",
+    meaning="text: as word2vec, without the first line",
+    programs="GloVe, gensim",
+    dtypes=("float32", "float16"),
+    is_text=True,
+    recognises=lambda head: layout(head) == "glove",
+    read=read_glove,
+    write=write_glove,
+)
