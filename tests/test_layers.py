@@ -7,7 +7,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 
 import embedx
-from embedx.kernels.compiled import WITHOUT_KERNELS
+from embedx.kernels.kernel_folder import KERNEL_SOURCES
 
 ROOT = Path(embedx.__file__).parent
 # Lowest first. A layer is a folder or a module at the top of the package; those of one set do not
@@ -81,19 +81,51 @@ def test_everything_has_its_place():
     assert {name.split(".")[0] for name in modules()} - ABOVE_ALL <= set().union(*LAYERS)
 
 
-def test_folders_without_kernels_have_none_and_stand_above_those_with_them():
+def constants_and_kernels(path):
+    """What a file gives to kernels of other files: names of constants and of kernels."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and {ast.unparse(d) for d in node.decorator_list} & {
+            "kernel",
+            "kernel_part",
+        }:
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                names = target.elts if isinstance(target, ast.Tuple) else [target]
+                yield from (name.id for name in names if isinstance(name, ast.Name))
+
+
+def names_in_kernels(tree):
+    """The names that the kernels of a file read."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(
+            ast.unparse(decorator).split("(")[0] in ("kernel", "kernel_part", "overload")
+            for decorator in node.decorator_list
+        ):
+            yield from (name.id for name in ast.walk(node) if isinstance(name, ast.Name))
+
+
+def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
+    """Else an edit of one would leave old machine code in use."""
     known = modules()
-    with_kernels = {
-        name.split(".")[0] for name, path in known.items() if "@kernel" in path.read_text("utf-8")
-    }
-    assert not with_kernels & WITHOUT_KERNELS
-    imports = {
-        each.split(".")[0]
-        for name, path in known.items()
-        if name.split(".")[0] in with_kernels
-        for each in imported(name, path, known)
-    }
-    assert not imports & WITHOUT_KERNELS
+    files = {ROOT / source for source in KERNEL_SOURCES}
+    n_names = 0
+    for path in known.values():
+        tree = ast.parse(path.read_text("utf-8"))
+        read = set(names_in_kernels(tree))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("embedx"):
+                continue
+            home = known.get(node.module.removeprefix("embedx").lstrip("."))
+            if home is None:
+                continue
+            given = set(constants_and_kernels(home))
+            used = {alias.name for alias in node.names if (alias.asname or alias.name) in read}
+            n_names += len(used & given)
+            if used & given:
+                assert home in files or files & set(home.parents), (path, home, used & given)
+    assert n_names > 50
 
 
 def test_imports_go_down():

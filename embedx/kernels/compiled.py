@@ -10,13 +10,12 @@ from typing import Any
 
 import numba
 
-from embedx.kernels.kernel_folder import KERNEL_FOLDER, WITHOUT_KERNELS
+from embedx.kernels.kernel_folder import KERNEL_FOLDER
 from embedx.storage.cache_home import log
 
 __all__ = [
     "KERNEL_FOLDER",
     "PART",
-    "WITHOUT_KERNELS",
     "chosen_by_number",
     "is_cached",
     "kernel",
