@@ -23,6 +23,7 @@ KERNEL_SOURCES = (
     "search",
     "graphs/settings.py",
     "text/characters.py",
+    "text/collocations.py",
     "text/heldout.py",
     "text/ngrams.py",
     "text/sources.py",
