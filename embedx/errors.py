@@ -134,7 +134,8 @@ def near_file(path: str, remedy: str, others: Iterable[str] = ()) -> str:
     folder, name = os.path.split(path)
     known = [*others]
     with contextlib.suppress(OSError, ValueError):
-        known += [each for each in os.listdir(folder or ".") if not each.startswith(".")]
+        others_there = set(os.listdir(folder or ".")) - {name}
+        known += [other for other in others_there if not other.startswith(".")]
     return near(name, known, remedy)
 
 

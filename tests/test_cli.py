@@ -620,3 +620,25 @@ def test_probabilities_that_are_none_are_distinguished(home, objective, is_told)
         note = "margin has no probabilities of its own; those shown are a softmax of its scores"
         assert (note in done.stderr) == is_told, done.stderr
         assert "softmax of its scores" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "loop"],
+        ["train", "text.txt", "--output", "loop"],
+        ["resume", "loop"],
+        ["report", "loop"],
+        ["export", "loop", "vectors.txt"],
+        ["predict", "loop", "text.txt"],
+        ["corpus", "sessions", "loop"],
+    ],
+    ids=" ".join,
+)
+def test_symbolic_links_in_a_loop_are_an_error_of_one_line(tmp_path, words):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "text.txt").write_text("a b " * 50)
+    done = embedx_run(tmp_path, *words, check=False)
+    assert done.returncode == 2
+    assert "loop" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

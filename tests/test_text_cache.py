@@ -96,6 +96,20 @@ def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
     assert [*changed.words] == ["Something", "else"]
 
 
+def test_another_file_of_the_same_size_and_time_is_read_again(corpus, home):
+    corpus.write_text("tea time")
+    os.utime(corpus, ns=(1, 1))
+    read(corpus, home)
+    corpus.write_text("sea wave")
+    os.utime(corpus, ns=(1, 1))
+    assert [*read(corpus, home).words] == ["sea", "wave"]
+    other = corpus.with_name("other")
+    other.write_text("low tide")
+    os.utime(other, ns=(1, 1))
+    other.replace(corpus)
+    assert [*read(corpus, home).words] == ["low", "tide"]
+
+
 def test_a_file_that_changes_while_it_is_read_is_not_kept(corpus, home, monkeypatch):
     monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
     encoded = read(corpus, home)

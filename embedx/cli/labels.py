@@ -326,7 +326,7 @@ def test_metrics(
     """The metrics of a saved classifier on test data, and of its decisions; those of each label go
     to the file `per_label`.
     """
-    if per_label is not None and not per_label.resolve().parent.is_dir():
+    if per_label is not None and not atomic.followed(per_label).parent.is_dir():
         raise EmbedxError(
             f"--per-label {per_label}: no such folder; create it, or name another file"
         )

@@ -100,7 +100,7 @@ def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iter
             f"{file}: exists; add --overwrite to replace it, or choose another --output"
         )
     try:
-        with atomic.replacing(file.resolve()) as raw:
+        with atomic.replacing(atomic.followed(file)) as raw:
             out = io.TextIOWrapper(raw, "utf-8", newline="\n")
             with contextlib.redirect_stdout(out) if is_text else contextlib.nullcontext():
                 yield raw

@@ -18,6 +18,7 @@ from embedx.evaluation import heldout
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
+from embedx.storage.atomic import followed
 from embedx.storage.folder import check_output, task_of
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
@@ -115,7 +116,7 @@ def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Pa
 
 def _check_folder(folder: Path, start: Path | None) -> None:
     """Raise `EmbedxError` for an output that is no folder of its own."""
-    if start is not None and folder.resolve() == start.resolve():
+    if start is not None and followed(folder) == followed(start):
         raise EmbedxError(f"{folder}: the model of --start, which is kept; name another --output")
     named = formats.of_suffix(folder)
     if named is not None and not formats.FORMATS[named].is_folder:

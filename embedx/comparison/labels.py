@@ -23,7 +23,8 @@ from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables import TableSettings
 from embedx.objectives.contract import Objective
-from embedx.text.sources import STANDARD_INPUT
+from embedx.settings import Record
+from embedx.text.sources import STANDARD_INPUT, file_identity
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
 
@@ -143,13 +144,13 @@ class LabelledData(Data):
         return learning_curves.validation_points(facts, self.measures[0])
 
 
-def fingerprint(file: str) -> list[int] | None:
-    """Size and time of what a file is now; None for what is no file."""
+def fingerprint(file: str) -> Record | None:
+    """The identity of what a file is now; None for what is no file."""
     try:
         status = os.stat(file.split("@")[0])
     except (OSError, ValueError):
         return None
-    return [status.st_size, status.st_mtime_ns]
+    return file_identity(status)
 
 
 def looks_labelled(name: str) -> bool:

@@ -13,7 +13,7 @@ from embedx.pages.document import render
 from embedx.report import labels, pair, words
 from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
 from embedx.settings import as_typed, option_name
-from embedx.storage.atomic import write_text
+from embedx.storage.atomic import followed, write_text
 from embedx.storage.folder import present, task_of
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
@@ -102,7 +102,7 @@ def report(
     if test_labels is not None and test is None:
         raise EmbedxError("--test-labels needs --test")
     check_free(out, overwrite)
-    if not out.resolve().parent.is_dir():
+    if not followed(out).parent.is_dir():
         raise EmbedxError(
             f"{out}: its folder does not exist; create it, or choose another --output"
         )
@@ -232,7 +232,7 @@ def shown(values: Mapping[str, Any]) -> dict[str, str]:
 
 def name_of(model: str | Path) -> str:
     """What a model is called on its page: the name of its folder without .embedx."""
-    return Path(model).resolve().name.removesuffix(".embedx") or "model"
+    return followed(Path(model)).name.removesuffix(".embedx") or "model"
 
 
 def default_output(*models: str | Path) -> Path:

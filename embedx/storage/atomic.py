@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 
 
 @contextlib.contextmanager
@@ -33,12 +33,22 @@ def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
+def followed(path: Path) -> Path:
+    """Where the links of a path lead. Raises `DataError` for links that lead to themselves."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            path, None, "its symbolic links lead in a loop", "name another path, or remove the link"
+        ) from error
+
+
 def write_text(file: Path, text: str) -> None:
     """Replace a file, or that to which it links, by one of this text, in UTF-8. Raises
     `EmbedxError` if that cannot be done.
     """
     try:
-        with replacing(file.resolve()) as out:
+        with replacing(followed(file)) as out:
             out.write(text.encode())
     except OSError as error:
         raise EmbedxError(

@@ -286,7 +286,7 @@ def unescape(name: str) -> str:
 def check_output(folder: Path, overwrite: bool) -> None:
     """Raise EmbedxError if a model cannot be saved as `folder`; called before training."""
     try:
-        there = present(folder.resolve())
+        there = present(atomic.followed(folder))
         if there.exists():
             if not overwrite:
                 raise EmbedxError(
@@ -302,16 +302,16 @@ def check_output(folder: Path, overwrite: bool) -> None:
                     f"{there}: not a model folder, so it is not overwritten; choose another"
                     " --output"
                 )
-        parent = next(each for each in folder.resolve().parents if each.exists())
-        trial = parent / atomic.beside(folder.resolve(), "partial").name
+        parent = next(each for each in atomic.followed(folder).parents if each.exists())
+        trial = parent / atomic.beside(atomic.followed(folder), "partial").name
         trial.mkdir()
         # another process may have deleted it as left by a killed one
         with contextlib.suppress(FileNotFoundError):
             trial.rmdir()
-    except (OSError, RuntimeError) as error:  # the latter of links in a circle
-        why = getattr(error, "strerror", None) or error
+    except OSError as error:
         raise EmbedxError(
-            f"{folder}: {why}, so it cannot be written to; choose another --output"
+            f"{folder}: {error.strerror or error}, so it cannot be written to; choose another"
+            " --output"
         ) from error
 
 
@@ -339,7 +339,7 @@ def save(
         if array.dtype.hasobject:
             raise ValueError(f"{name}: arrays are plain numbers")
     check_output(folder, overwrite)
-    folder = folder.resolve()
+    folder = atomic.followed(folder)
     description = {
         "format": FORMAT,
         "embedx": installed_version(),

@@ -135,7 +135,7 @@ def _resolve_one(corpus: str) -> list[Source]:
         return _of_recipe(recipe)
     if os.path.isdir(corpus):
         return _in_directory(corpus)
-    if os.path.exists(corpus):
+    if os.path.lexists(corpus):  # a link that leads nowhere, or in a loop, is one that is explained
         return [_file(corpus)]
     if (
         (named := OF_ARCHIVE.fullmatch(corpus))
@@ -196,8 +196,22 @@ def _fingerprint(path: str, members: str) -> Record | None:
         ) from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
         return None
-    found = {"path": os.path.realpath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-    return found | {"members": members} if members else found
+    fingerprint = {"path": os.path.realpath(path), **file_identity(status)}
+    return fingerprint | {"members": members} if members else fingerprint
+
+
+def file_identity(status: os.stat_result) -> Record:
+    """What another file of the same name, or other content, does not share.
+
+    Size and time of modification do not tell, as `cp -p` and archives with fixed dates keep both.
+    The device is left out: that of a network file system has another number after each mount.
+    """
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,
+        "inode": status.st_ino,
+    }
 
 
 def current_fingerprint(source: Source) -> Record | None:

@@ -69,7 +69,7 @@ class Request:
 
 def folder_of(output: Path) -> Path:
     """The folder of the checkpoints of a run that writes its model to `output`."""
-    output = output.resolve()
+    output = atomic.followed(output)
     return output.with_name(output.name + SUFFIX)
 
 

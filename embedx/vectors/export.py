@@ -14,7 +14,7 @@ from typing import Any
 
 from embedx.errors import EmbedxError
 from embedx.settings import Settings, param
-from embedx.storage.atomic import beside
+from embedx.storage.atomic import beside, followed
 from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import (
@@ -99,7 +99,7 @@ def _put(out: Path, write: Callable[[Path], None]) -> Path:
     """Call `write` with a path in a new folder beside `out`, then move what it wrote to `out`;
     return `out`.
     """
-    place = out.resolve()  # where links lead to
+    place = followed(out)  # where links lead to
     partial = beside(place, "partial")
     old = partial / "old"
     try:
