@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import tables
+from embedx.cli.help import help_formatter
 from embedx.cli.options import settings_listed
 from embedx.training.progress import Reporter
 
@@ -39,17 +40,31 @@ def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(rows))
         return
+    formatter = help_formatter()
     for row in rows:
-        print(f"{row['objective']:16} {row['loss']}")
-        named = (("rows", "samplers", "needs"), objectives.MEASURED)
-        lines = [
-            row["paper"],
-            row["when"],
-            *("; ".join(f"{each}: {row[each]}" for each in names) for names in named),
-        ]
-        lines += [f"{setting}: {meaning}" for setting, meaning in row.get("options", {}).items()]
-        print("\n".join(f"{'':16} {line}" for line in lines))
-    print(objectives.measured_how())
+        _write_objective(formatter, row)
+    formatter.write_text(objectives.measured_how())
+    print(formatter.getvalue().rstrip())
+
+
+def _write_objective(formatter: Any, row: dict[str, Any]) -> None:
+    """An objective and its settings, wrapped to the terminal."""
+    from embedx.objectives import MEASURED
+
+    lines = [
+        row["loss"],
+        row["paper"],
+        row["when"],
+        *(
+            "; ".join(f"{column}: {row[column]}" for column in columns)
+            for columns in (("rows", "samplers", "needs"), MEASURED)
+        ),
+    ]
+    name = f"{row['objective']:16}"
+    formatter.write_dl([(name, lines[0]), *(("", line) for line in lines[1:])])
+    if settings := row.get("options"):
+        with formatter.section("Settings"):
+            formatter.write_dl([*settings.items()])
 
 
 def phrases(

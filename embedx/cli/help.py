@@ -26,6 +26,11 @@ from embedx.settings import on_command_line
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 
+def help_formatter() -> Any:
+    """What writes text and lists as the help does: wrapped to the terminal."""
+    return typer.Context(TyperCommand("help")).make_formatter()
+
+
 def write_sections(
     formatter: Any, rows: Iterable[tuple[Any, tuple[str, str]]], otherwise: str
 ) -> None:
