@@ -47,3 +47,11 @@ def test_the_citation_is_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
     assert len(citation["references"]) == 5
+
+
+def test_what_may_publish_is_pinned_by_commit():
+    trusted = [job for job in JOBS.values() if "id-token" in job.get("permissions", {})]
+    assert trusted
+    for job in trusted:
+        for step in job["steps"]:
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]), step["uses"]

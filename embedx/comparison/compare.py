@@ -244,7 +244,7 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
         raise EmbedxError(f"{folder}: not empty, and no comparison; choose another --output")
 
 
-def opened(folder: Path) -> int | None:
+def opened(folder: Path) -> "locks.Lock | None":
     """The folder, made if it is not there, and locked. Raises `EmbedxError` if that cannot be, or
     another is at work.
     """

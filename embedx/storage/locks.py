@@ -9,16 +9,23 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import filelock
 
 try:
     import fcntl
-except (
-    ImportError
-):  # Windows: nothing can be locked there, so nothing is taken for left by a killed run
-    fcntl = None  # type: ignore[assignment]
+except ImportError:  # Windows
+    LOCKS_FOLDERS = False
+else:
+    LOCKS_FOLDERS = True
+
+# the descriptor of what is locked; on Windows the lock on a file beside it
+Lock: TypeAlias = "int | filelock.BaseFileLock"
 
 
-def lock(folder: Path, wait: bool = True) -> int | None:
+def lock(folder: Path, wait: bool = True) -> "Lock | None":
     """A lock on `folder`, for `unlock`; the folder may be renamed meanwhile.
 
     None if there is no such folder, if its file system has no locks, or if another process has the
@@ -41,10 +48,10 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def _locked(folder: Path, wait: bool) -> int:
+def _locked(folder: Path, wait: bool) -> "Lock":
     """As `lock`. Raises OSError if it cannot be locked."""
-    if fcntl is None:
-        raise OSError("no locks")
+    if not LOCKS_FOLDERS:
+        return _locked_beside(folder, wait)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -56,16 +63,37 @@ def _locked(folder: Path, wait: bool) -> int:
     return descriptor
 
 
-def unlock(descriptor: int | None) -> None:
+def _locked_beside(folder: Path, wait: bool) -> "filelock.BaseFileLock":
+    """A lock on a file beside `folder`: Windows locks no folders, and renames nothing that is
+    open.
+    """
+    import filelock
+
+    held = filelock.FileLock(f"{folder}.lock", timeout=-1 if wait else 0)
+    if not folder.exists():
+        raise FileNotFoundError(folder)
+    try:
+        held.acquire()
+    except filelock.Timeout as error:
+        raise BlockingIOError(folder) from error
+    if not folder.exists():
+        held.release()
+        raise OSError("renamed meanwhile")
+    return held
+
+
+def unlock(held: "Lock | None") -> None:
     """End a lock; None is none."""
-    if descriptor is not None:
-        os.close(descriptor)
+    if isinstance(held, int):
+        os.close(held)
+    elif held is not None:
+        held.release()
 
 
 # ---- temporary folders
 
 
-def new_locked(make: Callable[[], Path]) -> tuple[Path, int | None]:
+def new_locked(make: Callable[[], Path]) -> "tuple[Path, Lock | None]":
     """A new folder by `make`, and its lock. Another process may delete it before it is locked, as
     left by a killed run: then another one is made.
     """
@@ -76,7 +104,7 @@ def new_locked(make: Callable[[], Path]) -> tuple[Path, int | None]:
             return folder, held
 
 
-def remove(folder: Path, held: int | None) -> None:
+def remove(folder: Path, held: "Lock | None") -> None:
     """Delete a folder and end its lock."""
     shutil.rmtree(folder, ignore_errors=True)
     unlock(held)

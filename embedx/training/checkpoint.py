@@ -116,7 +116,7 @@ class Checkpoints:
         self.identity: Callable[[], Record] = dict
         self.began = time.monotonic()  # of the interval
         self.writing: threading.Thread | None = None
-        self.lock: int | None = None
+        self.lock: locks.Lock | None = None
         self.found: list[Path] = []  # the states to resume from, the newest first
         if not os.path.lexists(self.folder):
             return

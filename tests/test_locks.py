@@ -1,0 +1,58 @@
+"""Locks on folders and files, by the system and by a file beside them as on Windows."""
+
+import pytest
+
+from embedx.storage import locks
+
+
+@pytest.fixture(params=["system", "beside"], autouse=True)
+def locking(request, monkeypatch):
+    if request.param == "beside":
+        monkeypatch.setattr(locks, "LOCKS_FOLDERS", False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+def test_a_lock_is_held_until_it_is_ended(folder):
+    assert not locks.is_locked(folder)
+    held = locks.lock(folder, wait=False)
+    assert locks.is_locked(folder)
+    assert locks.lock(folder, wait=False) is None
+    locks.unlock(held)
+    assert not locks.is_locked(folder)
+
+
+def test_a_file_is_locked_as_a_folder_is(tmp_path):
+    part = tmp_path / "corpus.part"
+    part.touch()
+    held = locks.lock(part, wait=False)
+    assert locks.is_locked(part)
+    locks.unlock(held)
+    assert not locks.is_locked(part)
+
+
+def test_what_is_not_there_is_neither_locked_nor_made(tmp_path):
+    missing = tmp_path / "missing"
+    assert locks.lock(missing, wait=False) is None
+    assert not locks.is_locked(missing)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_at_work_is_not_taken_for_left(folder):
+    folder, held = locks.new_locked(lambda: folder)
+    assert not locks.remove_if_left(folder)
+    locks.unlock(held)
+    assert locks.remove_if_left(folder)
+    assert not folder.exists()
+
+
+def test_a_locked_folder_may_be_renamed(folder, tmp_path):
+    held = locks.lock(folder)
+    folder.rename(tmp_path / "model")
+    locks.unlock(held)
+    assert locks.remove_if_left(tmp_path / "model")
