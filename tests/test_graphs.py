@@ -13,7 +13,7 @@ from scipy.sparse import random as random_matrix, save_npz
 import embedx
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import Text
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.evaluation import graphs as evaluate
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
@@ -21,6 +21,7 @@ from embedx.graphs.settings import GraphSettings
 from embedx.graphs.walks import Walks, write_walks
 from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
+from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
 from embedx.training.progress import Silent
 
@@ -124,27 +125,121 @@ def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
     assert sorted(graph.names) == ["a", "b", "c"]
     assert graph.offsets.tolist() == [0, 2, 4, 6]
     assert graph.left_out == {"self-loops": 1, "repeated edges": 1}
-    assert progress.notes[1:] == ["1 self-loops left out", "1 repeated edges left out"]
+    assert progress.notes[-2:] == ["1 self-loops left out", "1 repeated edges left out"]
+    assert ("1 lines that begin with #, % or // left out" in progress.notes) == ("#" in text)
 
 
 @pytest.mark.parametrize(
-    ("text", "weighted", "message"),
+    ("text", "weighted", "line", "problem"),
     [
-        ("a b\nb c d e\n", False, "edges, line 2: 4 columns where an edge has 2"),
-        ("a b\n\nb\n", False, "edges, line 3: 1 columns where an edge has 2"),
-        ("a b 1\nb c -2\n", True, "edges, line 2: weight -2; it must be a number of 0 or more"),
-        ("a b 1\nb c nan\n", True, "edges, line 2: weight nan"),
-        ("a b 1\nb c\n", True, "edges, line 2: 2 columns where an edge has 3"),
-        ("a,b,1\nb,c,x\n", True, "edges, line 2: weight x"),
-        ("a a\n", False, "a graph without edges"),
-        ("# nothing\n", False, "no edges"),
+        ("a b\nb c d e\n", False, 2, "4 columns where an edge has 2"),
+        ("a b\n\nb\n", False, 3, "1 columns where an edge has 2"),
+        ("a b 1\nb c -2\n", True, 2, "weight -2"),
+        ("a b 1\nb c nan\n", True, 2, "weight nan"),
+        ("a b 1\nb c\n", True, 2, "2 columns where an edge has 3"),
+        ("a,b,1\nb,c,x\n", True, 2, "weight x"),
+        ("a,b\nb,,3\n", False, 2, "cell 2 is empty"),
+        ("a,b\nb c\n", False, 2, "1 columns where an edge has 2"),
+        ('a,b\nb,"c\nd",e\n', False, 2, "a quote is not closed where its cell ends"),
+        ("# nothing\n", False, None, "no edges"),
     ],
 )
-def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, message):
+def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, line, problem):
     file = tmp_path / "edges"
     file.write_text(text)
-    with pytest.raises(EmbedxError, match=message):
+    with pytest.raises(DataError) as error:
         read_graph([str(file)], GraphSettings(walks=1, weighted=weighted), Silent(), tmp_path, 1)
+    assert (error.value.file, error.value.line, error.value.problem) == (str(file), line, problem)
+
+
+def test_a_graph_needs_an_edge(tmp_path):
+    (tmp_path / "edges").write_text("a a\n")
+    with pytest.raises(EmbedxError, match="a graph without edges"):
+        read_graph([str(tmp_path / "edges")], GraphSettings(walks=1), Silent(), tmp_path, 1)
+
+
+CITIES = ["Boston", "Lyon", "New York", "Paris"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "New York,Boston\nParis,Lyon\n",
+        "New York\tBoston\nParis\tLyon\n",
+        "New York;Boston\nParis;Lyon\n",
+        "\ufeff# roads\r\nNew York , Boston\r\nParis,Lyon,\r\n",
+        '"New York" Boston\nParis Lyon\n',
+        "source,target\nNew York,Boston\nParis,Lyon\n",
+        "FromCity\tToCity\tkm\nNew York\tBoston\t306\nParis\tLyon\t465\n",
+        "von,nach,km\nNew York,Boston,306\nParis,Lyon,465\n",
+    ],
+)
+def test_names_of_nodes_may_hold_blanks(tmp_path, text):
+    file = tmp_path / "edges"
+    file.write_bytes(text.encode())
+    graph = read_graph([str(file)], GraphSettings(walks=1), Silent(), tmp_path, 1)
+    assert sorted(graph.names) == CITIES
+    assert len(graph.neighbours) == 4
+
+
+def test_quotes_keep_separators_and_blanks_keep_what_is_no_separator(tmp_path):
+    file = tmp_path / "edges"
+    quoted = ['"New York, NY",Boston', 'Paris,"the ""old"" town"']
+    for text, names in (
+        ("\n".join(quoted), {"New York, NY", "Boston", "Paris", 'the "old" town'}),
+        ("hsa|1 hsa|2\nhsa|2 hsa;3", {"hsa|1", "hsa|2", "hsa;3"}),
+        ('" said\nhe "', {'"', "said", "he"}),
+    ):
+        file.write_text(text)
+        graph = read_graph([str(file)], GraphSettings(walks=1), Silent(), tmp_path, 1)
+        assert set(graph.names) == names
+
+
+def test_each_file_has_its_own_separator_and_heading(tmp_path):
+    (tmp_path / "a.csv").write_text("source,target\nNew York,Boston\n")
+    (tmp_path / "b.tsv").write_text("source\ttarget\nParis\tLyon\n")
+    files = [str(tmp_path / name) for name in ("a.csv", "b.tsv")]
+    graph = read_graph(files, GraphSettings(walks=1), Silent(), tmp_path, 1)
+    assert sorted(graph.names) == CITIES
+
+
+def test_usual_names_of_columns_are_nodes_where_they_occur_again(tmp_path):
+    (tmp_path / "words").write_text("parent child\nchild toy\n")
+    graph = read_graph([str(tmp_path / "words")], GraphSettings(walks=1), Silent(), tmp_path, 1)
+    assert sorted(graph.names) == ["child", "parent", "toy"]
+
+
+@pytest.mark.parametrize("n_bytes", [1, 7, 1000])
+def test_cells_do_not_depend_on_blocks(n_bytes):
+    text = b'# cities\nNew York,"a, b"\n\n x , y,\n'
+    blocks = [text[k : k + n_bytes] for k in range(0, len(text), n_bytes)]
+    assert list(cell_lines(blocks, "")) == [
+        (1, ["#", "cities"]),
+        (2, ["New York", "a, b"]),
+        (4, ["x", "y"]),
+    ]
+    marked = b"".join(cell_tokens(blocks, "")).split(b"\xfe")
+    assert list(filter(None, marked)) == [b"#\xffcities", b"New York\xffa, b", b"x\xffy"]
+
+
+def test_different_nodes_have_different_names():
+    ties = networkx.Graph([(1, "1"), (1, 2)])
+    for make in (
+        lambda: Graph.from_networkx(ties),
+        lambda: Graph.from_edges([(1, "1")]),
+        lambda: Graph.from_scipy(np.ones((2, 2)), names=["a", "a"]),
+        lambda: Graph.from_scipy(np.ones((2, 2)), names=["a", ""]),
+        lambda: Graph.from_scipy(np.ones((2, 2)), names=["a", "\ud800"]),
+        lambda: Graph.from_scipy(np.ones((2, 2)), names=["a", 1]),
+        lambda: Graph.from_edges(["ab", "cd"]),
+        lambda: Graph.from_edges([("a", None)]),
+        lambda: Graph.from_edges([("a", float("nan"))]),
+        lambda: Graph.from_edges([("a", ["b"])]),
+        lambda: Graph.from_edges([("a", "b", 1)]),
+    ):
+        with pytest.raises(DataError):
+            make()
+    assert Graph.from_edges(zip([1, 2], [np.int64(2), 3], strict=True)).names == ["1", "2", "3"]
 
 
 def test_a_heading_is_recognised_and_weights_are_read(tmp_path):

@@ -14,11 +14,12 @@ import numpy as np
 from numpy import int32, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.evaluation.heldout import log_probability_of
 from embedx.pages.plain import aligned
+from embedx.text.cells import COMMENTS, cell_lines
 from embedx.text.sources import resolve
-from embedx.text.streams import UnpackedReader
+from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors, load
 
@@ -40,6 +41,15 @@ def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
                     yield number, words
 
 
+def _cell_lines(file: str) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells of each line that has any and is no comment, as edges are read."""
+    for source in resolve([file]):
+        with UnpackedReader(source) as reader:
+            for number, cells in cell_lines(iter(lambda: reader.read(BLOCK_BYTES), b""), file):
+                if not cells[0].startswith(COMMENTS):
+                    yield number, cells
+
+
 def _of_nodes(
     model: WordVectors, file: str, n_nodes: int, wanted: str, progress: Progress
 ) -> list[list[str]]:
@@ -51,9 +61,9 @@ def _of_nodes(
             "--links and --node-labels need scikit-learn; install it with pip install"
             ' "embedx[sklearn]"'
         )
-    lines = list(_lines(file))
+    lines = list(_cell_lines(file))
     if wrong := [number for number, words in lines if len(words) < 2]:
-        raise EmbedxError(f"{file}, line {wrong[0]:,}: one column; give {wanted}")
+        raise DataError(file, wrong[0], "one column", f"give {wanted}")
     found = [words for _, words in lines if all(word in model for word in words[:n_nodes])]
     if len(found) < len(lines):
         progress.note(

@@ -1,6 +1,6 @@
 """A graph as compressed sparse rows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.kernels.compiled import kernel
+from embedx.text.tables import shown
 from embedx.training.memory import allocating, plan_memory
 
 # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
@@ -101,13 +102,20 @@ class Graph:
             return cls.of_ids(
                 [str(each) for each in names], ids.reshape(-1, 2).T, weights, directed
             )
-        number: dict[str, int] = {}
-        pairs = [[number.setdefault(str(node), len(number)) for node in edge] for edge in edges]
-        if wrong := next((pair for pair in pairs if len(pair) != 2), None):
-            raise EmbedxError(
-                f"an edge is a pair of nodes, not {len(wrong)}; give weights beside the edges"
-            )
-        return cls.of_ids(list(number), np.array(pairs, int32).reshape(-1, 2).T, weights, directed)
+        number: dict[Any, int] = {}
+        pairs = []
+        for k, edge in enumerate(edges.to_numpy() if hasattr(edges, "to_numpy") else edges, 1):
+            if isinstance(edge, str) or not hasattr(edge, "__len__") or len(edge) != 2:
+                raise DataError(
+                    "edges",
+                    None,
+                    f"edge {k:,} is {shown(edge)}, not a pair of nodes",
+                    "give pairs, and weights beside the edges",
+                )
+            pairs.append([_number_of(node, number, k) for node in edge])
+        return cls.of_ids(
+            _names_of(number), np.array(pairs, int32).reshape(-1, 2).T, weights, directed
+        )
 
     @classmethod
     def from_scipy(
@@ -141,13 +149,14 @@ class Graph:
             if weight is None
             else [value for _, _, value in graph.edges(data=weight, default=1.0)]
         )
-        return cls.of_ids([str(node) for node in nodes], pairs.T, weights, graph.is_directed())
+        return cls.of_ids(_names_of(nodes), pairs.T, weights, graph.is_directed())
 
     @classmethod
     def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
         """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none,
         and where nothing is left.
         """
+        _check_names(names)
         sources, targets = (np.asarray(each, int32) for each in pairs)
         values = np.zeros(0, float32) if weights is None else np.asarray(weights, float32)
         if weights is not None and len(values) != len(sources):
@@ -206,3 +215,52 @@ class Graph:
             cumulative,
             {what: int(each) for what, each in counts.items() if each},
         )
+
+
+def _number_of(node: Hashable, number: dict[Hashable, int], edge: int) -> int:
+    """The number of a node; a new one gets the next. Raises `DataError` for what is no node."""
+    if not isinstance(node, Hashable) or _is_missing(node):
+        problem = f"edge {edge:,} has the node {shown(node)}"
+        raise DataError("edges", None, problem, "give strings or numbers")
+    return number.setdefault(node, len(number))
+
+
+def _is_missing(node: Hashable) -> bool:
+    """Whether a node is None, NaN or the missing value of pandas, which is unlike itself."""
+    try:
+        return node is None or bool(node != node)
+    except TypeError:
+        return True
+
+
+def _names_of(nodes: Iterable[Hashable]) -> list[str]:
+    """The `str` of each node. Raises `DataError` for different nodes that have the same."""
+    node_of: dict[str, Hashable] = {}
+    for node in nodes:
+        if (other := node_of.setdefault(str(node), node)) is not node:
+            raise DataError(
+                "nodes",
+                None,
+                f"{shown(other)} and {shown(node)} are different nodes with the same name",
+                "give nodes whose str() differs",
+            )
+    return list(node_of)
+
+
+def _check_names(names: Iterable[object]) -> None:
+    """Raise `DataError` for names that a model cannot keep: equal, empty, or no valid text."""
+    seen = set[str]()
+    for k, name in enumerate(names):
+        if not isinstance(name, str):
+            problem = f"names[{k}] is {shown(name)}, not a string"
+            raise DataError("names", None, problem, "give the str of each")
+        if not name or name in seen:
+            problem = f"two nodes are named {name!r}" if name else f"names[{k}] is empty"
+            raise DataError("names", None, problem, "give each node a name of its own")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                "names", None, f"{name!r} is not valid Unicode", "replace its surrogates"
+            ) from error
+        seen.add(name)

@@ -5,8 +5,8 @@ An edge list is read as text is: the nodes are its words, numbered, counted and 
 cache, and an edge is a line.
 """
 
-import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,24 +15,46 @@ import numpy as np
 from scipy.io import mmread
 from scipy.sparse import load_npz
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
 from embedx.text import cache, sources
+from embedx.text.cells import COMMENTS, LOOKED_AT, cell_lines
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, Source
-from embedx.text.streams import UnpackedReader
+from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
 MATRICES = (".npz", ".mtx", ".mtx.gz")
-COMMENTS = ("#", "%", "//")
 COLUMNS = 3  # of an edge, at most
 PART = 1 << 20  # edges that are taken at a time
-LOOKED_AT = 50  # lines, to tell a heading
+# Words in usual names of the columns of nodes
+COLUMN_NAMES = frozenset(
+    (
+        *("source", "target", "from", "to", "src", "dst", "tgt", "dest", "destination", "origin"),
+        *(
+            "start",
+            "end",
+            "head",
+            "tail",
+            "node",
+            "vertex",
+            "id",
+            "parent",
+            "child",
+            "user",
+            "item",
+        ),
+        *("friend", "follower", "followee", "followed", "citing", "cited", "author", "paper"),
+        *("buyer", "seller", "product", "sender", "receiver", "recipient", "subject", "object"),
+        *("person", "member", "group"),
+    )
+)
+NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 AS_TEXT = TextSettings(on_bad_utf8="error")
 
 
@@ -73,10 +95,10 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
 
 
 @kernel
-def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds):
+def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds, n_comments):
     """Write the edges from tokens[at:] to int32 arrays. Returns their number, where the next line
     begins, and where a line of too few or too many columns does, which ends them, or -1. A third
-    column that is not there is -1."""
+    column that is not there is -1. Adds the comments to n_comments, int64 (1,)."""
     n = 0
     while at < len(tokens) and n < len(sources):
         begin = at
@@ -84,7 +106,9 @@ def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds):
             at += 1
         at += 1
         size = at - 1 - begin
-        if size > 0 and not is_comment[tokens[begin]]:
+        if size > 0 and is_comment[tokens[begin]]:
+            n_comments[0] += 1
+        elif size > 0:
             if size < wanted or size > COLUMNS:
                 return n, at, begin
             sources[n], targets[n] = tokens[begin], tokens[begin + 1]
@@ -93,56 +117,117 @@ def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds):
     return n, at, -1
 
 
+class _EdgeList:
+    """The edges in lines of two or three cells, which are the tokens of a corpus."""
+
+    def __init__(self, corpus: EncodedCorpus, sources: Sequence[Source], is_weighted: bool) -> None:
+        self.words = corpus.words
+        self.counts = corpus.counts
+        self.tokens = corpus.tokens
+        self.sources = sources
+        self.n_columns = COLUMNS if is_weighted else 2
+        self.is_comment = np.fromiter(
+            (word.startswith(COMMENTS) for word in self.words), bool, len(self.words)
+        )
+        self.n_comments = np.zeros(1, np.int64)  # in the parts that were gone through last
+        self._buffers = np.zeros((COLUMNS, PART), np.int32)
+
+    def parts(self, size: int = PART) -> Iterator[np.ndarray]:
+        """The columns of the edges, int32 (3, n), a part of at most `size` edges at a time; -1
+        where there is no third column.
+        """
+        place = 0
+        self.n_comments[:] = 0
+        columns = self._buffers[:, :size]
+        while place < len(self.tokens):
+            n, place, wrong = read_edges(
+                self.tokens, place, self.n_columns, self.is_comment, *columns, self.n_comments
+            )
+            if wrong >= 0:
+                raise self._wrong_line(self.words.at(self.tokens[wrong : place - 1]))
+            yield columns[:, :n]
+
+    def _wrong_line(self, cells: list[str]) -> DataError:
+        weight = " and a weight" if self.n_columns == COLUMNS else ""
+        return self.refused(
+            cells,
+            f"{len(cells)} columns where an edge has {self.n_columns}",
+            f"give two nodes{weight}; where names hold blanks, separate columns by commas or tabs,"
+            " or put the names into quotes",
+        )
+
+    def refused(self, cells: list[str], problem: str, remedy: str) -> DataError:
+        """What is wrong with the line of these cells, with its file and number; lines of standard
+        input have none, since it is read once.
+        """
+        for source in self.sources:
+            if source.fingerprint is None:
+                continue
+            with UnpackedReader(source) as file:
+                for number, others in cell_lines(iter(lambda: file.read(BLOCK_BYTES), b""), ""):
+                    if others == cells:
+                        return DataError(source.name, number, problem, remedy)
+        return DataError(self.sources[0].name, None, f"{' '.join(cells)!r}: {problem}", remedy)
+
+    def leave_out_heading(self, progress: Progress) -> int:
+        """Make a comment of a first line that names the columns, in each file; how many there
+        are.
+        """
+        head = next(self.parts(LOOKED_AT), np.zeros((COLUMNS, 0), np.int32))
+        lines = [self.words.at(edge[edge >= 0]) for edge in head.T]
+        if len(lines) < 2:
+            return 0
+        is_rare = (self.counts[head[:2, 0]] <= len(self.sources)).all()
+        if not (_differs_in_numbers(*lines) or (is_rare and _names_columns(lines[0]))):
+            return 0
+        name = self.sources[0].name
+        progress.note(f"{name}: its first line is taken as a heading, and left out")
+        self.is_comment[head[0, 0]] = True
+        return int(self.counts[head[0, 0]])
+
+
+def _differs_in_numbers(first: list[str], *others: list[str]) -> bool:
+    """Whether other lines have numbers where the first has none: as weight, or as both nodes."""
+    if len(first) == COLUMNS and math.isnan(_number(first[2])):
+        thirds = [_number(line[2]) if len(line) == COLUMNS else math.nan for line in others]
+        return not any(map(math.isnan, thirds))
+    nodes = [node for line in others for node in line[:2]]
+    return all(map(str.isdecimal, nodes)) and not any(map(str.isdecimal, first))
+
+
+def _names_columns(cells: list[str]) -> bool:
+    """Whether both nodes are usual names of columns, such as `source` and `TargetCity`."""
+    parts = [{part.lower() for part in NAME_PART.findall(cell)} for cell in cells[:2]]
+    return all(words & COLUMN_NAMES for words in parts)
+
+
 def _edges(
     corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettings, progress: Progress
 ) -> Graph:
     """The graph of lines of two or three columns, from their tokens, which are gone through a part
     at a time.
     """
-    words, tokens, wanted = corpus.words, corpus.tokens, COLUMNS if settings.weighted else 2
-    is_comment = np.fromiter((word.startswith(COMMENTS) for word in words), bool, len(words))
-    buffers = np.zeros((COLUMNS, PART), np.int32)
-
-    def columns(begin: int, size: int) -> Iterator[np.ndarray]:
-        """The columns of all lines from a place on."""
-        while begin < len(tokens):
-            n, begin, wrong = read_edges(tokens, begin, wanted, is_comment, *buffers[:, :size])
-            if wrong >= 0:
-                line = words.at(tokens[wrong : begin - 1])
-                why = f"{len(line)} columns where an edge has {wanted}"
-                raise _refused(
-                    found,
-                    line,
-                    f"{why}; give two nodes{' and a weight' * settings.weighted} without blanks",
-                )
-            yield buffers[:, :n]
-
-    head = next(columns(0, LOOKED_AT), buffers[:, :0])
-    lines = [words.at(each[each >= 0]) for each in head.T]
-    begin = 0
-    if len(lines) > 1 and _is_heading(*lines, wanted=wanted):
-        progress.note(f"{found[0].name}: its first line is taken as a heading, and left out")
-        begin = read_edges(tokens, 0, 2, is_comment, *buffers[:, :1])[1]
-    is_node, is_third, n_thirds = np.zeros(len(words), bool), np.zeros(len(words), bool), 0
-    for part in columns(begin, PART):
+    words = corpus.words
+    edges = _EdgeList(corpus, found, settings.weighted)
+    n_headings = edges.leave_out_heading(progress)
+    is_node = np.zeros(len(words), bool)
+    is_third = np.zeros(len(words), bool)
+    n_thirds = 0
+    for part in edges.parts():
         is_node[part[:2]] = True
         thirds = part[2][part[2] >= 0]
         is_third[thirds] = True
         n_thirds += len(thirds)
     if not is_node.any():
-        raise EmbedxError(f"{found[0].name}: no edges; give two nodes per line")
+        raise DataError(found[0].name, None, "no edges", "give two nodes per line")
+    if n_comments := int(edges.n_comments[0]) - n_headings:
+        progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
     if n_thirds and not settings.weighted:
         progress.note(
             f"the third column of {n_thirds:,} edges is not used; --weighted takes it as weights"
         )
-    weights = np.zeros(len(words) if settings.weighted else 0, np.float32)  # by word
-    if settings.weighted:
-        weights[is_third] = [_number(word) for word in words.at(np.flatnonzero(is_third))]
-        is_wrong = is_third & ~(np.isfinite(weights) & (weights >= 0))
-        for part in columns(begin, PART) if is_wrong.any() else ():
-            for edge in part.T[is_wrong[part[2]]]:
-                line = words.at(edge)
-                raise _refused(found, line, f"weight {line[2]}; it must be a number of 0 or more")
+    # by word
+    weights = _weights(edges, is_third) if settings.weighted else np.zeros(0, np.float32)
     numbers = (np.cumsum(is_node) - 1).astype(np.int32)
     names = (
         words if is_node.all() and corpus.key else WordList.of(words.at(np.flatnonzero(is_node)))
@@ -151,22 +236,25 @@ def _edges(
         names,
         lambda: (
             (numbers[a], numbers[b], weights[c] if len(weights) else weights)
-            for a, b, c in columns(begin, PART)
+            for a, b, c in edges.parts()
         ),
         settings.weighted,
         settings.directed,
     )
 
 
-def _is_heading(first: list[str], *others: list[str], wanted: int) -> bool:
-    """Whether the first line names columns: where others have a weight or numbered nodes, it has
-    none.
+def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
+    """The weight that each word is, float32 (words,), 0 for words that are not in the third
+    column. Raises `DataError` for one that is no weight.
     """
-    if wanted == 3 and len(first) > 2 and math.isnan(_number(first[2])):
-        return len(others[0]) > 2 and not math.isnan(_number(others[0][2]))
-    return not any(word.isdecimal() for word in first) and all(
-        word.isdecimal() for row in others for word in row[:2]
-    )
+    weights = np.zeros(len(edges.words), np.float32)
+    weights[is_third] = [_number(word) for word in edges.words.at(np.flatnonzero(is_third))]
+    is_wrong = is_third & ~(np.isfinite(weights) & (weights >= 0))
+    for part in edges.parts() if is_wrong.any() else ():
+        for edge in part.T[is_wrong[part[2]]]:
+            line = edges.words.at(edge)
+            raise edges.refused(line, f"weight {line[2]}", "it must be a number of 0 or more")
+    return weights
 
 
 def _number(word: str) -> float:
@@ -177,39 +265,24 @@ def _number(word: str) -> float:
         return math.nan
 
 
-def _refused(found: Sequence[Source], words: list[str], why: str) -> EmbedxError:
-    """What is wrong with a line, by file and number; those of standard input have none, since it is
-    read once.
-    """
-    for source in (each for each in found if each.fingerprint):
-        with UnpackedReader(source) as file:
-            for number, line in enumerate(
-                io.TextIOWrapper(io.BufferedReader(file), "utf-8", "replace"), 1
-            ):
-                if words in (line.split(), line.replace(",", " ").split()):
-                    return EmbedxError(f"{source.name}, line {number:,}: {why}")
-    return EmbedxError(f"{found[0].name}: {' '.join(words)!r}: {why}")
-
-
 def node_types(file: str, names: Sequence[str]) -> list[str | None]:
     """The type of each node, from lines of a node and its type; None for a node that the file does
     not have.
     """
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     try:
         with open(file, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    node, *rest = line.split()
-                    if len(rest) != 1:
-                        raise EmbedxError(
-                            f"{file}, line {number:,}: must be a node and its type, without blanks"
-                            " in them"
-                        )
-                    found[node] = rest[0]
+            text = lines.read().encode()
     except (OSError, UnicodeDecodeError) as error:
-        raise EmbedxError(
-            f"--node-types {file}: {getattr(error, 'strerror', None) or 'not UTF-8'}; give a text"
-            " file"
-        ) from error
-    return [found.get(name) for name in names]
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise SettingError("node_types", file, reason, "give a text file") from error
+    for number, cells in cell_lines([text], file):
+        if len(cells) != 2:
+            raise DataError(
+                file,
+                number,
+                f"{len(cells)} columns where a node and its type are expected",
+                "separate both by a blank, tab or comma; put names with blanks into quotes",
+            )
+        types[cells[0]] = cells[1]
+    return [types.get(name) for name in names]

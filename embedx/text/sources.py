@@ -34,7 +34,7 @@ FORMATS = {
 }
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ROWS = "rows"  # reader of labelled data
-EDGES = "edges"  # reader of the edges of a graph, where commas may separate columns
+EDGES = "edges"  # reader of the edges of a graph, lines of cells
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
@@ -79,6 +79,8 @@ class Source:
         """Whether its tokens are taken as they are, so that other bytes than white
         space end them.
         """
+        if self.reader == EDGES:
+            return True
         return settings.tokenizer == "none" and self.format(settings) in ("json", "table")
 
 

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Self
 from embedx.errors import EmbedxError
 from embedx.settings import Record
 from embedx.text import archives, tables
+from embedx.text.cells import cell_tokens
 from embedx.text.in_order import in_order
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
@@ -68,10 +69,6 @@ XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
 # the last number may be cut
 SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")
 FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
-# The first line of edges, after comments, that has commas between all of its columns
-COMMA_SEPARATED = re.compile(
-    rb"(?:\s*(?:#|%|//)[^\n]*\n)*\s*[^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)+[ \t\r]*(?:\n|\Z)"
-)
 LABELLED_HEAD = 4096  # bytes that it is recognised by
 PLAIN = TextSettings()
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
@@ -355,8 +352,8 @@ def _text_of_file(
         raise NotTextError(
             f"{name}: labelled data, not text; {remedy}", "labelled data (embedx classify)"
         )
-    if source.reader == EDGES and COMMA_SEPARATED.match(head):
-        return (block.replace(b",", b" ") for block in blocks)
+    if source.reader == EDGES:
+        return cell_tokens(blocks, name)
     return blocks
 
 
