@@ -12,7 +12,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.errors import EmbedxError
 from embedx.evaluation.answers import reliability
-from embedx.evaluation.labels import hits
+from embedx.evaluation.labels import LabelMetrics, hits
 from embedx.labeled.data import Labeled, Labels
 from tests.notes import Notes
 
@@ -186,3 +186,23 @@ def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
             )
             == is_warned
         )
+
+
+@pytest.mark.parametrize("settings", [{"calibration": 0.2}, {"validation": "0.2"}])
+@pytest.mark.parametrize("objective", ["softmax", "hs", "ns"])
+def test_rows_held_out_of_training_count_as_training_rows(tmp_path, settings, objective):
+    data = noisy(10 * MIN_ROWS, 0, several=False)
+    all_counts = np.bincount(data.labels.ids, minlength=N_LABELS)
+    found = trained(data, objective, epochs=1, **settings)
+    assert found.trained_counts.sum() == found.facts["examples"] == 8 * MIN_ROWS
+    test = noisy(100, 1, several=False)
+    loaded = classifier.load(found.save(tmp_path / "model"))
+    for each in (found, loaded):
+        np.testing.assert_array_equal(each.counts, all_counts)
+        np.testing.assert_array_equal(each.trained_counts, found.trained_counts)
+        assert each.n_training_rows == len(data)
+        assert each.evaluate(test) == found.evaluate(test)
+    expected = LabelMetrics(N_LABELS, all_counts, len(data))
+    for ids, _ in found.top_k(test.features):
+        expected.add_ranked(ids, test.labels)
+    assert found.evaluate(test)["psp@3"] == expected.result()["psp@3"]

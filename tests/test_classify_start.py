@@ -73,7 +73,8 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
     run("classify", "more.txt", "--start", "m", "--output", "m", "--overwrite", "--threads", "1")
     after = load("m")
     assert [after.name(k) for k in range(3)] == ["good", "bad", "odd"]
-    assert after.counts.tolist() == [*before.counts, 40]
+    assert after.trained_counts.tolist() == [*before.counts, 40]
+    assert after.counts.tolist() == [60, 60, 40]
     assert after.known.vocabulary == before.known.vocabulary  # "strange" and "plot" are not known
     for file in ("train.txt", "more.txt"):
         data = read(file, like=after.known)

@@ -253,3 +253,18 @@ def test_a_temperature_needs_known_labels_and_finite_scores():
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(DivergedError, match="not finite"):
             fit_temperature(blocks_of(np.array([[bad, 0.0, 1.0]]), [[0]])[0])
+
+
+@pytest.mark.parametrize(
+    ("log_likelihood", "is_warned"),
+    [(math.log(0.5) - 1e-9, False), (-0.8, True), (math.nan, False)],
+)
+@pytest.mark.parametrize("is_exact_softmax", [True, False])
+def test_only_a_likelihood_clearly_below_that_of_equal_probabilities_is_warned_of(
+    log_likelihood, is_warned, is_exact_softmax
+):
+    warning = evaluation.likelihood_warning(
+        {"log_likelihood": log_likelihood}, 2, is_exact_softmax=is_exact_softmax
+    )
+    assert bool(warning) == is_warned
+    assert ("softmax" in warning) == (is_warned and not is_exact_softmax)

@@ -15,13 +15,16 @@ calibration.npy  what probabilities follow from scores by (embedx.classification
 neighbour_*.npy  training rows with whose labels probabilities are blended
                  (embedx.classification.neighbours)
 coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
-labels.tsv    label TAB how often it occurred in training
+labels.tsv    label TAB how often it occurs in the training rows
+trained_counts.npy  int64 (labels,): the same without rows that were held out of training, and
+              without those of later runs, which noise and trees of labels do not follow; absent if
+              there are none
 features.tsv  the words that are features, for text
 ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are features, after these words
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,7 +72,8 @@ BLOCK_FLOATS = 1 << 23  # scores computed at a time
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
 MIN_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
-RECORDED = ("by_name", "first_feature")
+# of the schema; those that a model of an earlier version lacks have their defaults
+RECORDED = ("by_name", "first_feature", "has_empty_first_column")
 FLOATS = ("float32", "float64")  # the latter by lbfgs on request
 SCHEMA = FolderSchema(
     TASK,
@@ -88,6 +92,7 @@ SCHEMA = FolderSchema(
         "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
         "noise_leaves": Array(("labels",), ("int32",)),
         "ngrams": Array(("ngrams",), ("int64",)),
+        "trained_counts": Array(("labels",), ("int64",)),
         **label_tree.ARRAYS,
         **calibration.ARRAYS,
         **decisions.ARRAYS,
@@ -103,13 +108,24 @@ class Classifier:
     objective: Objective
     arrays: dict[str, ndarray]
     known: DataSchema
-    counts: ndarray  # int64 (n_labels,): how often each label occurs in the training data
+    # int64 (n_labels,): how often each label occurs in the training data, with rows held out
+    counts: ndarray
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_labels(self) -> int:
         return len(self.counts)
+
+    @property
+    def n_training_rows(self) -> int:
+        """How many training rows there were, with rows held out."""
+        return int(self.facts.get("training_rows") or self.facts.get("examples") or 0)
+
+    @property
+    def trained_counts(self) -> ndarray:
+        """int64 (n_labels,): how often each label occurs in the rows that were trained on."""
+        return self.arrays.get("trained_counts", self.counts)
 
     def name(self, label: int) -> str:
         """The name of a label; its number if it has no name."""
@@ -231,7 +247,7 @@ class Classifier:
         found = samplers.recorded(
             self.settings, replacement=self.settings.get("replacement", False)
         )
-        found.prepare(self.counts, paths=self.objective.paths())
+        found.prepare(self.trained_counts, paths=self.objective.paths())
         found.restore(self.arrays)
         return found
 
@@ -440,7 +456,7 @@ class Classifier:
             self.settings.get("propensity_b", PROPENSITY_B),
         )
         metrics = LabelMetrics(
-            self.n_labels, self.counts, self.facts.get("examples"), propensity=propensity
+            self.n_labels, self.counts, self.n_training_rows, propensity=propensity
         )
         tempered = LabelMetrics(self.n_labels)
         start = 0
@@ -456,9 +472,14 @@ class Classifier:
         if "temperature" in self.facts:
             result["temperature"] = self.facts["temperature"]
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
-        if warning := likelihood_warning(result, self.n_labels):
+        if warning := self.likelihood_warning(result):
             progress.note(f"warning: {warning}")
         return result
+
+    def likelihood_warning(self, measures: Mapping[str, float]) -> str:
+        """A warning where probabilities are worse than equal ones, else ""."""
+        is_exact_softmax = self.objective.candidates == ("all",)
+        return likelihood_warning(measures, self.n_labels, is_exact_softmax=is_exact_softmax)
 
     def tempered(self, log_p: ndarray) -> ndarray:
         """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if
@@ -474,7 +495,7 @@ class Classifier:
         """
         drop = self.settings.get("unseen", "keep") == "drop"
         labels = chosen_labels(
-            known_labels(labels, self.counts) if drop else labels,
+            known_labels(labels, self.trained_counts) if drop else labels,
             self.settings.get("labels", "all"),
         )
         kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
@@ -587,7 +608,7 @@ class Classifier:
         """How many rows have labels of the training data, and precision and recall of the k best
         from a probability on.
         """
-        labels = known_labels(data.labels, self.counts)
+        labels = known_labels(data.labels, self.trained_counts)
         kept = np.flatnonzero(labels.n_of_row)
         ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
         is_given = p >= threshold
@@ -678,7 +699,7 @@ def load(path: str | Path) -> Classifier:
                     f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,}"
                     " features"
                 )
-        others = {name: reader[name] for name in RECORDED} | {"columns": columns}
+        others = {name: reader[name] for name in RECORDED if name in reader} | {"columns": columns}
         known = DataSchema(
             n_features, len(labels), labels if reader["named"] else None, text, **others
         )
@@ -689,7 +710,7 @@ def load(path: str | Path) -> Classifier:
             raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
         if order is not None and not np.array_equal(np.sort(order), np.arange(len(order))):
             raise EmbedxError("label_order.npy has not each label once")
-        objective.prepare(counts, order)
+        objective.prepare(stored.arrays.get("trained_counts", counts), order)
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
             raise EmbedxError(

@@ -351,12 +351,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
         n_labels, names = (
             len(self.classes_),
-            None if self._is_multilabel else [str(name) for name in self.classes_],
+            None if self._is_multilabel else _names_of(self.classes_),
         )
         known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
-        return Labeled(
+        data = Labeled(
             self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X)
         )
+        known = dataclasses.replace(known, has_empty_first_column=data.has_empty_first_column)
+        return dataclasses.replace(data, known=known)
 
     def _labels_of(self, y: Any) -> Labels:
         """The places of the labels among `classes_`. Raises ValueError for one that is
@@ -601,6 +603,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _per_class(self, rows: ndarray) -> ndarray:
         return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows
+
+
+def _names_of(classes: ndarray) -> list[str]:
+    """The classes as files write them: 1.0 is the label 1."""
+
+    def name_of(label: Any) -> str:
+        is_whole = isinstance(label, float | np.floating) and label.is_integer()
+        return str(int(label) if is_whole else label)
+
+    return [name_of(label) for label in classes]
 
 
 def _has_label(y: ndarray) -> ndarray:

@@ -33,7 +33,9 @@ def fit(
     """
     features, labels = None, Labels.of_rows([])
     if data is not None:
-        known = data.rows(np.flatnonzero(known_labels(data.labels, classifier.counts).n_of_row))
+        known = data.rows(
+            np.flatnonzero(known_labels(data.labels, classifier.trained_counts).n_of_row)
+        )
         labels, kept = classifier.tested_labels(known.labels)
         features = known.features[kept]
     if len(labels) and not classifier.is_searched:

@@ -206,9 +206,17 @@ class Run:
         counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
         if before is not None:
             start_of.check_new_labels(before, data.n_labels)
-            counts = np.concatenate([before.counts, counts[before.n_labels :]])
+            counts = np.concatenate([before.trained_counts, counts[before.n_labels :]])
         if before is None and len(labels.ids) == 0:
             raise EmbedxError("no row of the training data has a label")
+        all_labels = chosen_labels(self.data.labels, settings.labels)
+        all_counts = np.bincount(all_labels.ids, minlength=data.n_labels).astype(np.int64)
+        n_before = 0
+        if before is not None:
+            all_counts[: before.n_labels] += before.counts
+            n_before = before.n_training_rows
+        if not np.array_equal(all_counts, counts):
+            arrays["trained_counts"] = counts
         if validation is not None and len(known_labels(validation.labels, counts).ids) == 0:
             raise EmbedxError(
                 "--validation: no row has a label that occurs in training; use other data"
@@ -225,11 +233,12 @@ class Run:
         facts: dict[str, Any] = {
             "objective": objective.name,
             "examples": len(data),
+            "training_rows": n_before + len(self.data),
             "labels": len(counts),
         }
         facts |= {
             "seen_labels": int((counts > 0).sum()),
-            "several_labels": bool((labels.n_of_row > 1).any()),
+            "several_labels": bool((all_labels.n_of_row > 1).any()),
         }
         if sampler.conditional:
             if before is not None:  # it stays that of the run
@@ -245,7 +254,7 @@ class Run:
                 settings, l2=input_length(features) ** 2 / len(data)
             )
         record = settings.record() | self.drawing.settings.record() | objective.settings.record()
-        classifier = Classifier(objective, arrays, data.schema, counts, record, facts)
+        classifier = Classifier(objective, arrays, data.schema, all_counts, record, facts)
         history = History(classifier, validation, settings, watch, progress, sampler.fit_seconds)
         optimizer_state: dict[str, ndarray] = {}
         if self.by_lbfgs:

@@ -41,7 +41,10 @@ def about(model: str) -> dict[str, Any]:
         found |= {"words": facts["words"], "dim": arrays["input"]["shape"][1]}
     else:
         dims = {name: arrays[name]["shape"] for name in ("hidden", "output") if name in arrays}
-        found |= {"labels": facts["labels"], "training_rows": facts["examples"]}
+        found |= {
+            "labels": facts["labels"],
+            "training_rows": facts.get("training_rows", facts["examples"]),
+        }
         found |= (
             {"features": next(iter(dims.values()))[0 if "hidden" in dims else 1]} if dims else {}
         )

@@ -48,6 +48,8 @@ TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last o
 MAX_INSERTED, MANY_TIMES = 100, 32
 MAX_PASSES = 20  # of the fit; five to eight are usual
 PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # of Jain et al. 2016 for all but two of their data sets
+# nats of log-likelihood, as it is printed: less below that of equal probabilities is rounding
+ROUNDING = 0.01
 MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
 
 
@@ -266,17 +268,26 @@ def scores_by_groups(
     return scores
 
 
-def likelihood_warning(metrics: Mapping[str, float], n_labels: int) -> str:
-    """A warning for a log-likelihood below that of the uniform distribution over n
-    labels, else "".
+def likelihood_warning(
+    metrics: Mapping[str, float], n_labels: int, *, is_exact_softmax: bool
+) -> str:
+    """A warning for a log-likelihood below that of equal probabilities for n labels, else "".
+
+    is_exact_softmax  whether the objective is trained for this very measure
     """
-    found, uniform = metrics.get("log_likelihood", 0.0), -math.log(max(n_labels, 1))
-    if not found < uniform:
+    found = metrics.get("log_likelihood", 0.0)
+    uniform = -math.log(max(n_labels, 1))
+    if not found < uniform - ROUNDING:
         return ""
+    remedy = (
+        "fewer epochs or stronger L2 regularisation make them less so"
+        if is_exact_softmax
+        else "the objective softmax is trained for this measure"
+    )
     return (
         f"log-likelihood {found:.2f} is below {uniform:.2f}, that of equal probabilities for all"
         f" {n_labels:,} labels: scores rank labels, but as a distribution over labels they are"
-        " overconfident; --objective softmax is trained for this measure"
+        f" overconfident; {remedy}"
     )
 
 

@@ -103,7 +103,7 @@ class FileRows(NamedTuple):
     names: list[bytes] | None = None  # the different labels, where they are names
     n_labels: int = 0  # as a header says
     text: "TextSchema | None" = None  # where features are those of text
-    first_feature: int = 0  # its id in the file
+    first_feature: int | None = None  # its id in the file; None where features have no ids
     columns: "Columns | None" = None  # of a table
     ids: ndarray | None = None  # as `Labeled.ids`
 
@@ -154,8 +154,10 @@ class DataSchema:
     names: list[str] | None = None  # of the labels, by id
     text: TextSchema | None = None  # where features are those of text
     by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
-    # the id of the first feature in headerless files: 1 if the training file counts from 1
-    first_feature: int = 0
+    # The id of the first feature in headerless files: 1 if the training file counts from 1. None if
+    # the training data were arrays, which do not say.
+    first_feature: int | None = None
+    has_empty_first_column: bool = False  # of arrays: no training row has the first feature
     columns: Columns | None = None  # where the data are a table
 
     @property
@@ -193,6 +195,11 @@ class Labeled:
     def schema(self) -> DataSchema:
         """What later data are read like."""
         return self.known or DataSchema(self.n_features, self.n_labels)
+
+    @property
+    def has_empty_first_column(self) -> bool:
+        """Whether no row has the first feature."""
+        return self.is_sparse and self.n_features > 0 and not (self.features.indices == 0).any()
 
     def rows(self, chosen: ndarray) -> "Labeled":
         """These rows, in this order."""

@@ -247,10 +247,18 @@ def _rows_of(
         labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
     by_name = rows.names is not None
     known = DataSchema(
-        features.shape[1], n_labels, names, rows.text, by_name, rows.first_feature, rows.columns
+        features.shape[1],
+        n_labels,
+        names,
+        rows.text,
+        by_name,
+        rows.first_feature,
+        columns=rows.columns,
     )
     # with the names of new labels
     known = replace(like, names=names or like.names) if like else known
+    if like and like.first_feature is None and rows.first_feature:
+        progress.note(f"{name}: features count from 1, the columns that were trained on from 0")
     if rows.columns is None:
         for setting in table.given:
             raise EmbedxError(
@@ -281,7 +289,10 @@ def _rows_of(
             f"{name}: {features.shape[1]} features, but the training data have {known.n_features};"
             " give the same"
         )
-    return Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids)
+    data = Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids)
+    if like is None and rows.first_feature is None:
+        known = replace(known, has_empty_first_column=data.has_empty_first_column)
+    return replace(data, known=known)
 
 
 def _text_rows(
@@ -307,7 +318,7 @@ def _text_rows(
     if has_header:
         return read_xc(lines, by_name)
     check_libsvm(lines)
-    return read_libsvm(lines, like.first_feature if like else None, by_name)
+    return read_libsvm(lines, like, by_name)
 
 
 def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema | None) -> Labeled:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import kernel
-from embedx.labeled.data import FileRows, Labels, offsets_of
+from embedx.labeled.data import DataSchema, FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
 from embedx.labeled.schema import MAX_IDS, Numbering
 
@@ -184,22 +184,32 @@ def read_xc(lines: Lines, by_name: bool) -> FileRows:
             " correct it",
         )
     rows.features.resize(n_rows, n_features)
-    return rows._replace(n_labels=n_labels)
+    return rows._replace(n_labels=n_labels, first_feature=0)
 
 
-def read_libsvm(lines: Lines, first_feature: int | None, by_name: bool) -> FileRows:
-    """The rows of a file without header; the id of the first feature is subtracted from all.
-
-    If that is not given, it is 0 if feature 0 occurs, and 1 otherwise.
-    """
-    rows = _read(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
+def read_libsvm(lines: Lines, like: DataSchema | None, by_name: bool) -> FileRows:
+    """The rows of a file without header; the id of the first feature is subtracted from all."""
+    known = like.first_feature if like else None
+    rows = _read(lines, Ranges(known or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
     columns = rows.features.indices
-    if first_feature is None:
-        first_feature = int(len(columns) > 0 and columns.min() > 0)
+    first_feature = guess_first_feature(columns, like) if known is None else known
     columns -= first_feature
     n_rows, n_features = rows.features.shape
     rows.features.resize(n_rows, max(n_features - first_feature, 0))
     return rows._replace(first_feature=first_feature)
+
+
+def guess_first_feature(ids: np.ndarray, like: DataSchema | None) -> int:
+    """0 if feature 0 occurs, and 1 otherwise, as scikit-learn's load_svmlight_file takes it.
+
+    It is 0, too, where training data, which were arrays, have nothing in their first column and one
+    column more than the largest id: what load_svmlight_file gives with zero_based=True.
+    """
+    if not len(ids) or ids.min() == 0:
+        return 0
+    if like and like.has_empty_first_column and ids.max() < like.n_features:
+        return 0
+    return 1
 
 
 def _read(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:

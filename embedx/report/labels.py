@@ -15,7 +15,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.evaluation import answers
 from embedx.evaluation.answers import FrequencyBin, Reliability
-from embedx.evaluation.labels import LabelMetrics, hits, likelihood_warning, per_label_csv
+from embedx.evaluation.labels import LabelMetrics, hits, per_label_csv
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
@@ -118,7 +118,7 @@ def findings(
             ["metric", "value"],
             *([name.replace("_", " "), number(value)] for name, value in metrics.items()),
         ],
-        "warning": likelihood_warning(metrics, classifier.n_labels),
+        "warning": classifier.likelihood_warning(metrics),
         **at_each_k(top, labels),
         "chart_of_reliability": reliability_chart(
             reliability, about_reliability(classifier, reliability)

@@ -22,7 +22,7 @@ from embedx.vectors.export import check_free
 SUFFIX = ".report.html"
 FIGURES = {  # facts at the top of a page
     "objective": "objective",
-    "examples": "training rows",
+    "training_rows": "training rows",
     "corpus_tokens": "tokens of text",
     "epochs": "epochs",
     "seconds": "seconds of training",
