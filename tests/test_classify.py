@@ -567,3 +567,30 @@ def test_labels_that_are_not_alone_get_a_probability_each_where_the_objective_ha
         assert probabilities[0, :2].min() > 0.9, loss
         assert ids[1, 0] == 1
         assert probabilities[1, 1:].max() < 0.1
+
+
+@pytest.mark.parametrize(("name", "n_terms"), [("softmax", 1), ("ova", 2), ("ove", 1), ("hs", 1)])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_the_loss_by_frequencies_alone_is_their_entropy_though_a_label_is_rare(name, n_terms, kind):
+    n, n_rare = 3000, 30
+    labels = np.arange(n) >= n - n_rare
+    x = np.ones((n, 1), np.float32)
+    data = Labeled(x if kind == "dense" else csr_matrix(x), Labels.single(labels * 1), 2)
+    facts = run(OBJECTIVES[name], data=data, kind=kind, epochs=1, calibration=0.0).classifier.facts
+    p = n_rare / n
+    entropy = -p * np.log(p) - (1 - p) * np.log(1 - p)
+    assert facts["baseline_loss"] == pytest.approx(n_terms * entropy, rel=1e-4)
+
+
+def test_rows_that_stand_for_others_are_of_each_label_in_proportion():
+    counts = np.array([5, 900, 0, 95] + [10] * 200)
+    labels = Labels.single(np.repeat(np.arange(len(counts)), counts))
+    order = np.random.default_rng(0).permutation(len(labels))
+    for n in (100, 1000, 3000):
+        strata = strategies.strata_of(labels, counts, order, n)
+        n_stood_for = sum(len(rows) / share for rows, share in strata)
+        assert n_stood_for == pytest.approx(len(labels))
+        rows = np.concatenate([rows for rows, _ in strata])
+        assert len(np.unique(rows)) == len(rows)
+        assert n <= len(rows) <= 1.5 * n
+        assert (np.bincount(labels.ids[rows])[[1, 3]] > 0).all()

@@ -19,6 +19,7 @@ number of threads.
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from embedx.engine.shared import Chunk, Plan, Shared
 from embedx.engine.sparse_levels import level_of
 from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
-from embedx.labeled.data import places_of
+from embedx.labeled.data import Labels, offsets_of, places_of
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_rows
@@ -52,7 +53,9 @@ from embedx.training.strategy import Strategy, Tally
 
 INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
 CHUNK = 4096  # examples between two looks at the clock, where steps are small
-N_SAMPLED = 1024  # examples by which the loss before training is estimated
+N_SAMPLED = 1024  # examples by which the loss before training is estimated, about
+MAX_STRATA = 64  # of them
+MIN_OF_STRATUM = 4
 SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
 MAX_FOUND = 2**23  # rows that a minibatch may find
 # multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster
@@ -219,10 +222,20 @@ class Classification(Strategy):
         return Tally(loss, terms, stop - start)
 
     def untrained_loss(self) -> float | None:
-        """From the first examples that are trained, at rate 0."""
+        """At rate 0, from a few examples of each label, which stand for all of that label."""
+        total = Tally()
+        for rows, share in self.strata:
+            chunk = self.chunk_of(0, 0, len(rows), 0.0)._replace(order=rows)
+            loss, terms, _ = self.train_examples(self.workers[0], chunk)
+            total += Tally(loss / share, terms / share)
+        return total.mean_loss
+
+    @cached_property
+    def strata(self) -> list[tuple[ndarray, float]]:
+        """See `strata_of`."""
+        labels = Labels(self.examples.label_offsets, self.examples.label_ids)
         n = min(N_SAMPLED, self.chunk, self.n)
-        loss, terms, _ = self.train_examples(self.workers[0], self.chunk_of(0, 0, n, 0.0))
-        return Tally(loss, terms).mean_loss
+        return strata_of(labels, self.counts, self.order_of(0), n)
 
     def baseline_loss(self) -> float | None:
         if self.frequency_bias is None or not self.has_bias:
@@ -352,6 +365,33 @@ class SampledSparse(Sampled):
         weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
         level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
         return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=int32))])
+
+
+def strata_of(
+    labels: Labels, counts: ndarray, order: ndarray, n: int
+) -> list[tuple[ndarray, float]]:
+    """About n of the rows that have labels, by their first label, and their share of its rows.
+
+    Labels that are about as frequent stand together where there are many. The rows are the first in
+    the order, in proportion to all rows of their label, but some of each.
+    """
+    labelled = order[labels.n_of_row[order] > 0]
+    rank = np.empty(len(counts), int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    rank_of_row = rank[labels.ids[labels.offsets[labelled]]]
+    n_strata = max(1, min(MAX_STRATA, n // MIN_OF_STRATUM))
+    if len(counts) <= n_strata:
+        stratum = rank_of_row
+    else:
+        rows_up_to = np.cumsum(np.bincount(rank_of_row, minlength=len(counts)))
+        stratum = ((rows_up_to - 1) * n_strata // len(labelled))[rank_of_row]
+    by_stratum = labelled[np.argsort(stratum, kind="stable")]
+    strata = []
+    for rows in np.split(by_stratum, offsets_of(np.bincount(stratum))[1:-1]):
+        n_rows = min(max(MIN_OF_STRATUM, -(-n * len(rows) // len(labelled))), n, len(rows))
+        if n_rows:
+            strata.append((rows[:n_rows], n_rows / len(rows)))
+    return strata
 
 
 def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Csr:
