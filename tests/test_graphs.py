@@ -2,6 +2,7 @@
 links, labels and sessions.
 """
 
+import datetime
 import itertools
 
 import networkx
@@ -13,7 +14,7 @@ from scipy.sparse import random as random_matrix, save_npz
 import embedx
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import Text
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.evaluation import graphs as evaluate
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
@@ -437,7 +438,11 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
         "milk eggs",
         "bread butter jam tea",
     ]
-    assert progress.notes == [f"{table}: 1 of 3 sessions have a single item, and are left out"]
+    assert progress.notes == [
+        f"{table}: time is read as dates (ISO 8601),"
+        " from 2026-01-01 00:00 to 2026-02-01 10:06 (UTC)",
+        f"{table}: 1 of 3 sessions have a single item, and are left out",
+    ]
     assert list(sessions(str(table), "user,item,time", 86_400, Silent())) == [
         "bread butter",
         "jam tea",
@@ -448,40 +453,108 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
     ]
 
 
+START = 1_769_940_000  # 2026-02-01 10:00 UTC
+MINUTES = [0, 5, 60]  # of the events of one user: the last is in a session of its own
+
+
+def events(times, heading="user,item,time\n"):
+    items = ["bread", "butter", "jam"]
+    return heading + "".join(f'1,{i},"{t}"\n' for i, t in zip(items, times, strict=True))
+
+
+def dates(form):
+    moments = [datetime.datetime.fromtimestamp(START + 60 * m, datetime.UTC) for m in MINUTES]
+    return [f"{moment:{form}}" for moment in moments]
+
+
 @pytest.mark.parametrize(
-    ("text", "columns", "message"),
+    ("times", "written_as"),
     [
-        (EVENTS, "user,item", "--columns user,item: must be three names"),
-        (
-            EVENTS,
-            "user,item,day",
-            "orders.csv:2: no day; choose --columns USER,ITEM,TIME among user, item, time",
-        ),
-        (
-            EVENTS.replace("2026-01-03", "soon"),
-            "user,item,time",
-            "orders.csv:5: time is 'soon'; write seconds or a date",
-        ),
-        (
-            EVENTS.replace("eggs", "two eggs"),
-            "user,item,time",
-            "orders.csv:5: item is 'two eggs'; it must be a word",
-        ),
-        (
-            EVENTS.replace(",eggs", ""),
-            "user,item,time",
-            "orders.csv:5: 2 columns, but 3 in the first row",
-        ),
-        (
-            '{"user": 1}\n',
-            "user,item,time",
-            "orders.csv:1: no item; choose --columns USER,ITEM,TIME among user",
-        ),
-        ("user,item,time\n", "user,item,time", "no rows"),
+        ([START + 60 * m for m in MINUTES], "seconds since 1970"),
+        ([1000 * (START + 60 * m) for m in MINUTES], "milliseconds since 1970"),
+        ([10**6 * (START + 60 * m) for m in MINUTES], "microseconds since 1970"),
+        ([10**9 * (START + 60 * m) for m in MINUTES], "nanoseconds since 1970"),
+        ([46_054 + (600 + m) / 1440 for m in MINUTES], "days since 1900"),
+        ([60 * m for m in MINUTES], "seconds"),
+        (dates("%Y%m%d%H%M%S"), "dates (dates without separators)"),
+        (dates("%Y-%m-%d %H:%M:%S UTC"), "dates (ISO 8601)"),
+        (["2026-02-01T10:00Z", "2026-02-01T12:05+02:00", "2026-02-01T11:00"], "dates (ISO 8601)"),
+        (dates("%d.%m.%Y %H:%M"), "dates (%d.%m.%Y %H:%M)"),
+        (["2/28/2026 9:58 PM", "2/28/2026 10:00 PM", "3/1/2026 1:00 AM"], "%m/%d/%Y %I:%M %p"),
+        (dates("%d/%b/%Y:%H:%M:%S +0000"), "%d/%b/%Y:%H:%M:%S %z"),
+        (dates("%a, %d %b %Y %H:%M:%S GMT"), "%a, %d %b %Y %H:%M:%S %z"),
     ],
 )
-def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, message):
+def test_the_unit_of_times_is_recognised_and_said(tmp_path, times, written_as):
+    table, progress = tmp_path / "events.csv", Notes()
+    table.write_text(events(times))
+    found = list(sessions(str(table), "user,item,time", 1800, progress))
+    assert found == ["bread butter"]
+    assert written_as in progress.notes[0]
+    if not written_as.startswith("%") and written_as != "seconds":
+        assert progress.notes[0].endswith(
+            f"{written_as}, from 2026-02-01 10:00 to 2026-02-01 11:00 (UTC)"
+        )
+
+
+def test_the_unit_of_times_can_be_given(tmp_path):
+    table = tmp_path / "events.csv"
+    table.write_text(events([60_000 * m for m in MINUTES]))  # milliseconds since the start
+    assert list(sessions(str(table), "user,item,time", 1800, Silent(), "ms")) == ["bread butter"]
+    with pytest.raises(SettingError) as error:
+        list(sessions(str(table), "user,item,time", 1800, Silent(), "minutes"))
+    assert error.value.setting == "time_unit"
+
+
+@pytest.mark.parametrize(
+    ("times", "line"),
+    [
+        ([START, 1000 * START, START], None),  # seconds and milliseconds
+        (["01/02/2026", "03/04/2026", "05/06/2026"], None),  # of which month?
+        ([START, "2026-02-01", START], 3),
+        ([START, START, "nan"], 4),
+        ([0, 3600, 7200], None),  # no session of two items
+    ],
+)
+def test_times_that_are_not_certain_are_no_sessions(tmp_path, times, line):
+    table = tmp_path / "events.csv"
+    table.write_text(events(times))
+    with pytest.raises(DataError) as error:
+        list(sessions(str(table), "user,item,time", 1800, Silent()))
+    assert (error.value.file, error.value.line) == (str(table), line)
+
+
+@pytest.mark.parametrize("heading", ["", "who,what,when\n"])
+def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
+    table = tmp_path / "events.csv"
+    table.write_text(events([START, START + 60, START + 120], heading))
+    assert list(sessions(str(table), "1,2,3", None, Silent())) == ["bread butter jam"]
+    with pytest.raises(DataError, match="no 4"):
+        list(sessions(str(table), "1,2,4", None, Silent()))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "line", "problem"),
+    [
+        (EVENTS, "user,item,day", 2, "no day"),
+        (EVENTS.replace("2026-01-03", "soon"), "user,item,time", 5, "time is 'soon'"),
+        (EVENTS.replace("eggs", "two eggs"), "user,item,time", 5, "item is 'two eggs'"),
+        (EVENTS.replace("2,eggs", ",eggs"), "user,item,time", 5, "user is empty"),
+        (EVENTS.replace(",eggs", ""), "user,item,time", 5, "2 columns, but 3 in the first row"),
+        ('{"user": 1}\n', "user,item,time", 1, "no item"),
+        ("user,item,time\n", "user,item,time", None, "no rows"),
+    ],
+)
+def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, line, problem):
     table = tmp_path / "orders.csv"
     table.write_text(text)
-    with pytest.raises(EmbedxError, match=message):
+    with pytest.raises(DataError) as error:
         list(sessions(str(table), columns, None, Silent()))
+    assert (error.value.file, error.value.line) == (str(table), line)
+    assert error.value.problem.startswith(problem)
+
+
+def test_sessions_need_three_columns(tmp_path):
+    with pytest.raises(SettingError) as error:
+        list(sessions(str(tmp_path / "orders.csv"), "user,item", None, Silent()))
+    assert (error.value.setting, error.value.value) == ("columns", "user,item")

@@ -166,6 +166,7 @@ def sessions(
     table: str,
     columns: str = "user,item,time",
     gap: str | None = None,
+    time_unit: str | None = None,
     output: Path | None = None,
     quiet: bool = False,
     verbose: bool = False,
@@ -175,19 +176,20 @@ def sessions(
     The items of a user are sorted by time, and sessions by their beginning, so that the last lines
     are the latest.
 
-    table    CSV, TSV, JSON Lines or Parquet file
-    columns  names of the columns of user, item and time (seconds, or ISO 8601)
-    gap      a pause after which a new session of a user begins, such as 30m; by default none does
-    output   file to write; by default standard output
+    table      CSV, TSV, JSON Lines or Parquet file
+    columns    names of the columns of user, item and time, or their numbers, from 1, in a table
+               without a heading
+    gap        a pause after which a new session of a user begins, such as 30m; by default none does
+    time_unit  unit of times that are numbers: s, ms, us, ns or days; by default recognised
+    output     file to write; by default standard output
     """
     from embedx.settings import seconds
     from embedx.storage.atomic import write_bytes
     from embedx.text.sessions import sessions as read_sessions
 
     pause = None if gap is None else seconds(gap, "--gap")
-    lines = read_sessions(
-        table, columns, pause, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
-    )
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    lines = read_sessions(table, columns, pause, progress, time_unit)
     if output is None:
         sys.stdout.writelines(f"{line}\n" for line in lines)
     else:

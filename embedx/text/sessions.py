@@ -7,13 +7,12 @@ import array
 import datetime
 import io
 import itertools
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Part, Setting, SettingError, choice
 from embedx.text.sources import resolve
 from embedx.text.streams import BLOCK_BYTES, damage_explained, open_source, unpacked
 from embedx.text.tables import (
@@ -25,54 +24,99 @@ from embedx.text.tables import (
     table_rows,
     value_of,
 )
+from embedx.text.times import SINCE_1970, UNITS, Times
 from embedx.training.progress import Progress
 
 
-def sessions(table: str, columns: str, gap: float | None, progress: Progress) -> Iterator[str]:
+def sessions(
+    table: str,
+    columns: str,
+    gap: float | None,
+    progress: Progress,
+    time_unit: str | None = None,
+) -> Iterator[str]:
     """The sessions of a CSV, TSV, JSON Lines or Parquet file, in the order of their beginnings;
-    items are separated by blanks.
+    items are separated by blanks. Raises `DataError` where there are none.
 
-    columns  names of the columns of user, item and time, separated by commas; a time is a number of
-             seconds or in ISO 8601
-    gap      a new session begins after a pause of more seconds; None: all of a user's items are one
+    columns    names of the columns of user, item and time, separated by commas, or their numbers,
+               from 1, in a table without a heading
+    gap        a new session begins after a pause of more seconds; None: all of a user's items are
+               one
+    time_unit  of times that are numbers, one of `times.UNITS`; None: recognised
     """
-    names = [each.strip() for each in columns.split(",")]
+    names = [name.strip() for name in columns.split(",")]
     if len(names) != 3 or not all(names):
-        raise EmbedxError(
-            f"--columns {columns}: must be three names, of the columns of user, item and time"
-        )
+        problem = "must be three names, of the columns of user, item and time"
+        raise SettingError("columns", columns, problem)
+    if time_unit is not None and time_unit not in UNITS:
+        raise SettingError("time_unit", time_unit, choice(time_unit, UNITS))
     users, items = dict[str, int](), dict[str, int]()
-    ids, times = array.array("i"), array.array("d")
-    for place, (user, item, time) in _events(table, names, progress):
-        if len(item.split()) != 1:
-            raise EmbedxError(
-                f"{place}: {names[1]} is {item!r}; it must be a word, without white space"
-            )
-        times.append(_seconds(time, place, names[2]))
+    ids = array.array("i")
+    times = Times(time_unit)
+    for line, (user, item, time) in _events(table, names, progress):
+        _check_event(table, line, names, user, item)
+        try:
+            times.add(time)
+        except ValueError as error:
+            problem = f"{names[2]} is {time[:40]!r}, {error}"
+            raise DataError(
+                table, line, problem, "write seconds or a date such as 2026-01-31T12:00"
+            ) from error
         ids.extend((users.setdefault(user, len(users)), items.setdefault(item, len(items))))
-    if not times:
-        raise EmbedxError(f"{table}: no rows; is it the right file?")
-    of, when = np.asarray(ids, np.int32).reshape(-1, 2), np.asarray(times)
+    if not users:
+        raise DataError(table, None, "no rows", "is it the right file?")
+    when, written_as = times.seconds(table)
+    progress.note(f"{table}: {names[2]} is read as {written_as}{_range(when)}")
+    user_and_item = np.asarray(ids, np.int32).reshape(-1, 2)
     # stable: events of one time stay in the order of their rows
-    order = np.lexsort((when, of[:, 0]))
-    of, when = of[order], when[order]
-    is_new = np.diff(of[:, 0], prepend=-1) != 0
+    order = np.lexsort((when, user_and_item[:, 0]))
+    user_and_item, when = user_and_item[order], when[order]
+    is_new = np.diff(user_and_item[:, 0], prepend=-1) != 0
     if gap is not None:
         is_new |= np.diff(when, prepend=when[0]) > gap
     begins = np.flatnonzero(is_new)
-    ends, known = np.append(begins[1:], len(when)), list(items)
+    ends = np.append(begins[1:], len(when))
+    known = list(items)
     n_short = int((ends - begins < 2).sum())
+    if n_short == len(begins):
+        problem = f"each of the {n_short:,} sessions has a single item"
+        remedy: tuple[Part, ...] = ("check which column is which: ", Setting("columns", columns))
+        if gap is not None:
+            remedy = ("take a longer ", Setting("gap"), ", or ", *remedy)
+        raise DataError(table, None, problem, remedy)
     if n_short:
         progress.note(
             f"{table}: {n_short:,} of {len(begins):,} sessions have a single item, and are left out"
         )
     for k in np.argsort(when[begins], kind="stable"):
         if ends[k] - begins[k] > 1:
-            yield " ".join(known[item] for item in of[begins[k] : ends[k], 1])
+            yield " ".join(known[item] for item in user_and_item[begins[k] : ends[k], 1])
 
 
-def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[str, list[str]]]:
-    """The values of three columns, each with its place in the file."""
+def _check_event(table: str, line: int, names: list[str], user: str, item: str) -> None:
+    if not user.strip():
+        raise DataError(table, line, f"{names[0]} is empty", "leave such rows out")
+    if len(item.split()) != 1:
+        problem = f"{names[1]} is {item[:40]!r}; it must be a word, without white space"
+        raise DataError(table, line, problem, "write an id, or _ for blanks")
+
+
+def _range(seconds: np.ndarray) -> str:
+    """From when to when, where these are dates."""
+    try:
+        first, last = (
+            datetime.datetime.fromtimestamp(float(end), datetime.UTC)
+            for end in (seconds.min(), seconds.max())
+        )
+    except (ValueError, OverflowError, OSError):
+        return ""
+    if seconds.max() < SINCE_1970["s"]:
+        return ""
+    return f", from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} (UTC)"
+
+
+def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[int, list[str]]]:
+    """The values of three columns, each with its line or row."""
     (source,) = resolve([table])
     progress.start("reading", source.size, "B")
     with open_source(source) as file, damage_explained(source):
@@ -87,45 +131,37 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
             rows = (
                 json_records(lines)
                 if first.lstrip().startswith(b"{")
-                else _named(table_rows(lines, table, names))
+                else _named(table_rows(lines, table, names), names, table, progress)
             )
         for number, record in rows:
             if isinstance(record, Bad):
-                raise EmbedxError(f"{table}:{number}: {record.why}; {record.remedy}")
+                raise DataError(table, number, record.why, record.remedy)
             values = [value_of(record, name, None) for name in names]
             if None in values:
-                missing = names[values.index(None)]
-                raise EmbedxError(
-                    f"{table}:{number}: no {missing}; choose --columns USER,ITEM,TIME among"
-                    f" {', '.join(record)}"
-                )
+                remedy = ("choose ", Setting("columns"), f" among {', '.join(record)}")
+                raise DataError(table, number, f"no {names[values.index(None)]}", remedy)
             progress.update(file.count)
-            yield f"{table}:{number}", [*map(str, values)]
+            yield number, [*map(str, values)]
     progress.finish()
 
 
-def _named(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """The rows of a table by the names in the first one."""
-    number, head = next(rows, (1, ()))
+def _named(
+    rows: Iterator[tuple[int, Any]], names: list[str], table: str, progress: Progress
+) -> Iterator[tuple[int, Any]]:
+    """The rows of a table by the names in the first one, or by the numbers of columns, from 1,
+    where all are numbers, which the first row does not have; then it is data, if it has a time.
+    """
+    first: tuple[int, Any] = next(rows, (1, []))
+    number, head = first
     if isinstance(head, Bad):
         yield number, head
-    yield from (
-        (number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True)))
-        for number, row in rows
-    )
-
-
-def _seconds(text: str, place: str, column: str) -> float:
-    """A time as seconds."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = datetime.datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError):
-            seconds = math.nan
-    if not math.isfinite(seconds):
-        raise EmbedxError(
-            f"{place}: {column} is {text[:40]!r}; write seconds or a date such as 2026-01-31T12:00"
-        )
-    return seconds
+        return
+    if all(map(str.isdecimal, names)) and not {*names} <= {*head}:
+        place = int(names[2]) - 1
+        if place < len(head) and any(map(str.isdigit, head[place])):
+            rows = itertools.chain([first], rows)
+        else:
+            progress.note(f"{table}: its first line is taken as a heading, and left out")
+        head = [str(k) for k in range(1, len(head) + 1)]
+    for number, row in rows:
+        yield number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True))
