@@ -166,7 +166,7 @@ def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reporte
     p, loaded = answers(found, data)[0], classifier.load(tmp_path / "model")
     np.testing.assert_array_equal(answers(loaded, data)[0], p)
     np.save(tmp_path / "model" / "calibration.npy", found.arrays["calibration"][::-1])
-    with pytest.raises(EmbedxError, match=r"calibration\.npy has no four rows, of ascending knots"):
+    with pytest.raises(EmbedxError, match=r"calibration\.npy: no four rows, of ascending knots"):
         classifier.load(tmp_path / "model")
 
 

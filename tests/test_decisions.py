@@ -49,7 +49,7 @@ def test_a_set_holds_no_more_labels_than_the_definition_asks_for():
     p = np.round(p, 2)  # so that some are equal
     sums = coverage_sums(p, is_right, k)
     decisions.check({"coverage": sums})
-    with pytest.raises(EmbedxError, match=r"coverage\.npy has not two rows"):
+    with pytest.raises(EmbedxError, match=r"coverage\.npy: no two rows"):
         decisions.check({"coverage": sums[:, ::-1]})
     covered = {t: ((is_right & (p >= t)).sum(axis=1) / k).sum() for t in np.unique(p[p > 0])}
     for level in (0.3, 0.62, 0.9):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.storage import folder as on_disk
 from embedx.storage.schema import FolderSchema
 from embedx.vectors import model
@@ -168,3 +168,51 @@ def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
         model.WordVectors(**given | {"words": ["a"]}).save(tmp_path / "m")
     with pytest.raises(ValueError, match="counts must not increase"):
         model.WordVectors(**given | {"counts": np.array([1, 2])}).save(tmp_path / "m")
+
+
+def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkeypatch):
+    """Words of one model with vectors of another would be of the same shapes."""
+    path = tmp_path / "m"
+
+    def save(number, overwrite=True):
+        arrays = {name: np.full((1, 2), number, np.float32) for name in ("input", "output")}
+        model.WordVectors([f"word{number}"], arrays).save(path, overwrite)
+
+    read_array, n_read = on_disk.read_array, []
+
+    def read_while_another_saves(*arguments):
+        n_read.append(arguments)
+        if len(n_read) in (1, 4):
+            save(len(n_read))
+        return read_array(*arguments)
+
+    save(0, overwrite=False)
+    monkeypatch.setattr(on_disk, "read_array", read_while_another_saves)
+    found = model.load_folder(path)
+    assert found.words == ["word4"]
+    assert {float(array[0, 0]) for array in found.arrays.values()} == {4.0}
+
+
+def test_a_model_that_is_always_replaced_is_refused(tmp_path, monkeypatch):
+    path = word_vectors(tmp_path / "m")
+    read_names = on_disk.read_names
+
+    def read_while_another_saves(*arguments):
+        model.WordVectors(["b", "a"], {"input": np.eye(2, dtype=np.float32)}).save(path, True)
+        return read_names(*arguments)
+
+    monkeypatch.setattr(on_disk, "read_names", read_while_another_saves)
+    with pytest.raises(DataError) as raised:
+        model.load_folder(path)
+    assert raised.value.file == path
+
+
+def test_damage_is_reported_at_once(tmp_path, monkeypatch):
+    path, tries = word_vectors(tmp_path / "m"), []
+    (path / "input.npy").unlink()
+    read_names = on_disk.read_names
+    monkeypatch.setattr(on_disk, "read_names", lambda *a: (tries.append(a), read_names(*a))[1])
+    with pytest.raises(DataError) as raised:
+        model.load_folder(path)
+    assert raised.value.file == path / "input.npy"
+    assert len(tries) == 1

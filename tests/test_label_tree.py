@@ -20,7 +20,7 @@ from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
@@ -331,7 +331,7 @@ def test_a_damaged_order_of_leaves_is_reported(tmp_path):
     found = hierarchical(two_kinds(is_dense=False), epochs=1).classifier
     order = found.arrays["label_order"]
     found.arrays["label_order"] = np.where(order == 3, 4, order).astype(np.int32)
-    with pytest.raises(EmbedxError, match=r"label_order.npy has not each label once; restore"):
+    with pytest.raises(DataError, match=r"label_order.npy: a number occurs twice; restore"):
         classifier.load(found.save(tmp_path / "twice"))
     del found.arrays["label_order"]
     with pytest.raises(

@@ -228,12 +228,12 @@ def compressed(indptr, indices, shape=(3, 5), format="csr", **others):
 
 
 INDICES = {  # of (3, 5)
-    "too large": (compressed([0, 1, 2, 3], [0, 10**9, 1]), "indices must be < 5"),
-    "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "indices must be >= 0"),
-    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "indptr must not decrease"),
+    "too large": (compressed([0, 1, 2, 3], [0, 10**9, 1]), "1000000000 among indices of 5"),
+    "negative": (compressed([0, 1, 2, 3], [0, -1, 1]), "-1 among indices of 5"),
+    "falling": (compressed([0, 2, 1, 3], [0, 1, 2]), "offset 2 is below the one before"),
     "falls till it overflows": (
         compressed(np.int32([0, 2**31 - 1, -(2**31), 2]), [0, 1]),
-        "indptr must not decrease",
+        "offset 2 is below the one before",
     ),
     "too few pointers": (compressed([0, 3], [0, 1, 2]), "index pointer"),
     "too many pointers": (compressed([0, 1, 2, 9], [0, 1, 2]), "Last value"),

@@ -14,6 +14,7 @@ ROOT = Path(embedx.__file__).parent
 # know of each other.
 LAYERS = (
     {"errors"},
+    {"checks"},
     {"registry"},
     {"settings"},
     {"pages"},

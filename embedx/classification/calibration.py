@@ -20,7 +20,8 @@ import numpy as np
 from numpy import float32, float64, ndarray
 from scipy.special import expit
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError
+from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
@@ -42,7 +43,7 @@ def n_held_out(n_rows: int, share: float) -> int:
 
 
 def check(arrays: Mapping[str, ndarray], name: str = "calibration") -> None:
-    """Raise `EmbedxError` if there is a calibration that is none."""
+    """Raise `DataError` if there is a calibration that is none."""
     found = arrays.get(name, np.array([[0.0, 1.0]] * 4))
     if (
         len(found) != 4
@@ -50,10 +51,8 @@ def check(arrays: Mapping[str, ndarray], name: str = "calibration") -> None:
         or (np.diff(found[0]) <= 0).any()
         or (np.diff(found[1]) < 0).any()
     ):
-        raise EmbedxError(
-            f"{name}.npy has no four rows, of ascending knots and log-odds first; train the model"
-            " again"
-        )
+        problem = "no four rows, of ascending knots and log-odds first"
+        raise DataError(f"{name}.npy", None, problem, REMEDY)
 
 
 def fit(scores: ndarray, is_right: ndarray) -> ndarray:

@@ -35,12 +35,12 @@ import numpy as np
 from numpy import float32, ndarray
 from scipy.sparse import csr_matrix
 
-from embedx import objectives, samplers
+from embedx import checks, objectives, samplers
 from embedx.classification import calibration, decisions, label_tree, neighbours
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.neighbours import Blend, Neighbours
 from embedx.engine import sparse_levels
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
     PROPENSITY_B,
@@ -60,8 +60,16 @@ from embedx.objectives.contract import Objective, log_softmax
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
+from embedx.settings import MOST
 from embedx.storage import folder
-from embedx.storage.schema import Array, FolderSchema, Names
+from embedx.storage.schema import (
+    FACTS_OF_RUN,
+    Array,
+    FolderSchema,
+    Names,
+    Value,
+    wrong_value,
+)
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
@@ -71,6 +79,7 @@ TASK = "classification"
 BLOCK_FLOATS = 1 << 23  # scores computed at a time
 SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
 RECALLED = 200
+MIN_TEMPERATURE = 1e-6
 MIN_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
 # of the schema; those that a model of an earlier version lacks have their defaults
 RECORDED = ("by_name", "first_feature", "has_empty_first_column")
@@ -85,7 +94,7 @@ SCHEMA = FolderSchema(
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
         "idf": Array(("features",), FLOATS),
-        "label_order": Array(("labels",), ("int32",)),
+        "label_order": Array(("labels",), ("int32",), indexes="labels"),
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
         "noise_weights": Array(("nodes", "stride")),
@@ -98,7 +107,49 @@ SCHEMA = FolderSchema(
         **decisions.ARRAYS,
         **neighbours.ARRAYS,
     },
+    settings={
+        "scaling": Value(str),
+        "sampler": Value(str),
+        "replacement": Value(bool),
+        "beam": Value(int, at_least=1, at_most=MOST),
+        "propensity_a": Value(float),
+        "propensity_b": Value(float),
+        "labels": Value(str),
+        "unseen": Value(str),
+        "optimizer": Value(str),
+    },
+    facts={
+        "objective": Value(str, required=True),
+        "n_features": Value(int, required=True, at_least=0, at_most=MOST),
+        "reader": Value(dict, required=True),
+        "estimator": Value(dict),
+        "labels": Value(int, at_least=0),
+        "examples": Value(int, at_least=0),
+        "several_labels": Value(bool),
+        "temperature": Value(float, at_least=MIN_TEMPERATURE),
+        "threshold": Value(float),
+        "interrupted": Value(bool),
+        **FACTS_OF_RUN,
+    },
+    sizes={"features": "n_features"},
 )
+
+
+READER = {  # of `facts`
+    "by_name": Value(bool, required=True),
+    "named": Value(bool, required=True),
+    "first_feature": Value(int, required=True, at_least=0, at_most=MOST),
+    "text": Value(dict),
+    "columns": Value(dict),
+}
+COLUMNS = {  # of `reader`
+    "text": Value(list, required=True, items=str),
+    "numbers": Value(list, required=True, items=str),
+    "label": Value(str),
+    "id": Value(str),
+    "separator": Value(str),
+    "scales": Value(list, items=list),
+}
 
 
 @dataclass
@@ -672,6 +723,22 @@ def _in_blocks(
     progress.finish()
 
 
+def _columns(recorded: dict[str, Any] | None) -> Columns | None:
+    """The columns of a table, as model.json has them."""
+    if not recorded:
+        return None
+    checks.require(wrong_value(COLUMNS, recorded, "columns"), folder.DESCRIPTION)
+    try:
+        columns = Columns(**recorded)
+        numbers = [float(number) for scale in columns.scales for number in scale]
+    except (TypeError, ValueError, OverflowError):
+        numbers = [np.nan]
+    if not np.isfinite(numbers).all():
+        problem = "the columns of the training table are not described"
+        raise DataError(folder.DESCRIPTION, None, problem)
+    return columns
+
+
 def load(path: str | Path) -> Classifier:
     """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or
     no classifier.
@@ -680,19 +747,21 @@ def load(path: str | Path) -> Classifier:
     labels, counts = stored.names["labels"]
     assert counts is not None
     reader, n_features = stored.facts["reader"], stored.facts["n_features"]
-    text, columns = None, Columns(**reader["columns"]) if reader.get("columns") else None
+    text = None
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
+        checks.require(wrong_value(READER, reader, "reader"), folder.DESCRIPTION)
+        columns = _columns(reader.get("columns"))
         if "features" in stored.names:
             vocabulary, hashes = (
                 stored.names["features"][0],
                 stored.arrays.pop("ngrams", np.empty(0, np.int64)),
             )
             text = TextSchema(
-                vocabulary, hashes, TextFeatureSettings.from_options(reader["text"]).record()
+                vocabulary, hashes, TextFeatureSettings.from_options(reader["text"] or {}).record()
             )
             n_intervals = columns.n_intervals if columns else 0
             if (
-                np.any(np.diff(hashes) <= 0)
+                np.any(hashes[1:] <= hashes[:-1])
                 or len(vocabulary) + len(hashes) != n_features - n_intervals
             ):
                 raise EmbedxError(
@@ -708,9 +777,11 @@ def load(path: str | Path) -> Classifier:
         order = stored.arrays.get("label_order")
         if order is None and objective.wants_order:
             raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
-        if order is not None and not np.array_equal(np.sort(order), np.arange(len(order))):
-            raise EmbedxError("label_order.npy has not each label once")
-        objective.prepare(stored.arrays.get("trained_counts", counts), order)
+        if order is not None:
+            checks.require(checks.wrong_order(order, len(labels)), "label_order.npy")
+        trained_counts = stored.arrays.get("trained_counts", counts)
+        checks.require(checks.wrong_part(trained_counts, counts), "trained_counts.npy")
+        objective.prepare(trained_counts, order)
         is_sparse = "tree_levels" in stored.arrays
         if is_sparse == ("output" in stored.arrays):
             raise EmbedxError(

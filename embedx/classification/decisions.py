@@ -27,7 +27,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
+from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}
@@ -40,7 +41,7 @@ DEFAULT_THRESHOLD = 0.5
 
 
 def check(arrays: Mapping[str, ndarray]) -> None:
-    """Raise `EmbedxError` if there are sums of coverage that are none."""
+    """Raise `DataError` if there are sums of coverage that are none."""
     found = arrays.get("coverage", np.array([[0.0], [1.0]]))
     if (
         len(found) != 2
@@ -48,10 +49,8 @@ def check(arrays: Mapping[str, ndarray]) -> None:
         or found[0, -1] != 0
         or (np.diff(found) * [[-1], [1]] < 0).any()
     ):
-        raise EmbedxError(
-            "coverage.npy has not two rows, thresholds that descend to 0 and sums that ascend;"
-            " train the model again"
-        )
+        problem = "no two rows, of thresholds that descend to 0 and sums that ascend"
+        raise DataError("coverage.npy", None, problem, REMEDY)
 
 
 def coverage_sums(p: ndarray, is_right: ndarray, n_true: ndarray) -> ndarray:

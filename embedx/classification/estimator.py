@@ -16,7 +16,7 @@ import numpy as np
 from numpy import float32, float64, int64, ndarray
 from scipy.sparse import csr_matrix, issparse, vstack
 
-from embedx import objectives, samplers
+from embedx import checks, objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
 from embedx.classification.defaults import new_objective
@@ -333,6 +333,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Set `classes_` and whether there are several labels in a row; `y`, one-dimensional unless
         there are.
         """
+        checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
         check_classification_targets(y)
         self._is_multilabel = type_of_target(y) == "multilabel-indicator"
         self._has_sparse_labels = self._is_multilabel and issparse(y)
@@ -367,6 +368,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._is_multilabel:
             if y.shape[1] != len(self.classes_):
                 raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
+            checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
             return Labels.of_matrix(y)
         y = column_or_1d(y)
         order = np.argsort(self.classes_)
@@ -471,6 +473,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Texts as counts of their words and pairs of words, those of the first that are seen;
         other X as it is.
         """
+        checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
         if isinstance(X, str):
             raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
         is_text = (

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import int32, int64, ndarray
 
+from embedx import checks
 from embedx.engine.sparse_levels import Found, Level, best_nodes
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import offsets_of
+from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
@@ -30,7 +32,7 @@ ARRAYS = {
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),
     "tree_first_node": Array(("groups and levels",), ("int64",)),
     "tree_n_rows": Array(("groups",), ("int32",)),  # features that a group has weights for
-    "tree_features": Array(("feature rows",), ("int32",)),
+    "tree_features": Array(("feature rows",), ("int32",), indexes="features"),
     "tree_n_weights": Array(("feature rows",), COUNTS),
     "tree_child": Array(("weights",), COUNTS),
     "tree_weight": Array(("weights",)),
@@ -38,6 +40,7 @@ ARRAYS = {
     "tree_labels": Array(("leaves",), ("int32",)),
 }
 FACTS, PARTS = 5, list(ARRAYS)[1:-1]  # numbers, and the arrays of a level
+MAX_SIZE = 2**40  # of an array of a level, so that sums of sizes stay within int64
 
 
 class LabelTree(NamedTuple):
@@ -83,7 +86,8 @@ def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> l
     if missing := [name for name in ARRAYS if name not in arrays]:
         raise EmbedxError(f"names no array `{missing[0]}`, which a model with sparse weights has")
     facts = arrays["tree_levels"]
-    _check(facts.shape[1] == FACTS and len(facts) > 0 and bool((facts >= 0).all()), "tree_levels")
+    is_table = facts.shape[1] == FACTS and len(facts) > 0
+    _check(is_table and bool(((facts >= 0) & (facts <= MAX_SIZE)).all()), "tree_levels")
     tree, n_groups, n_nodes, n_rows, n_weights = facts.T
     is_first = np.diff(tree, prepend=-1)
     of_level_above = np.where(is_first, 1, np.roll(n_nodes, 1))
@@ -102,19 +106,14 @@ def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> l
     _check(len(arrays["tree_labels"]) == sum(n_leaves), "tree_labels")
     labels = np.split(arrays["tree_labels"], np.cumsum(n_leaves)[:-1])
     for each in labels:
-        _check(
-            bool(np.isin(each, np.arange(n_labels)).all()) and len(np.unique(each)) == len(each),
-            "tree_labels",
-        )
+        is_distinct = len(np.unique(each)) == len(each)
+        _check(is_distinct and not checks.wrong_indices(each, n_labels), "tree_labels")
     return [LabelTree(*each) for each in zip(trees, labels, strict=True)]
 
 
 def _check(is_right: bool, name: str) -> None:
     if not is_right:
-        raise EmbedxError(
-            f"{name}.npy does not fit the other arrays of the tree; it is damaged: train the model"
-            " again"
-        )
+        raise DataError(f"{name}.npy", None, "does not fit the other arrays of the tree", REMEDY)
 
 
 def _level(
@@ -129,18 +128,15 @@ def _level(
     n_features: int,
 ) -> Level:
     """A level from its arrays. Raises `EmbedxError` where a number leads out of them."""
-    first_row, first_weight = offsets_of(n_rows), offsets_of(n_weights)
+    checks.require(checks.wrong_offsets(first_node, len(bias)), "tree_first_node.npy")
+    _check(bool((n_rows >= 0).all()), "tree_n_rows")
+    _check(bool((n_weights >= 0).all()), "tree_n_weights")
+    first_row = offsets_of(n_rows)
+    first_weight = offsets_of(n_weights)
+    checks.require(checks.wrong_offsets(first_row, len(features)), "tree_n_rows.npy")
+    checks.require(checks.wrong_offsets(first_weight, len(weight)), "tree_n_weights.npy")
+    checks.require(checks.wrong_indices(features, n_features), "tree_features.npy")
     widths = np.diff(first_node)
-    _check(
-        bool(first_node[0] == 0 and first_node[-1] == len(bias) and (widths >= 0).all()),
-        "tree_first_node",
-    )
-    _check(bool((n_rows >= 0).all()) and first_row[-1] == len(features), "tree_n_rows")
-    _check(
-        bool((n_weights.astype(int64) >= 0).all()) and first_weight[-1] == len(weight),
-        "tree_n_weights",
-    )
-    _check(features.min(initial=0) >= 0 and features.max(initial=-1) < n_features, "tree_features")
     of_group = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
     _check(bool((child >= 0).all() and (child < widths[of_group]).all()), "tree_child")
     return Level(first_node, first_row, features, first_weight, child.astype(int32), weight, bias)

@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import calibration
 from embedx.classification.settings import AUTO, MAX_NEIGHBOURS
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts
 from embedx.labeled.data import Labels
@@ -40,14 +40,19 @@ from embedx.search.nearest_rows import (
     row_index,
     write_blended,
 )
+from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {
-    "neighbour_offsets": Array(("neighbour rows and one",), ("int64",)),
-    "neighbour_features": Array(("neighbour values",), ("int32",)),
+    "neighbour_offsets": Array(
+        ("neighbour rows and one",), ("int64",), offsets_into="neighbour values"
+    ),
+    "neighbour_features": Array(("neighbour values",), ("int32",), indexes="features"),
     "neighbour_values": Array(("neighbour values",), ("float16",)),
-    "neighbour_label_offsets": Array(("neighbour rows and one",), ("int64",)),
-    "neighbour_labels": Array(("neighbour labels",), ("int32",)),
+    "neighbour_label_offsets": Array(
+        ("neighbour rows and one",), ("int64",), offsets_into="neighbour labels"
+    ),
+    "neighbour_labels": Array(("neighbour labels",), ("int32",), indexes="labels"),
     "neighbour_blend": Array(("terms of a blend",), ("float64",)),
     "neighbour_calibration": Array(("terms of calibration", "knots by neighbours"), ("float64",)),
 }
@@ -134,24 +139,14 @@ def joined(arrays: Mapping[str, ndarray], others: Mapping[str, ndarray]) -> dict
 
 
 def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> Neighbours:
-    """What is searched, from the arrays of a model. Raises `EmbedxError` where these do not fit
-    together.
+    """What is searched, from the arrays of a model whose indices and offsets were checked. Raises
+    `EmbedxError` where there are not all.
     """
     if missing := [name for name in (*INDEX, "neighbour_blend") if name not in arrays]:
         raise EmbedxError(f"names no array `{missing[0]}`, which a model with neighbours has")
     offsets, features, values, label_offsets, ids = (arrays[name] for name in INDEX)
-    for name, starts, items, n in (
-        ("neighbour_offsets", offsets, features, n_features),
-        ("neighbour_label_offsets", label_offsets, ids, n_labels),
-    ):
-        is_right = (
-            len(starts) > 1
-            and starts[0] == 0
-            and starts[-1] == len(items)
-            and (np.diff(starts) >= 0).all()
-        )
-        if not is_right or items.min(initial=0) < 0 or items.max(initial=-1) >= n:
-            raise EmbedxError(f"{name}.npy and what it leads to do not fit")
+    if len(offsets) < 2:
+        raise DataError("neighbour_offsets.npy", None, "no rows", REMEDY)
     blend = (
         Blend(*arrays["neighbour_blend"])
         if len(arrays["neighbour_blend"]) == len(Blend._fields)
@@ -159,9 +154,8 @@ def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int)
     )
     is_blend = 1 <= blend.n <= MAX_NEIGHBOURS and 0 <= blend.exponent <= max(EXPONENTS)
     if not is_blend or not 0 <= blend.share <= 1 or blend.root not in ROOTS:
-        raise EmbedxError(
-            "neighbour_blend.npy is not a number of rows, an exponent, a share and a root"
-        )
+        problem = "not a number of rows, an exponent, a share and a root"
+        raise DataError("neighbour_blend.npy", None, problem, REMEDY)
     calibration.check(arrays, "neighbour_calibration")
     rows = csr_matrix((values.astype(float32), features, offsets), (len(offsets) - 1, n_features))
     return Neighbours(row_index(rows), RowLabels(label_offsets, ids), n_labels)

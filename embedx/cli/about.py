@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from embedx.cli.options import classify_options, train_options
-from embedx.storage.folder import present, read_description, task_of
-from embedx.vectors.model import TASK, load
+from embedx.storage.folder import present, read_described, task_of
+from embedx.storage.schema import FolderSchema
+from embedx.vectors.model import SCHEMA, TASK, load
 
 # of a run
 FACTS = (
@@ -34,7 +35,7 @@ def about(model: str) -> dict[str, Any]:
             "dim": vectors.vector_size,
             "bytes": path.stat().st_size,
         }
-    description = read_description(path)
+    description = read_described(path, SCHEMA if task == TASK else _schema_of_classifiers())
     settings, facts, arrays = (description[name] for name in ("settings", "facts", "arrays"))
     found: dict[str, Any] = {"model": model, "task": task, "objective": facts["objective"]}
     if task == TASK:
@@ -63,6 +64,13 @@ def about(model: str) -> dict[str, Any]:
         | ({"scores": scores} if scores else {})
         | {"settings": changed(task, facts, settings)}
     )
+
+
+def _schema_of_classifiers() -> FolderSchema:
+    """What the folder of a classifier holds, whose code takes a while to import."""
+    from embedx.classification.classifier import SCHEMA as of_classifiers
+
+    return of_classifiers
 
 
 def changed(task: str, facts: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

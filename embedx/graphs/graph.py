@@ -8,14 +8,17 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
+from embedx import checks
 from embedx.errors import DataError, EmbedxError
 from embedx.kernels.compiled import kernel
+from embedx.settings import MOST
 from embedx.text.tables import shown
-from embedx.training.memory import allocating, plan_memory
+from embedx.training.memory import allocating, check_declared, plan_memory
 
 # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
 Edges = tuple[ndarray, ndarray, ndarray]
 SELF_LOOPS, WITHOUT_WEIGHT = 0, 1  # places of counts
+BYTES_OF_NAME, BYTES_OF_NODE = 60, 64  # in memory, about
 TOO_LARGE = "take fewer edges, or a machine with more memory"
 
 
@@ -84,6 +87,19 @@ class Graph:
     cumulative: ndarray
     left_out: dict[str, int] = field(default_factory=dict)  # counts of what was not taken
 
+    def __post_init__(self) -> None:
+        remedy = "make it by from_edges, from_scipy or from_networkx"
+        n_nodes, n_edges = len(self.names), len(self.neighbours)
+        is_weighted = len(self.cumulative) > 0
+        for name, problem in (
+            ("offsets", checks.wrong_form(self.offsets, (n_nodes + 1,), checks.INTEGERS)),
+            ("offsets", checks.wrong_offsets(self.offsets, n_edges)),
+            ("neighbours", checks.wrong_form(self.neighbours, (n_edges,), checks.INTEGERS)),
+            ("neighbours", checks.wrong_indices(self.neighbours, n_nodes)),
+            ("cumulative", checks.wrong_form(self.cumulative, (n_edges * is_weighted,))),
+        ):
+            checks.require(problem, f"Graph: {name}", remedy)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -97,7 +113,10 @@ class Graph:
         """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges,
         2); and their weights.
         """
-        if isinstance(edges, ndarray) and edges.dtype.kind in "iu":
+        if isinstance(edges, ndarray):
+            problem = checks.wrong_form(edges, (None, 2), "OSUf" + checks.INTEGERS)
+            checks.require(problem, "edges", "give two nodes a row, and weights beside them")
+        if isinstance(edges, ndarray) and edges.dtype.kind in checks.INTEGERS:
             names, ids = np.unique(edges, return_inverse=True)
             return cls.of_ids(
                 [str(each) for each in names], ids.reshape(-1, 2).T, weights, directed
@@ -114,7 +133,7 @@ class Graph:
                 )
             pairs.append([_number_of(node, number, k) for node in edge])
         return cls.of_ids(
-            _names_of(number), np.array(pairs, int32).reshape(-1, 2).T, weights, directed
+            _names_of(number), np.array(pairs, int64).reshape(-1, 2).T, weights, directed
         )
 
     @classmethod
@@ -127,13 +146,23 @@ class Graph:
         directed: bool = False,
     ) -> Self:
         """From an adjacency matrix (nodes, nodes), whose element [i, j] is the edge from i to j."""
-        found = coo_matrix(matrix)
-        if found.shape[0] != found.shape[1]:
+        checks.require(checks.wrong_sparse(matrix), "matrix", "build it anew")
+        try:
+            found = coo_matrix(matrix)
+        except (TypeError, ValueError) as error:
+            remedy = "give an array or a matrix of scipy.sparse"
+            raise DataError("matrix", None, f"no adjacency matrix ({error})", remedy) from error
+        n_rows, n_columns = found.shape
+        if n_rows != n_columns:
             raise EmbedxError(
-                f"a matrix of {found.shape[0]:,} × {found.shape[1]:,} is no graph; it must be"
-                " square"
+                f"a matrix of {n_rows:,} × {n_columns:,} is no graph; it must be square"
             )
-        names = [str(k) for k in range(found.shape[0])] if names is None else list(names)
+        problem = f"a matrix of {n_rows:,} × {n_rows:,}"
+        need = (BYTES_OF_NAME + BYTES_OF_NODE) * n_rows
+        check_declared("matrix", need, problem, TOO_LARGE)
+        names = [str(k) for k in range(n_rows)] if names is None else list(names)
+        problem = "" if len(names) == n_rows else f"{len(names):,} for {n_rows:,} nodes"
+        checks.require(problem, "names", "give one for each node")
         return cls.of_ids(names, (found.row, found.col), found.data if weighted else None, directed)
 
     @classmethod
@@ -157,12 +186,20 @@ class Graph:
         and where nothing is left.
         """
         _check_names(names)
-        sources, targets = (np.asarray(each, int32) for each in pairs)
-        values = np.zeros(0, float32) if weights is None else np.asarray(weights, float32)
-        if weights is not None and len(values) != len(sources):
-            raise EmbedxError(
-                f"{len(values):,} weights for {len(sources):,} edges; give one for each"
-            )
+        ids = np.asarray(pairs)
+        if len(names) > MOST:
+            raise DataError("nodes", None, f"{len(names):,}, more than {MOST:,}", TOO_LARGE)
+        problem = checks.wrong_form(ids, (2, None), checks.INTEGERS)
+        problem = problem or checks.wrong_indices(ids, len(names))
+        checks.require(problem, "edges", "give the numbers of two nodes for each")
+        sources, targets = np.ascontiguousarray(ids, int32)
+        values = np.zeros(0, float32)
+        if weights is not None:
+            given = np.asarray(weights)
+            problem = checks.wrong_form(given, (len(sources),))
+            checks.require(problem, "weights", "give one number for each edge")
+            with np.errstate(over="ignore"):
+                values = np.ascontiguousarray(given, float32)
         if (wrong := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))).size:
             a, b = names[int(sources[wrong[0]])], names[int(targets[wrong[0]])]
             raise EmbedxError(

@@ -188,7 +188,7 @@ class _EdgeList:
 
 def _differs_in_numbers(first: list[str], *others: list[str]) -> bool:
     """Whether other lines have numbers where the first has none: as weight, or as both nodes."""
-    if len(first) == COLUMNS and math.isnan(_number(first[2])):
+    if len(first) == COLUMNS and not _is_number(first[2]):
         thirds = [_number(line[2]) if len(line) == COLUMNS else math.nan for line in others]
         return not any(map(math.isnan, thirds))
     nodes = [node for line in others for node in line[:2]]
@@ -255,6 +255,11 @@ def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
             line = edges.words.at(edge)
             raise edges.refused(line, f"weight {line[2]}", "it must be a number of 0 or more")
     return weights
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word is a number, which `nan` is too."""
+    return word.strip().lower().lstrip("+-") == "nan" or not math.isnan(_number(word))
 
 
 def _number(word: str) -> float:

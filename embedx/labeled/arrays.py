@@ -16,6 +16,7 @@ import numpy as np
 from numpy import ndarray
 from scipy.sparse import csr_matrix, issparse, load_npz
 
+from embedx import checks
 from embedx.errors import EmbedxError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
@@ -166,11 +167,8 @@ def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
         raise ValueError(f"{matrix.ndim} dimensions as {matrix.format}, not 2 as csr, csc or coo")
     if max(matrix.shape) > MAX_IDS:
         raise ValueError(f"shape {matrix.shape}, of which no number may be above {MAX_IDS}")
-    if matrix.format != "coo":
-        # scipy's check takes differences, which may overflow
-        if (matrix.indptr[1:] < matrix.indptr[:-1]).any():
-            raise ValueError("indptr must not decrease")
-        matrix.check_format()  # that indices are within the shape
+    if problem := checks.wrong_sparse(matrix):
+        raise ValueError(problem)
     return csr_matrix(matrix)
 
 

@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives, optimizers
+from embedx import checks, objectives, optimizers
 from embedx.engine.skipgram import SkipGramTables
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
 from embedx.settings import Options, check_used, option_name, settings_of
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
+from embedx.storage.folder import REMEDY
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import MAX_PASSES, PhraseSettings, VocabularySettings
 from embedx.text.vocabulary import Vocabulary, is_wanted
@@ -59,6 +60,22 @@ class Start:
         self.counts: np.ndarray = self.model.counts
         self.objective = objectives.find(self.model.facts["objective"])
         self.index = self.model.key_to_index
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        """Raise `DataError` unless each word has a row in the tables that training continues."""
+        n_words, dim = self.model.vectors.shape
+        shapes: dict[str, tuple[int | None, ...]] = {"input": (n_words, dim)}
+        if "path" not in self.objective.candidates:
+            shapes |= {"output": (n_words, dim), "bias": (n_words,)}
+        if self.model.settings.get("subwords") is not None:
+            shapes |= {"word_part": (n_words, dim), "ngram": (None, dim), "ngram_bucket": (None,)}
+        for name, shape in shapes.items():
+            array = self.model.arrays.get(name)
+            if array is not None:
+                checks.require(checks.wrong_form(array, shape), f"{self.path}: {name}", REMEDY)
+            elif name != "bias":
+                raise DataError(f"{self.path}: {name}", None, "missing", REMEDY)
 
     def with_defaults(self, options: Options) -> dict[str, Any]:
         """The options, those that have to be the model's and are not given as there. Raises

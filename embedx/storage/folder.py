@@ -31,7 +31,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -40,14 +40,16 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.settings import Options, Record
 from embedx.storage import atomic, locks
-from embedx.storage.schema import FolderSchema, first_not_finite, row_blocks
+from embedx.storage.schema import FolderSchema, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
 REMEDY = "restore the folder from a copy, or train again"
+MAX_TRIES = 20  # to read a model that another process replaces
+MAX_COUNT = 2**62  # of all names together, so that sums stay within int64
 # of arrays, and stems of names: so no file outside the folder is ever meant
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -72,12 +74,53 @@ class Folder:
 
 
 def read(path: str | Path, schema: FolderSchema) -> Folder:
-    """The model in a folder, checked against the schema of its task.
+    """The model in a folder, checked against the schema of its task: all of it as it was at one
+    moment, also where another process replaces it meanwhile.
 
     Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of
     another task.
     """
-    path = present(Path(path))
+    for _ in range(MAX_TRIES):
+        folder = present(Path(path))
+        with _held(folder) as is_replaced:
+            try:
+                found = _read(folder, schema)
+            except EmbedxError:
+                if not is_replaced():
+                    raise
+            else:
+                if not is_replaced():
+                    return found
+    raise DataError(
+        path, None, "replaced again and again while it was read", "read it when no run writes it"
+    )
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[Callable[[], bool]]:
+    """A function that tells whether another folder has taken the place of this one."""
+
+    def identity() -> tuple[int, int] | None:
+        try:
+            status = os.stat(folder)
+        except (OSError, ValueError):
+            return None
+        return status.st_dev, status.st_ino
+
+    # an open folder keeps its number, so that no later one can have it
+    handle = None
+    if os.name == "posix":
+        with contextlib.suppress(OSError, ValueError):
+            handle = os.open(folder, os.O_RDONLY | os.O_NONBLOCK)
+    before = identity()
+    try:
+        yield lambda: identity() != before
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _read(path: Path, schema: FolderSchema) -> Folder:
     file = path / DESCRIPTION
     if not _exists(file):
         what = (
@@ -86,14 +129,7 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
             else "no such folder"
         )
         raise EmbedxError(f"{path}: {what}; give one that {schema.source}")
-    description = read_description(path)
-    if description["task"] != schema.task:
-        raise EmbedxError(
-            f"{file}: a model of the task {_short(description['task'])!r}; give one that"
-            f" {schema.source}"
-        )
-    if missing := schema.missing(description):
-        raise damaged(file, missing)
+    description = read_described(path, schema)
     names = {
         stem: read_names(path / f"{stem}.tsv", lines)
         for stem, lines in description["names"].items()
@@ -102,15 +138,8 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
         name: read_array(path / f"{name}.npy", expected)
         for name, expected in description["arrays"].items()
     }
-    for name, complaint in schema.misfits(names, arrays):
+    for name, complaint in schema.misfits(names, arrays, description["facts"]):
         raise damaged(path / name, complaint)
-    for name, declared in schema.arrays.items():
-        if (
-            name in arrays
-            and declared.is_finite
-            and (row := first_not_finite(arrays[name])) is not None
-        ):
-            raise damaged(path / f"{name}.npy", f"row {row:,} has a number that is not finite")
     return Folder(path, schema.task, names, arrays, description["settings"], facts_of(description))
 
 
@@ -123,9 +152,9 @@ def facts_of(description: Options) -> Record:
     }
 
 
-def damaged(file: Path, complaint: str) -> EmbedxError:
+def damaged(file: Path, complaint: str) -> DataError:
     """The error for a file that is not as it was written."""
-    return EmbedxError(f"{file}: {complaint}; {REMEDY}")
+    return DataError(file, None, complaint, REMEDY)
 
 
 @contextlib.contextmanager
@@ -159,6 +188,8 @@ def blamed_on(file: Path) -> Iterator[None]:
     """Add the file to the errors of checks that only the task of a saved model can make."""
     try:
         yield
+    except DataError as error:  # which names the file of an array
+        raise DataError(file.parent / str(error.file), None, error.problem, REMEDY) from error
     except EmbedxError as error:
         raise damaged(file, str(error).partition("; ")[0]) from error
 
@@ -206,6 +237,18 @@ def read_description(path: Path) -> Record:
         ):
             raise ValueError("it does not describe files as `embedx` does")
         return description
+
+
+def read_described(path: Path, schema: FolderSchema) -> Record:
+    """The content of model.json, checked against the schema of its task."""
+    file = path / DESCRIPTION
+    description = read_description(path)
+    if description["task"] != schema.task:
+        problem = f"a model of the task {_short(description['task'])!r}"
+        raise DataError(file, None, problem, f"give one that {schema.source}")
+    if problem := schema.missing(description) or schema.wrong_values(description):
+        raise damaged(file, problem)
+    return description
 
 
 def checksum_of(description: Options) -> int:
@@ -265,11 +308,12 @@ def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
         return names, None
     for line, (_, _, count) in enumerate(parts, 1):
         if not (count.isascii() and count.isdigit() and len(count) <= 18):
-            raise EmbedxError(
-                f"{file}:{line}: no count after the name; lines look like `name TAB count`;"
-                f" {REMEDY}"
-            )
-    return names, np.array([int(count) for _, _, count in parts], np.int64)
+            problem = "no count after the name; lines look like `name TAB count`"
+            raise DataError(file, line, problem, REMEDY)
+    counts = [int(count) for _, _, count in parts]
+    if sum(counts) > MAX_COUNT:
+        raise damaged(file, f"counts of more than {MAX_COUNT:,} together")
+    return names, np.array(counts, np.int64)
 
 
 def escape(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.storage.disk import NO_LIMIT, amount, summary
 from embedx.training.progress import Progress
 
@@ -63,6 +63,16 @@ def _in_group(own: str = "/proc/self/cgroup", groups: Path = GROUPS) -> int:
                     least, limit - usage + int(statistics[statistics.index("inactive_file") + 1])
                 )
     return least
+
+
+def check_declared(name: object, n_bytes: float, what: str, remedy: str) -> None:
+    """Raise `DataError` where what a file or argument declares takes more memory than is available;
+    called before any of it is taken.
+    """
+    available = available_memory()
+    if n_bytes > available:
+        problem = f"{what} take {amount(n_bytes)}, more memory than is available"
+        raise DataError(name, None, f"{problem} ({amount(available)})", remedy)
 
 
 @contextlib.contextmanager

@@ -28,10 +28,12 @@ from typing import Any
 import numpy as np
 from numpy import float32, ndarray
 
+from embedx import checks
 from embedx.errors import EmbedxError, choice, near
-from embedx.settings import Record
+from embedx.settings import MOST, Record
 from embedx.storage.folder import (
     DESCRIPTION,
+    REMEDY,
     Folder,
     blamed_on,
     damaged,
@@ -39,8 +41,8 @@ from embedx.storage.folder import (
     read as read_folder,
     save as save_folder,
 )
-from embedx.storage.schema import Array, FolderSchema, Names, row_blocks
-from embedx.text.ngrams import ngrams
+from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Value, row_blocks
+from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import MAX_PASSES, PhraseSettings
 from embedx.training.progress import SILENT, Progress
@@ -70,6 +72,24 @@ SCHEMA = FolderSchema(
         "word_part": Array(("words", "dim")),
         "ngram": Array(("ngrams", "dim")),
         "ngram_bucket": Array(("ngrams",), ("int32",)),
+    },
+    settings={
+        "architecture": Value(str),
+        "sampler": Value(str),
+        "window": Value(int, at_least=1, at_most=MOST),
+        "sample": Value(float, at_least=0.0),
+        "subwords": Value(str),
+        "buckets": Value(int, at_least=1, at_most=MAX_BUCKETS),
+        "connector_words": Value(str),
+        "tokenizer": Value(str),
+        "lowercase": Value(bool),
+        "on_bad_utf8": Value(str),
+    },
+    facts={
+        "objective": Value(str),
+        "words": Value(int, at_least=0),
+        "source": Value(str),
+        **FACTS_OF_RUN,
     },
 )
 
@@ -444,7 +464,14 @@ def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
 def load_folder(path: Path) -> WordVectors:
     """The word vectors in a model folder, memory-mapped."""
     stored = read_folder(path, SCHEMA)
+    path = stored.path
     words, counts = stored.names["vocabulary"]
+    held_out = stored.arrays.get("heldout_counts")
+    if held_out is not None:
+        if counts is None:
+            raise damaged(path / "vocabulary.tsv", "no counts, which held-out words are part of")
+        problem = checks.wrong_part(held_out, counts)
+        checks.require(problem, path / "heldout_counts.npy", REMEDY)
     phrases, subwords = _phrases_in(path, stored), _subwords_in(path, stored)
     return WordVectors(
         words,
@@ -471,10 +498,10 @@ def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
     )
     with blamed_on(path / DESCRIPTION):
         spec = ngrams(lengths, n_buckets)
-    if np.any(np.diff(np.concatenate([[-1], buckets, [n_buckets]])) <= 0):
-        raise damaged(
-            path / "ngram_bucket.npy", f"not a bucket for each row, ascending, of {n_buckets:,}"
-        )
+        problem = checks.wrong_indices(buckets, n_buckets)
+        if not problem and np.any(buckets[1:] <= buckets[:-1]):
+            problem = "buckets that do not ascend"
+        checks.require(problem, "ngram_bucket.npy")
     return Subwords(spec, rows, buckets)
 
 
