@@ -243,6 +243,14 @@ def test_different_nodes_have_different_names():
     assert Graph.from_edges(zip([1, 2], [np.int64(2), 3], strict=True)).names == ["1", "2", "3"]
 
 
+def test_a_first_weight_that_is_not_a_number_is_no_heading(tmp_path):
+    file = tmp_path / "edges.txt"
+    file.write_text("a b nan\nb c 2\nc a 1\n")
+    with pytest.raises(DataError) as raised:
+        read_graph([str(file)], GraphSettings(walks=1, weighted=True), Silent(), tmp_path, 1)
+    assert (raised.value.line, raised.value.problem) == (1, "weight nan")
+
+
 def test_a_heading_is_recognised_and_weights_are_read(tmp_path):
     file, progress = tmp_path / "edges.csv", Notes()
     file.write_text("from,to,weight\n1,2,3\n2,3,1\n2,3,1\n")
