@@ -138,7 +138,8 @@ SCHEMA = FolderSchema(
 READER = {  # of `facts`
     "by_name": Value(bool, required=True),
     "named": Value(bool, required=True),
-    "first_feature": Value(int, required=True, at_least=0, at_most=MOST),
+    "first_feature": Value(int, at_least=0, at_most=MOST),
+    "has_empty_first_column": Value(bool),
     "text": Value(dict),
     "columns": Value(dict),
 }
