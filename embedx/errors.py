@@ -145,6 +145,22 @@ def choice(word: object, known: Iterable[str]) -> str:
     return near(word, known, f"choose one of {', '.join(known)}")
 
 
+class LostClusterError(EmbedxError):
+    """The cluster that trains or predicts is lost, while this process and its state are whole.
+
+    problem  which part of which cluster
+    remedy   what to do
+    """
+
+    def __init__(
+        self, problem: str, remedy: str = "start it again, and repeat the command"
+    ) -> None:
+        super().__init__(Setting("cluster"), f": {problem}; {remedy}")
+        self.args = (problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
+
+
 class DivergedError(EmbedxError):
     """Training diverged, at lower rates too, or ended with what is not finite: says when, and what
     to change.

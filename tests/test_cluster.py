@@ -20,7 +20,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import Plan, Worker
 from embedx.engine.merging import Delta
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, SettingError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
 from embedx.skipgram.configuration import configure
@@ -458,8 +458,12 @@ def test_settings_of_a_cluster_need_one():
 
 
 def test_no_cluster_is_reported_in_a_line(two_topics):
-    with pytest.raises(EmbedxError, match=r"no Ray cluster at 127\.0\.0\.1:1;.*ray start --head"):
-        words.train([str(two_topics)], configure("ns", {}), ClusterSettings(cluster="127.0.0.1:1"))
+    config = configure("ns", {"epochs": 1})
+    with pytest.raises(SettingError) as refused:
+        words.train([str(two_topics)], config, ClusterSettings(cluster="127.0.0.1:1"))
+    assert (refused.value.setting, refused.value.value) == ("cluster", "127.0.0.1:1")
+    assert "no Ray cluster at 127.0.0.1:1" in refused.value.problem
+    assert "ray start --head" in refused.value.remedy
 
 
 def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):

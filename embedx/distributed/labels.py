@@ -22,6 +22,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
 from embedx.classification.tree_training import Trained, TreeTraining
 from embedx.distributed.ray_backend import Size
+from embedx.distributed.received import check_array, is_number, require
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
@@ -126,11 +127,40 @@ class TileServer:
         return level, self.strategy.trained[levels[level][0]]
 
     def add(self, worker: Any, delta: tuple[int, dict[int, Trained]]) -> None:
+        """Keep the tiles of the level that is under way. Raises `LostWorkerError`, and keeps none,
+        if they do not fit it.
+        """
+        self._check(delta)
         level, tiles = delta
         with self.lock:
             if level == self.strategy.level:
                 # arrays that Ray sends stay in its store
                 self.strategy.done |= copy.deepcopy(tiles)
+
+    def _check(self, delta: Any) -> None:
+        is_pair = type(delta) is tuple and len(delta) == 2
+        require(is_pair and type(delta[0]) is int and type(delta[1]) is dict, "tiles of no level")
+        level, tiles = delta
+        if level != self.strategy.level or level == len(self.strategy.levels):
+            return  # it is not used
+        bounds = self.strategy.levels[level][1].tiles
+        for number, trained in tiles.items():
+            is_tile = type(number) is int and 0 <= number < len(bounds)
+            require(is_tile and type(trained) is Trained, "a tile that is none")
+            _, first, last = bounds[number]
+            _check_tile(trained, last - first, self.strategy.n_features)
+
+
+def _check_tile(trained: Trained, n_nodes: int, n_features: int) -> None:
+    """Raise `LostWorkerError` unless it has weights of so many nodes and features."""
+    require(type(trained.value) is np.ndarray, "weights that are no array")
+    n = trained.value.size
+    check_array(trained.value, np.float32, (n,), "weights")
+    check_array(trained.bias, np.float32, (n_nodes,), "biases")
+    for ids, end in ((trained.feature, n_features), (trained.label, n_nodes)):
+        check_array(ids, np.int32, (n,), "ids of weights")
+        require(bool(((ids >= 0) & (ids < end)).all()), f"ids of weights beyond {end - 1}")
+    require(is_number(trained.loss) and math.isfinite(trained.loss), "a loss that is none")
 
 
 class TileReplica:

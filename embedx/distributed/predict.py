@@ -8,7 +8,9 @@ from numpy import ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.distributed.ray_backend import connected, predictions
+from embedx.distributed.received import LostWorkerError, check_best
 from embedx.distributed.settings import ClusterSettings
+from embedx.errors import LostClusterError
 from embedx.training.progress import Progress
 
 MAX_ROWS = 1 << 13  # of a block
@@ -42,7 +44,20 @@ def predict(
         n_rows = min(-(-n // size.workers), MAX_ROWS)
         blocks = (features[start : start + n_rows] for start in range(0, n, n_rows or 1))
         progress.start("predicting", n, " examples")
-        for number, best in enumerate(predictions(Predictor, found, k, size, blocks), 1):
-            yield best
-            progress.update(min(number * n_rows, n))
+        done = 0
+        for n_block, answer in predictions(Predictor, found, k, size, blocks):
+            yield _checked(answer, n_block, k, found)
+            done += n_block
+            progress.update(done)
         progress.finish()
+
+
+def _checked(answer: Any, n_rows: int, k: int, model: Classifier) -> tuple[ndarray, ndarray]:
+    """The answer of a worker. Raises `EmbedxError` if it is not what it was asked for."""
+    try:
+        return check_best(answer, n_rows, k, model.n_labels)
+    except LostWorkerError as error:
+        problem = f"a worker cannot be relied on: {error}"
+        raise LostClusterError(
+            problem, "start the cluster anew, of machines of your own"
+        ) from error

@@ -8,32 +8,31 @@ machine, or on one that joins later.
 
 import collections
 import contextlib
+import importlib
 import itertools
 import logging
 import queue
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from embedx.distributed.address import address_of, check_answers, demands_token
+from embedx.distributed.received import LostWorkerError, check_started
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, LostClusterError, SettingError
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress
 
 DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it merges or that waits
 PATIENCE = 15.0  # seconds to wait for other workers after the first
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
-CONNECT_SECONDS = 10.0
 STEP = 0.2  # seconds between checks of the workers
-
-
-class LostWorkerError(Exception):
-    """A worker died or does not respond, or its machine is gone."""
+HEAD_STEP = 1.0  # seconds between checks of the head
+HEAD_ATTEMPTS = 3  # checks that fail one after another, before the head is given up
 
 
 @dataclass(frozen=True)
@@ -64,38 +63,127 @@ def connected(settings: ClusterSettings, threads: int | None, progress: Progress
     """
     is_connected = ray().is_initialized()
     if not is_connected:
-        progress.note(f"cluster: connecting to {settings.cluster}")
-        _connect(str(settings.cluster))
+        cluster = str(settings.cluster)
+        address = address_of(cluster)
+        progress.note(f"cluster: connecting to {address}")
+        check_answers(cluster, address)
+        _connect(cluster, address)
+        HEAD.watch(address)
     try:
         yield chosen_size(settings.workers, threads)
     finally:
         if not is_connected:
-            ray().shutdown()
+            HEAD.leave()
+            if HEAD.problem is None:
+                ray().shutdown()
 
 
-def _connect(address: str) -> None:
+def _connect(cluster: str, address: str) -> None:
+    library = ray()
+    _check_token(cluster, address)
+    _silence()
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        if address != "auto":  # where nobody listens Ray would wait for minutes
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
-        ray().init(
+        library.init(
             address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx"
         )
-    except (ValueError, RuntimeError, OSError) as error:
-        where = (
-            "this machine belongs to no Ray cluster"
-            if address == "auto"
-            else f"no Ray cluster at {address}"
-        )
-        raise EmbedxError(
-            f"--cluster {address}: {where}; start one by `ray start --head`, and on each other"
-            " machine by `ray start --address=HOST:6379`"
-        ) from error
+    except (ValueError, RuntimeError, OSError, library.exceptions.RayError) as error:
+        problem = f"no Ray cluster at {address} that this machine belongs to"
+        remedy = f"join it with `ray start --address={address}`"
+        raise SettingError("cluster", cluster, problem, remedy) from error
     finally:
         # Ray's own would end the program without a checkpoint
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
+
+
+def _check_token(cluster: str, address: str) -> None:
+    """Raise `SettingError` where the cluster demands a token that this process does not send: Ray
+    itself would try for 20 seconds, or abort.
+    """
+    remedy = (
+        "put the cluster's token into ~/.ray/auth_token or RAY_AUTH_TOKEN, and set"
+        " RAY_AUTH_MODE=token (docs/cluster.md)"
+    )
+    try:
+        raylet: Any = importlib.import_module("ray._raylet")
+        new_client, loader = raylet.GcsClient, raylet.AuthenticationTokenLoader.instance()
+        from ray.exceptions import AuthenticationError, RayError
+    except (ImportError, AttributeError):  # of a Ray before 2.52, which knows no tokens
+        return
+    if demands_token() and not loader.has_token(ignore_auth_mode=True):
+        raise SettingError("cluster", cluster, "RAY_AUTH_MODE=token, but there is no token", remedy)
+    try:
+        new_client(address=address)
+    except AuthenticationError as error:
+        problem = f"the Ray cluster at {address} demands another token"
+        raise SettingError("cluster", cluster, problem, remedy) from error
+    except RayError as error:
+        problem = f"what answers at {address} is no Ray cluster"
+        remedy = "name the head's HOST:PORT, as `ray start --head` prints it"
+        raise SettingError("cluster", cluster, problem, remedy) from error
+
+
+def _silence() -> None:
+    """Keep Ray from printing the logs of its processes among the results."""
+    from ray._private import worker
+
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+class Head:
+    """The Ray processes of this machine, without which a run cannot go on. A thread looks whether
+    they are there.
+    """
+
+    def __init__(self) -> None:
+        self.problem: str | None = None  # how they were lost
+        self.left = threading.Event()
+
+    def watch(self, address: str) -> None:
+        """Look after those of the cluster at this address until `leave`."""
+        self.problem, self.left = None, threading.Event()
+        node = ray().get_runtime_context().get_node_id()
+        arguments = (address, node, self.left)
+        threading.Thread(target=self._watch, args=arguments, daemon=True).start()
+
+    def leave(self) -> None:
+        """The connection ends."""
+        self.left.set()
+
+    def wait(self) -> None:
+        """Until it is known whether they are there."""
+        self.left.wait((HEAD_ATTEMPTS + 1) * HEAD_STEP)
+
+    def check(self) -> None:
+        """Raise `LostClusterError` if they were lost."""
+        if self.problem is not None:
+            raise LostClusterError(self.problem)
+
+    def _watch(self, address: str, node: str, left: threading.Event) -> None:
+        n_failed = 0
+        while not left.wait(HEAD_STEP):
+            problem = _head_problem(address, node)
+            n_failed = n_failed + 1 if problem else 0
+            if problem and not left.is_set() and n_failed >= HEAD_ATTEMPTS:
+                self.problem = problem
+                return
+
+
+HEAD = Head()
+
+
+def _head_problem(address: str, node: str) -> str | None:
+    """What is wrong with the cluster, or with this machine's part of it; None if nothing is."""
+    try:
+        check_answers("", address)
+    except SettingError:
+        return f"the head of the Ray cluster at {address} is lost"
+    nodes = {each["NodeID"]: each["Alive"] for each in ray().nodes()}
+    if not nodes.get(node, False):
+        return f"Ray's process on this machine, a node of the cluster at {address}, is lost"
+    return None
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
@@ -121,8 +209,15 @@ def received(reference: Any, timeout: float | None = None) -> Any:
     end in time.
     """
     library = ray()
+    end = float("inf") if timeout is None else time.monotonic() + timeout
     try:
-        return library.get(reference, timeout=timeout)
+        while True:
+            HEAD.check()
+            left = max(0.0, min(HEAD_STEP, end - time.monotonic()))
+            with contextlib.suppress(library.exceptions.GetTimeoutError):
+                return library.get(reference, timeout=left)
+            if time.monotonic() >= end:
+                raise LostWorkerError(f"no answer in {timeout:.0f} s")
     except library.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, EmbedxError) else error from None
     except (library.exceptions.RayError, TimeoutError) as error:
@@ -186,6 +281,7 @@ class Workers:
         while self.error is None:
             if self.closed:
                 return None
+            HEAD.check()
             with contextlib.suppress(queue.Empty):
                 worker = self.free.get(timeout=STEP)
                 if worker in self.all:
@@ -203,6 +299,10 @@ class Workers:
             return
         self.n_lost += 1
         if self.n_lost >= LOST_IN_A_ROW:
+            HEAD.wait()  # workers are lost with it
+            if HEAD.problem is not None:
+                self.error = LostClusterError(HEAD.problem)
+                return
             self.error = EmbedxError(
                 f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on"
                 f" {worker.host} ({why}); check the memory of the machines"
@@ -230,7 +330,8 @@ class Workers:
             if worker not in self.all:
                 return False
             self.all.remove(worker)
-        ray().kill(worker.actor)
+        if HEAD.problem is None:
+            ray().kill(worker.actor)
         return True
 
     def _add(self) -> None:
@@ -248,7 +349,7 @@ class Workers:
     def _start(self, worker: WorkerHandle) -> None:
         """Wait until a worker has started."""
         try:
-            host, process, version = worker.call("start")
+            host, process, version = check_started(worker.call("start"))
             worker.host = f"{host} (process {process})"
             if version != installed_version():
                 raise EmbedxError(
@@ -267,9 +368,11 @@ class Workers:
                 self.free.put(worker)
 
 
-def predictions(kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]) -> Iterator[Any]:
-    """What `kind(model, k, threads).predict`, on the workers, returns for blocks of rows, in their
-    order.
+def predictions(
+    kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]
+) -> Iterator[tuple[int, Any]]:
+    """Numbers of rows of blocks, in their order, and what `kind(model, k, threads).predict`, on the
+    workers, returns for them.
 
     Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if there are not
     so many CPUs.
@@ -293,9 +396,11 @@ def predictions(kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any
     under_way: collections.deque[Any] = collections.deque()
     try:
         for worker, block in zip(itertools.cycle(workers), blocks, strict=False):
-            under_way.append(worker.predict.remote(block))
+            under_way.append((block.shape[0], worker.predict.remote(block)))
             if len(under_way) >= DEPTH * size.workers:
-                yield received(under_way.popleft())
-        yield from map(received, under_way)
+                n_rows, reference = under_way.popleft()
+                yield n_rows, received(reference)
+        for n_rows, reference in under_way:
+            yield n_rows, received(reference)
     except LostWorkerError as error:
         raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({error})") from error

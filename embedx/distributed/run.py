@@ -7,7 +7,8 @@ machine. A range whose worker is lost is trained by another.
 import math
 from collections.abc import Sequence
 
-from embedx.distributed.ray_backend import DEPTH, LostWorkerError, Size, WorkerHandle, Workers
+from embedx.distributed.ray_backend import DEPTH, Size, WorkerHandle, Workers
+from embedx.distributed.received import LostWorkerError, check_trained
 from embedx.distributed.worker import Plan
 from embedx.settings import Record
 from embedx.training.memory import n_bytes
@@ -58,7 +59,8 @@ class Distributed(Strategy):
                 self._merge(worker, None)
         # Seconds to wait: before the first range is trained nobody knows what is usual.
         timeout = None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
-        tally, seconds = worker.call("train", epoch, chunks, rate, timeout=timeout)
+        answer = worker.call("train", epoch, chunks, rate, timeout=timeout)
+        tally, seconds = check_trained(answer)
         self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
         if math.isfinite(tally.loss):
             with worker.merging:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.distributed.merging import Partner, add, gather
+from embedx.distributed import received
+from embedx.distributed.merging import Partner, add, gather, state_of
 from embedx.engine.merging import Delta
 from embedx.optimizers.contract import Table, UpdateRule
 
@@ -81,7 +82,11 @@ class ParameterServer:
             return delta
 
     def add(self, worker: Any, delta: Deltas) -> None:
-        """Add a worker's local delta, merged with the remote delta that it was sent last."""
+        """Add a worker's local delta, merged with the remote delta that it was sent last.
+
+        Raises `LostWorkerError`, and adds nothing, if it does not fit the parameters.
+        """
+        self._check(delta)
         with self.lock:
             for name, local in delta.items():
                 row = local.row
@@ -93,3 +98,9 @@ class ParameterServer:
                     self.parameters.n_updates[row] += local.state[:, 0]
                 else:
                     add(self.parameters.tables[name], local, self.parameters.optimizer)
+
+    def _check(self, delta: Deltas) -> None:
+        received.check_names(delta, self.sizes)
+        for name, table in self.parameters.tables.items():
+            received.check_table_delta(delta[name], table, state_of(table).shape[1])
+        received.check_objective_delta(delta[STATE], self.parameters.state)

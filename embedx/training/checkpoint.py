@@ -113,6 +113,7 @@ class Checkpoints:
 
     def __init__(self, output: Path, request: Request, overwrite: bool, progress: Progress) -> None:
         self.folder, self.request, self.progress = folder_of(output), request, progress
+        self.output = output
         self.identity: Callable[[], Record] = dict
         self.began = time.monotonic()  # of the interval
         self.writing: threading.Thread | None = None

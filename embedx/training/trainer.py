@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from embedx.errors import DivergedError, EmbedxError
+from embedx.errors import DivergedError, EmbedxError, LostClusterError
 from embedx.settings import Options, Record
-from embedx.training.checkpoint import Checkpoints
+from embedx.training.checkpoint import Checkpoints, resumed_by
 from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
 from embedx.training.memory import MemoryPlan
@@ -142,6 +142,7 @@ def run(
     guard.begin(strategy, state, checkpoints)
     work.begin_report()
     interrupted_by = None
+    lost_cluster: LostClusterError | None = None
     if schedule.time_budget:
         progress.start("training", schedule.time_budget, "s", work.seconds)
     else:
@@ -154,6 +155,8 @@ def run(
             work.train_until_pause()
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
+    except LostClusterError as error:
+        lost_cluster = error
     finally:
         work.stop = True
         strategy.interrupt()
@@ -162,10 +165,16 @@ def run(
     if work.diverged is not None and work.next_step == 0:
         raise work.diverged
     if checkpoints is not None:
-        was_cut_short = interrupted_by is not None and work.next_step > 0
+        has_ended_early = interrupted_by is not None or lost_cluster is not None
+        was_cut_short = has_ended_early and work.next_step > 0
         to_the_end(
             partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish
         )
+    if lost_cluster is not None:
+        if checkpoints is None or not checkpoints.states():
+            raise lost_cluster
+        remedy = f"start it again, then `{resumed_by(checkpoints.output)}` continues the run"
+        raise LostClusterError(lost_cluster.problem, remedy) from lost_cluster
     losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
     ends = [end for tally, end in zip(work.twentieths, work.ends, strict=True) if tally.pairs]
     curve = [
