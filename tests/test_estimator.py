@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_classifier_multioutput, check_e
 from embedx.classification import classifier, estimator
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
@@ -613,3 +613,10 @@ def test_few_weights_are_dense_unless_asked_otherwise(several):
 def test_partial_fit_does_not_take_sparse_weights(several):
     with pytest.raises(ValueError, match="continues from dense weights"):
         SoftmaxClassifier(**HINGE, weights="tree").partial_fit(*several)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_labels_that_no_file_can_hold_are_refused_before_training(method):
+    with pytest.raises(DataError) as error:
+        getattr(SoftmaxClassifier("softmax"), method)(np.eye(2), ["\ud800", "b"])
+    assert error.value.file == "y"

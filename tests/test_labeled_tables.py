@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from embedx.classification import classifier
 from embedx.cli.app import application
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.read import read
 from embedx.labeled.tables import TableSettings
 
@@ -349,3 +349,13 @@ def test_numbers_far_from_the_training_data_stay_finite(write):
         [1e6],
         [-1e6],
     ]
+
+
+def test_half_of_a_surrogate_pair_is_replaced_in_labels_and_refused_in_fields(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a", "label": "\\ud800x"}\n{"text": "b", "label": "y"}\n')
+    assert read(str(rows)).schema.names == ["\ufffdx", "y"]
+    rows.write_text('{"\\ud800": 1, "label": "x"}\n{"\\ud800": 2, "label": "y"}\n')
+    with pytest.raises(DataError) as error:
+        read(str(rows), table=TableSettings(label_column="label"))
+    assert error.value.file == str(rows)

@@ -409,7 +409,7 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
 @pytest.mark.parametrize(
     "sentences",
     [
-        [["two words", "ж", ""], [], ["\ud800", "ж"], ("two words",)],
+        [["two words", "ж", ""], [], ["\ufffd", "ж"], ("two words",)],
         [["", ""]],
         [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
     ],
@@ -421,6 +421,16 @@ def test_sentences_of_any_strings(home, monkeypatch, sentences):
     assert (encoded.n_tokens, encoded.key) == (sum(map(len, sentences)), "")
     encoded.close()
     assert leftovers(home) == []
+
+
+def test_half_of_a_surrogate_pair_is_replaced_in_words(home):
+    progress = Notes()
+    encoded = encode_sentences([["\ud800x", "\ud83d\ude00", "\udfffx"], ["😀"]], progress, home)
+    assert [*encoded.words] == ["\ufffdx", "😀"]
+    assert encoded.counts.tolist() == [2, 2]
+    assert progress.notes == [
+        "3 words with half of a surrogate pair, which no file can hold, replaced by U+FFFD"
+    ]
 
 
 @pytest.mark.parametrize(

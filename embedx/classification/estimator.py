@@ -27,6 +27,7 @@ from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
+from embedx.storage.schema import check_can_be_saved
 from embedx.training.progress import reporter
 
 try:
@@ -354,6 +355,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             len(self.classes_),
             None if self._is_multilabel else _names_of(self.classes_),
         )
+        check_can_be_saved(names or [], "y")
         known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
         data = Labeled(
             self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X)

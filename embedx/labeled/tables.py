@@ -31,6 +31,7 @@ from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.words import TextFeatures, TextFeatureSettings
 from embedx.settings import Settings, option_name, param
+from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.sources import Source, reader_of
 from embedx.text.streams import CountedReader, begins_labelled, damage_explained, open_source
 from embedx.text.tables import (
@@ -194,6 +195,7 @@ def read_table(
     n_rows = max(1, min(ROWS, CELLS // len(first[1])))
     head = [first, *itertools.islice(records, n_rows - 1)]
     columns = _chosen(name, [record for _, record in head], given, like, needs_labels, progress)
+    check_can_be_saved(columns.names, name)
     words = TextFeatures(text, budget, like.text if like else None)
     records = (
         _parquet_records(source, stored, columns)
@@ -211,9 +213,7 @@ def read_table(
             np.array([[cell(each, _number) for each in columns.numbers] for cell in cells])
         )
         found = [cell(columns.label, split) if columns.label else [] for cell in cells]
-        parts.append(
-            labels.labels_of([each.encode("utf-8", "replace") for each in row] for row in found)
-        )
+        parts.append(labels.labels_of([as_utf8(label).encode() for label in row] for row in found))
         if columns.id:
             ids += [value_of(record, columns.id, None) for _, record in rows]
             budget.take(WORD_BYTES * len(rows))

@@ -43,7 +43,7 @@ from numpy import ndarray
 from embedx.errors import DataError, EmbedxError
 from embedx.settings import Options, Record
 from embedx.storage import atomic, locks
-from embedx.storage.schema import FolderSchema, row_blocks
+from embedx.storage.schema import FolderSchema, check_can_be_saved, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
@@ -379,6 +379,7 @@ def save(
     for stem, (each, _) in names.items():
         if len(set(each)) < len(each):
             raise ValueError(f"{stem}: a name occurs twice")
+        check_can_be_saved(each, stem)
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise ValueError(f"{name}: arrays are plain numbers")

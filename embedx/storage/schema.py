@@ -7,7 +7,7 @@ checked against each other, and indices and offsets against what they lead to.
 
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,9 +15,44 @@ import numpy as np
 from numpy import ndarray
 
 from embedx import checks
+from embedx.errors import DataError
 
 BLOCK_FLOATS = 1 << 22  # of rows at a time: 16 MB, so that a huge table is never doubled in memory
 AXES = ("rows", "columns")
+
+
+def check_can_be_saved(names: Sequence[str], argument: str) -> None:
+    """Raise `DataError` for a name with half of a surrogate pair, which UTF-8 cannot hold: Python
+    makes such strings of damaged JSON and of file names.
+
+    argument  where the names come from, for the message
+    """
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError as error:
+        wrong = next(name for name in names if not is_utf8(name))
+        raise DataError(
+            argument,
+            None,
+            f"{wrong!r} has half of a surrogate pair, which no file of text can hold",
+            "replace it, as by name.encode('utf-8', 'replace').decode()",
+        ) from error
+
+
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can hold the text: not so for half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_utf8(text: str) -> str:
+    """The text as UTF-8 can hold it: the halves of a surrogate pair joined where they follow each
+    other, and U+FFFD for one alone.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Names(NamedTuple):

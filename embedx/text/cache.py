@@ -32,6 +32,7 @@ import numpy as np
 from embedx.errors import EmbedxError
 from embedx.settings import Record
 from embedx.storage.cache_home import cache_home
+from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
 from embedx.text.reading import Watch, check_found, read, skipped_kinds
@@ -85,9 +86,9 @@ def encode_sentences(
     sentences: Iterable[Iterable[str]], progress: Progress = SILENT, cache_dir: Path | None = None
 ) -> EncodedCorpus:
     """Sentences given as words, which may be any strings, as a temporary corpus; goes through them
-    once.
+    once. Half of a surrogate pair, which no file can hold, becomes U+FFFD.
     """
-    numbers: dict[str, int] = {}
+    numbers = Numbers()
     pending = array.array("i")
     progress.start("reading", None, "sentences")
     with CorpusWriter(cache_dir or default_folder()) as writer:
@@ -96,7 +97,7 @@ def encode_sentences(
                 raise EmbedxError(
                     f"a sentence is a list of words, not a string; split {sentence[:40]!r} first"
                 )
-            if found := [numbers.setdefault(word, len(numbers)) for word in sentence]:
+            if found := [numbers[word] for word in sentence]:
                 pending.extend([*found, END_OF_SENTENCE])
             if len(pending) >= FLUSH_TOKENS:
                 writer.write_tokens(np.array(pending))
@@ -110,8 +111,33 @@ def encode_sentences(
             )
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
-        writer.write_words(WordList.of(numbers))
+        if numbers.n_replaced:
+            progress.note(
+                f"{_number(numbers.n_replaced, 'word')} with half of a surrogate pair, which no"
+                " file can hold, replaced by U+FFFD"
+            )
+        writer.write_words(WordList.of(numbers.words))
         return writer.finish({"sources": []}, {})
+
+
+class Numbers(dict[str, int]):
+    """Numbers words in the order in which they are first looked up."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, None] = {}  # by number, as files can hold them
+        self.n_replaced = 0  # distinct words that are held differently
+
+    def __missing__(self, word: str) -> int:
+        written = word
+        if isinstance(word, str) and not is_utf8(word):
+            written = as_utf8(word)
+            self.n_replaced += 1
+        number = len(self.words)
+        if written in self.words:
+            number = self[written]
+        self.words[written] = None
+        self[word] = self[written] = number
+        return number
 
 
 def list_caches(cache_dir: Path | None = None) -> list[Record]:
