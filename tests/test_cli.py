@@ -642,3 +642,11 @@ def test_symbolic_links_in_a_loop_are_an_error_of_one_line(tmp_path, words):
     assert done.returncode == 2
     assert "loop" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_a_byte_order_mark_belongs_to_no_query(tmp_path):
+    (tmp_path / "vectors.txt").write_text("a 1 2\nb 2 1\n")
+    done = embedx_run(tmp_path, "nn", "vectors.txt", "-", input="\ufeffa\n")
+    assert done.stdout == "a\tb\t0.8000\n"
+    done = embedx_run(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
+    assert done.stdout == "a 1 2\n"

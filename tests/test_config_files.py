@@ -84,3 +84,9 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path):
         application(["train"])(
             ["train", "x", "--config", str(tmp_path / "latin.toml")], standalone_mode=False
         )
+
+
+def test_a_byte_order_mark_belongs_to_no_option(asked, tmp_path):  # noqa: F811
+    (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbfdim = 20\n")
+    _, typed = asked("train", "x", "--config", str(tmp_path / "run.toml"))
+    assert typed == {"dim": 20}

@@ -615,8 +615,10 @@ def test_partial_fit_does_not_take_sparse_weights(several):
         SoftmaxClassifier(**HINGE, weights="tree").partial_fit(*several)
 
 
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_labels_that_no_file_can_hold_are_refused_before_training(method):
+@pytest.mark.parametrize(
+    ("method", "more"), [("fit", {}), ("partial_fit", {"classes": ["b", "\ud800"]})]
+)
+def test_labels_that_no_file_can_hold_are_refused_before_training(method, more):
     with pytest.raises(DataError) as error:
-        getattr(SoftmaxClassifier("softmax"), method)(np.eye(2), ["\ud800", "b"])
+        getattr(SoftmaxClassifier("softmax"), method)(np.eye(2), ["\ud800", "b"], **more)
     assert error.value.file == "y"

@@ -265,3 +265,49 @@ def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 6)
     with pytest.raises(EmbedxError, match=":2: 0 numbers after the word 'b', not 2"):
         formats.read(write(tmp_path, b"a 1 2\nb \n"))
+
+
+def binary_of(names, after_vector):
+    numbers = np.random.default_rng(0).normal(size=(len(names), 4)).astype("<f4")
+    rows = [name + b" " + row.tobytes() + after_vector for name, row in zip(names, numbers)]
+    return b"%d 4\n" % len(names) + b"".join(rows)
+
+
+@pytest.mark.parametrize("after_vector", [b"", b"\n"], ids=["gensim", "word2vec.c"])
+@pytest.mark.parametrize("place", range(4))
+def test_a_blank_in_a_name_of_a_binary_file_is_an_error(tmp_path, after_vector, place):
+    names = [b"aa", b"bb", b"cc", b"dd"]
+    names[place] = b"New York"
+    file = tmp_path / "vectors.bin"
+    file.write_bytes(binary_of(names, after_vector))
+    with pytest.raises(EmbedxError, match=r"vectors\.bin: "):
+        formats.read(file)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "café 1 2\ncafè 3 4\nthé 3 4\n".encode("latin-1"),
+        "3 2\ncafé 1 2\ncafè 3 4\nthé 3 4\n".encode("latin-1"),
+        binary_of([b"caf\xe9", b"caf\xe8", b"th\xe9"], b"\n"),
+    ],
+    ids=["glove", "word2vec", "word2vec-binary"],
+)
+def test_words_in_latin_1_are_counted_and_said(tmp_path, content):
+    file = tmp_path / "vectors.txt"
+    file.write_bytes(content)
+    progress = Notes()
+    assert formats.read(file, progress).words == ["caf\ufffd", "th\ufffd"]
+    assert "3 of 3 words are not UTF-8" in progress.notes[0]
+    assert "1 become equal to others" in progress.notes[0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a 1 2\nb 3 4\n", b"2 2\na 1 2\nb 3 4\n", binary_of([b"a", b"b"], b"")],
+    ids=["glove", "word2vec", "word2vec-binary"],
+)
+def test_a_byte_order_mark_belongs_to_no_word(tmp_path, content):
+    file = tmp_path / "vectors.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + content)
+    assert formats.read(file).words == ["a", "b"]

@@ -185,3 +185,9 @@ def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
 def test_an_archive_from_a_server(here, tmp_path):
     (here / "mine.tar.gz").write_bytes(tar_of({"a.txt": b"one two"}))
     assert text_of((here / "mine.tar.gz").as_uri()) == b"one two\n"
+
+
+def test_a_byte_order_mark_belongs_to_no_word_of_a_member(here):
+    mark = b"\xef\xbb\xbf"
+    (here / "two.zip").write_bytes(zip_of({"a.txt": mark + b"a b", "b.txt": mark + b"b c"}))
+    assert text_of("two.zip").split() == [b"a", b"b", b"b", b"c"]

@@ -85,3 +85,10 @@ def test_it_is_a_sequence_of_words():
     for place in (len(WORDS), -len(WORDS) - 1):
         with pytest.raises(IndexError, match="range"):
             words[place]
+
+
+def test_a_byte_order_mark_belongs_to_no_word_of_a_list(tmp_path):
+    file = tmp_path / "words.txt"
+    file.write_bytes(b"\xef\xbb\xbfoften\na\n")
+    vocabulary, _ = select(CORPUS, VocabularySettings(vocab=str(file)))
+    assert vocabulary.words == ["often", "a"]

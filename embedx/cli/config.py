@@ -23,7 +23,7 @@ def words_of(path: Path, command: Any) -> list[str]:
     import tomllib  # here, because `embedx --help` does not need it
 
     try:
-        found = tomllib.loads(path.read_bytes().decode("utf-8"))
+        found = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise EmbedxError(f"--config {path}: cannot be read: {error.strerror or error}") from error
     except (

@@ -26,10 +26,18 @@ def asked(words: Sequence[str]) -> Iterator[str]:
     elif not words:
         raise EmbedxError("no words; give some, or - to read them from standard input")
     elif list(words) == ["-"]:
-        for line in sys.stdin:
+        for line in input_lines():
             yield from line.split()
     else:
         yield from words
+
+
+def input_lines() -> Iterator[str]:
+    """The lines of standard input as they come, without the byte order mark of some editors."""
+    first = next(sys.stdin, None)
+    if first is not None:
+        yield first.removeprefix("\ufeff")
+        yield from sys.stdin
 
 
 def neighbours(
@@ -62,7 +70,7 @@ def write_vectors(vectors: WordVectors, file: Path | None, overwrite: bool) -> i
     n_unknown, rows = 0, []
     is_array = file is not None and file.suffix == ".npy"
     with results_to(file, overwrite, is_text=not is_array) as out:
-        for line in sys.stdin:
+        for line in input_lines():
             words = line.split()
             vector = mean_vector(vectors, words)
             n_unknown += vector is None

@@ -276,7 +276,7 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
     """
     types: dict[str, str] = {}
     try:
-        with open(file, encoding="utf-8") as lines:
+        with open(file, encoding="utf-8-sig") as lines:
             text = lines.read().encode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"

@@ -214,7 +214,7 @@ def _content(file: Path) -> Record:
         raise OSError("no file")  # a pipe would not end
     if os.path.getsize(file) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES:,} bytes")
-    return tomllib.loads(file.read_text("utf-8"))
+    return tomllib.loads(file.read_text("utf-8-sig"))
 
 
 def _content_if_readable(file: Path) -> Record:

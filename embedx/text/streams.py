@@ -127,7 +127,7 @@ class UnpackedReader(archives.BlockReader):
 
     def _content(self, source: Source) -> Iterator[bytes]:
         with damage_explained(source):
-            yield from unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES))
+            yield from without_mark(unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES)))
 
     def close(self) -> None:
         if not self.closed:
@@ -201,6 +201,15 @@ def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
         return _zstd_blocks(source.name, file)
     stream = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
     return iter(lambda: stream.read(BLOCK_BYTES), b"")
+
+
+def without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks without the byte order mark that some editors write before UTF-8."""
+    head = b""
+    while len(head) < len(codecs.BOM_UTF8) and (block := next(blocks, b"")):
+        head += block
+    yield head.removeprefix(codecs.BOM_UTF8)
+    yield from blocks
 
 
 def _stream_blocks(
@@ -308,7 +317,8 @@ def text_blocks(
             found = True
             reader = source.format(settings) if whole or source.reader != "any" else reader_of(name)
             member = replace(source, name=f"{source.name}: {name}", reader=reader, members="")
-            yield from text_blocks(member, CountedReader(opened), settings, 1, report)
+            # the tokenizer skips only the mark at the beginning of the source
+            yield from without_mark(text_blocks(member, CountedReader(opened), settings, 1, report))
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
         if not found:

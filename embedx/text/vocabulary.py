@@ -106,7 +106,7 @@ def listed(path: str) -> list[str]:
     """The words of a list: the first of each line. Raises `EmbedxError` for what is none."""
     words, why = [], "no words in it"
     try:
-        with open(path, encoding="utf-8") as lines:
+        with open(path, encoding="utf-8-sig") as lines:
             words = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
     except UnicodeDecodeError:
         why = "not UTF-8"

@@ -5,11 +5,13 @@ A word that occurs twice keeps its first vector, as in gensim, and a note counts
 """
 
 import io
+import operator
 import os
 from pathlib import Path
 
 from embedx import registry
 from embedx.errors import EmbedxError, near_file
+from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
 from embedx.training.progress import SILENT, Progress
@@ -105,7 +107,20 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
         found = reader(Opened(name, head, stream, progress, trust_pickle))
     if not found.words:
         raise EmbedxError(f"{name}: holds no word; {KNOWN}")
-    return without_duplicates(name, found, progress)
+    return without_duplicates(name, with_readable_names(name, found, progress), progress)
+
+
+def with_readable_names(name: str, found: Found, progress: Progress) -> Found:
+    """The same with U+FFFD in place of bytes that are not UTF-8, and a note if there are any."""
+    words = [word if is_utf8(word) else as_utf8(word) for word in found.words]
+    if n_replaced := sum(map(operator.ne, words, found.words)):
+        n_merged = len(set(found.words)) - len(set(words))
+        progress.note(
+            f"warning: {name}: {n_replaced:,} of {len(words):,} words are not UTF-8, and get U+FFFD"
+            f" for what cannot be read; {n_merged:,} become equal to others and are left out; if"
+            " the file is text in Latin-1, convert it with iconv -f LATIN1 -t UTF-8"
+        )
+    return found._replace(words=words)
 
 
 def without_duplicates(name: str, found: Found, progress: Progress) -> Found:

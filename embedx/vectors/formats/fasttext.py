@@ -92,7 +92,7 @@ def read(file: Opened) -> Found:
             f"{name}: continues for {len(data) - end:,} bytes after the model; {AGAIN}"
         )
     own, of_buckets = rows[: len(raw)], rows[len(raw) :]
-    words = [each.decode("utf-8", "replace") for each in raw]
+    words = [name.decode("utf-8", "surrogateescape") for name in raw]
     check_memory(
         name,
         own.nbytes + (compiled().listing_bytes(raw, head.ngrams) if head.ngrams else 0),

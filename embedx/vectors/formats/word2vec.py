@@ -21,8 +21,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.files import MemoryBudget
+from embedx.storage.schema import is_utf8
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import (
     AGAIN,
@@ -37,6 +38,7 @@ from embedx.vectors.formats.contract import (
 )
 
 HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
+CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 IS_IT = "is this really word2vec's binary format?"
 
@@ -147,7 +149,9 @@ def parse(name: str, first: int, lines: list[bytes], dim: int) -> tuple[list[str
 
     numpy's own reader takes 50 ns for a number; its result is used only where it leaves no doubt.
     """
-    parts = [line.decode("utf-8", "replace").partition(" ") for line in lines if line.strip()]
+    parts = [
+        line.decode("utf-8", "surrogateescape").partition(" ") for line in lines if line.strip()
+    ]
     words = [word for word, _, _ in parts]
     try:
         # numpy warns of no rows at all
@@ -167,7 +171,7 @@ def parse(name: str, first: int, lines: list[bytes], dim: int) -> tuple[list[str
 
 def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
     """The word and the vector of one line. Raises EmbedxError that says what is wrong with it."""
-    word, *numbers = line.decode("utf-8", "replace").rstrip(" \r\n").split(" ")
+    word, *numbers = line.decode("utf-8", "surrogateescape").rstrip(" \r\n").split(" ")
     if len(numbers) > dim and not is_number(numbers[-dim - 1]):
         # GloVe's Common Crawl files have words such as ". . ."
         word, numbers = " ".join([word, *numbers[:-dim]]), numbers[-dim:]
@@ -215,7 +219,8 @@ def read_binary(file: Opened) -> Found:
     width = 4 * dim
     check_memory(f"{file.name}:1", count * width, "is the first line right?")
     vectors = np.empty((count, dim), "<f4")
-    words = []
+    words: list[str] = []
+    ends_by_newline = False  # each vector, as word2vec.c writes them and gensim did not
     file.progress.start("Reading vectors", count, "words")
     for row in range(count):
         word = bytearray()
@@ -229,8 +234,19 @@ def read_binary(file: Opened) -> Found:
                 f"{file.name}: ends within word {row + 1:,} of {count:,}; the file is cut short:"
                 f" {AGAIN}"
             )
-        # word2vec.c ends vectors by a newline
-        words.append(word.lstrip(b"\n").decode("utf-8", "replace"))
+        has_newline = word.startswith(b"\n")
+        if row == 1:
+            ends_by_newline = has_newline
+        name = bytes(word.lstrip(b"\n"))
+        if row > 0 and (has_newline != ends_by_newline or not is_name(name, has_newline)):
+            raise DataError(
+                file.name,
+                None,
+                f"word {row + 1:,} of {count:,} begins with {shown(name)}, which is no name",
+                "a name before it holds a blank, which ends names in this format, or the file is"
+                f" damaged: {AGAIN}",
+            )
+        words.append(name.decode("utf-8", "surrogateescape"))
         vectors[row] = np.frombuffer(vector, "<f4")
         if row % 10_000 == 0:
             file.progress.update(row)
@@ -242,6 +258,18 @@ def read_binary(file: Opened) -> Found:
     file.progress.finish()
     check_finite(file.name, words, vectors, IS_IT)
     return Found(words, vectors.astype("f4", copy=False))
+
+
+def is_name(name: bytes, after_newline: bool) -> bool:
+    """Whether a name is one, and not the end of a vector that was read from a wrong place on.
+
+    A newline before it shows the right place, and none shows gensim's files, whose names are UTF-8.
+    Nearly all numbers have bytes that are not, or control characters.
+    """
+    if after_newline:
+        return b"\n" not in name
+    is_text = is_utf8(name.decode("utf-8", "surrogateescape"))
+    return is_text and not CONTROL_CHARACTER.search(name)
 
 
 def write_binary(path: Path, table: Table) -> None:
