@@ -17,19 +17,22 @@ def sentences(
     errors = {"replace": "replace", "skip": "ignore", "error": "strict"}[on_bad_utf8]
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors)
     lines = [words(line, tokenizer) for line in text.split("\n")]
-    return [[lower(word) if lowercase else word for word in line] for line in lines if line]
+    return [[word.lower() if lowercase else word for word in line] for line in lines if line]
 
 
 def words(line: str, tokenizer: str) -> list[str]:
     if tokenizer != "words":
         return line.replace("\0", " ").split()
-    spaced = "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in line)
-    return [word for word in spaced.split(" ") if word]
-
-
-def lower(word: str) -> str:
-    """Character by character, because str.lower() looks at the context of a capital sigma."""
-    return "".join(c.lower() for c in word)
+    found = []
+    word = ""
+    for c in line + " ":
+        category = unicodedata.category(c)
+        if category[0] in "LN" or (word and (category[0] == "M" or c in "\u200c\u200d")):
+            word += c
+        elif category[0] != "M" and (category != "Cf" or c == "\u200b"):
+            found.append(word)
+            word = ""
+    return [word for word in found if word]
 
 
 def encoded(sources: list[list[list[str]]]) -> tuple[list[int], list[str], list[int]]:

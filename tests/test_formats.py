@@ -269,7 +269,9 @@ def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
 
 def binary_of(names, after_vector):
     numbers = np.random.default_rng(0).normal(size=(len(names), 4)).astype("<f4")
-    rows = [name + b" " + row.tobytes() + after_vector for name, row in zip(names, numbers)]
+    rows = [
+        name + b" " + row.tobytes() + after_vector for name, row in zip(names, numbers, strict=True)
+    ]
     return b"%d 4\n" % len(names) + b"".join(rows)
 
 

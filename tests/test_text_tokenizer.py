@@ -148,3 +148,26 @@ def test_more_words_than_numbers_is_an_error(monkeypatch):
     monkeypatch.setattr(tokenizer, "MAX_TYPES", 5000)
     with pytest.raises(EmbedxError, match="more than 5000 distinct words"):
         tokenized([b" ".join(b"%d" % n for n in range(10_000))], TextSettings())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("می\u200cخواهم کتاب", ["می\u200cخواهم", "کتاب"]),
+        ("ශ්\u200dරී ලංකා", ["ශ්\u200dරී", "ලංකා"]),
+        ("love ❤\ufe0f it", ["love", "it"]),
+        ("co\u00adoperate \u200fשלום\u200f", ["cooperate", "שלום"]),
+        ("ภาษา\u200bไทย", ["ภาษา", "ไทย"]),
+    ],
+    ids=["Persian", "Sinhala", "emoji", "invisible", "zero-width space"],
+)
+def test_words_are_not_divided_where_unicode_does_not_divide_them(text, words):
+    settings = TextSettings(tokenizer="words")
+    assert tokenized([text.encode()], settings, block_bytes=1)[1] == words
+
+
+def test_a_capital_sigma_is_lowered_by_its_place_in_the_word():
+    text = "ΟΔΟΣ ΣΟΦΟΣ Σ ΑΣ' ΟΔΟΣ, ΑΣ.Α ΑΣΣ ΑΣ\u0301 ABΣ aΣb"
+    _, words = tokenized([text.encode()], TextSettings(lowercase=True), block_bytes=1)
+    assert words == text.lower().split()
+    assert words[:2] == ["οδος", "σοφος"]

@@ -43,7 +43,7 @@ from embedx.text.word_list import WordList
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
-FORMAT = 5  # part of every key: raise it when the files or the tokeniser's results change
+FORMAT = 6  # part of every key: raise it when the files or the tokeniser's results change
 FLUSH_TOKENS = 1 << 16
 
 

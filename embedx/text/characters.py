@@ -1,4 +1,5 @@
-"""What each character means to a tokeniser: part of a word (perhaps lower-cased) or a separator.
+"""What each character means to a tokeniser: part of a word (perhaps lower-cased), a separator, or
+what Unicode's word boundaries (UAX 29) never divide words at.
 
 Two tables say it. `plain`, by byte, serves ASCII. All other characters go through a two-stage table
 of differences (character -> what to append to the word), whose blocks of 128 are mostly alike and
@@ -20,6 +21,19 @@ SEPARATES, LINE_END, NOT_ASCII = 0, -1, -2
 # The entry of `differences` for a separator; no difference of two characters is as large.
 SEPARATOR = 1 << 24
 BLOCK_BITS = 7
+# Entries of a character that is not simply appended. `EXTENDS`: to a word that is begun, as marks
+# and zero-width joiners; after anything else, as U+FE0F after an emoji, it begins none. `IGNORED`:
+# left out, as soft hyphens and directional marks. `SIGMA`: a capital sigma, whose lower case
+# depends on the letters after it.
+EXTENDS = SEPARATOR + 1
+IGNORED = SEPARATOR + 2
+SIGMA = SEPARATOR + 3
+JOINERS = "\u200c\u200d"
+ZERO_WIDTH_SPACE = "\u200b"  # of the same category, but divides words, as of Thai and Khmer
+CAPITAL_SIGMA = 0x3A3
+# How `str.lower` sees a character after or before a capital sigma (Unicode 15, table 3-17)
+CASED = 1
+CASE_IGNORABLE = 2
 # Python's lower() gives two characters for this one alone (U+0130): "i" and U+0307.
 DOTTED_CAPITAL_I, DOT_ABOVE = 0x130, 0x307
 
@@ -31,8 +45,13 @@ class Characters(NamedTuple):
     plain: np.ndarray
     # int64 (0x110000 / 128,): row of `differences` for each block of 128 characters
     blocks: np.ndarray
-    # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR
+    # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR, EXTENDS,
+    # IGNORED or SIGMA
     differences: np.ndarray
+    # int32 (n,): characters that are CASED or CASE_IGNORABLE, ascending, and which; (0,) if text is
+    # not lower-cased
+    case_characters: np.ndarray
+    cases: np.ndarray
 
 
 @functools.cache
@@ -42,15 +61,19 @@ def tables(tokenizer: str, lowercase: bool) -> Characters:
     difference = np.zeros(len(characters), int64)
     if lowercase:
         for code, c in enumerate(characters):
-            # Each by itself; the context that str.lower() looks at would make a capital sigma that
-            # ends a word ς.
             if (lower := c.lower()) != c:
                 difference[code] = ord(lower[0]) - code
+        difference[CAPITAL_SIGMA] = SIGMA
     if tokenizer == "words":
-        separates = [category[0] not in "LMN" for category in map(unicodedata.category, characters)]
+        categories = np.array([*map(unicodedata.category, characters)])
+        major = categories.astype("U1")
+        difference[~np.isin(major, [*"LMN"])] = SEPARATOR
+        difference[major == "M"] = EXTENDS
+        difference[categories == "Cf"] = IGNORED
+        difference[[*map(ord, JOINERS)]] = EXTENDS
+        difference[ord(ZERO_WIDTH_SPACE)] = SEPARATOR
     else:
-        separates = [c.isspace() or c == "\0" for c in characters]
-    difference[separates] = SEPARATOR
+        difference[[c.isspace() or c == "\0" for c in characters]] = SEPARATOR
     plain = np.full(256, NOT_ASCII, int64)
     plain[:128] = np.where(
         difference[:128] == SEPARATOR, SEPARATES, np.arange(128) + difference[:128]
@@ -61,8 +84,31 @@ def tables(tokenizer: str, lowercase: bool) -> Characters:
         rows.setdefault(row.tobytes(), len(rows)) for row in difference.reshape(-1, 1 << BLOCK_BITS)
     ]
     return Characters(
-        plain, np.array(blocks), np.array([np.frombuffer(row, int64) for row in rows])
+        plain,
+        np.array(blocks),
+        np.array([np.frombuffer(row, int64) for row in rows]),
+        *(case_contexts() if lowercase else no_case_contexts()),
     )
+
+
+@functools.cache
+def case_contexts() -> tuple[np.ndarray, np.ndarray]:
+    """`Characters.case_characters` and `cases`, as `str.lower` has them."""
+    codes = []
+    contexts = []
+    for code in range(sys.maxunicode + 1):
+        c = chr(code)
+        if unicodedata.category(c) in ("Lo", "Cn", "Co", "Cs"):
+            continue  # most, and neither of the two
+        if f"αΣ{c}α".lower()[1] == "ς":
+            continue  # a sigma before it is final, whatever follows
+        codes.append(code)
+        contexts.append(CASED if f"αΣ{c}".lower()[1] == "σ" else CASE_IGNORABLE)
+    return np.array(codes, np.int32), np.array(contexts, np.int32)
+
+
+def no_case_contexts() -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 
 @functools.cache
@@ -78,4 +124,5 @@ def whole_tokens() -> Characters:
         plain,
         np.zeros((sys.maxunicode + 1) >> BLOCK_BITS, int64),
         np.zeros((1, 1 << BLOCK_BITS), int64),
+        *no_case_contexts(),
     )

@@ -20,7 +20,8 @@ class TextSettings(Settings):
     tokenizer: str = param(
         "whitespace",
         "how text is split into words; `whitespace`: at white space only; `words`: into runs of"
-        " Unicode letters, marks and digits, so that `isn't` becomes `isn` and `t`; `none`: as"
+        " Unicode letters, marks, zero-width joiners and digits, so that `isn't` becomes `isn` and"
+        " `t`; `none`: as"
         " `whitespace`, but keeps lists in JSON and Parquet",
         choices=("whitespace", "words", "none"),
     )

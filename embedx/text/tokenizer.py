@@ -20,11 +20,16 @@ from embedx.errors import EmbedxError
 from embedx.kernels import kernel, kernel_part, prefetch
 from embedx.text.characters import (
     BLOCK_BITS,
+    CAPITAL_SIGMA,
+    CASE_IGNORABLE,
+    CASED,
     DOT_ABOVE,
     DOTTED_CAPITAL_I,
+    EXTENDS,
     LINE_END,
     NOT_ASCII,
     SEPARATOR,
+    SIGMA,
     tables,
     whole_tokens,
 )
@@ -42,8 +47,23 @@ FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # the capacity of an empty table
 NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than the rest, as a rule
 
 # What the scanner remembers between calls, by place in `state`, int64.
-END, KEY, TYPES, EMITTED, BAD, FIRST_BAD, OFFSET, TOO_LONG, STATE_WIDTH = range(9)
+(
+    END,
+    KEY,
+    TYPES,
+    EMITTED,
+    BAD,
+    FIRST_BAD,
+    OFFSET,
+    TOO_LONG,
+    SIGMAS,  # whether the current word has a capital sigma that is to be lower-cased
+    STATE_WIDTH,
+) = range(10)
 
+# of σ and ς in UTF-8, which have two bytes as Σ has
+SIGMA_LEAD = 0xCF
+SMALL_SIGMA = 0x83
+FINAL_SIGMA = 0x82
 BYTE_ORDER_MARK, REPLACEMENT = 0xFEFF, 0xFFFD
 ON_BAD = {"replace": 0, "skip": 1, "error": 2}
 SKIP, ERROR = ON_BAD["skip"], ON_BAD["error"]
@@ -127,6 +147,47 @@ def appended(letters, end, key, code):
             return end, key
         shift -= 6
         byte = 0x80 | ((code >> shift) & 0x3F)
+
+
+@kernel_part
+def case_of(characters, code):
+    """CASED, CASE_IGNORABLE or 0."""
+    place = np.searchsorted(characters.case_characters, code)
+    if place < len(characters.cases) and characters.case_characters[place] == code:
+        return characters.cases[place]
+    return 0
+
+
+@kernel_part
+def lower_sigmas(characters, letters, start, end):
+    """Lower-case the capital sigmas of the word letters[start:end] in place; its `packed`.
+
+    As `str.lower` does: to ς after a cased letter and before none, else to σ.
+    """
+    pending = -1  # place of a sigma after a cased letter, as long as none follows
+    after_cased = False
+    p = start
+    while p < end:
+        code = int64(letters[p])
+        width = 1
+        if code >= 0x80:
+            code, width = decoded(letters, p, end)
+        case = case_of(characters, code)
+        if case != CASE_IGNORABLE:
+            if pending >= 0 and case == CASED:
+                letters[pending + 1] = SMALL_SIGMA
+            pending = -1
+        if code == CAPITAL_SIGMA:
+            letters[p] = SIGMA_LEAD
+            letters[p + 1] = FINAL_SIGMA if after_cased else SMALL_SIGMA
+            pending = p if after_cased else -1
+        if case != CASE_IGNORABLE:
+            after_cased = case == CASED
+        p += width
+    key = int64(0)
+    for i in range(start, end):
+        key = packed(key, int64(letters[i]))
+    return key
 
 
 @kernel_part
@@ -232,6 +293,13 @@ def scan(data, p, on_bad, characters, state, table, out):
             difference = characters.differences[
                 characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)
             ]
+            if difference > SEPARATOR:
+                if difference == SIGMA:
+                    state[SIGMAS] = 1
+                if difference == SIGMA or (difference == EXTENDS and end > starts[types]):
+                    end, key = appended(letters, end, key, code)
+                p += width
+                continue
             if difference != SEPARATOR:
                 end, key = appended(letters, end, key, code + difference)
                 if code == DOTTED_CAPITAL_I and difference != 0:
@@ -243,9 +311,13 @@ def scan(data, p, on_bad, characters, state, table, out):
             state[TOO_LONG] += 1
             end = start
             key = int64(0)
+            state[SIGMAS] = 0
         if end > start:
             if types + 2 > len(starts) or 2 * types >= len(slots):
                 break
+            if state[SIGMAS] != 0:
+                key = lower_sigmas(characters, letters, start, end)
+                state[SIGMAS] = 0
             number = number_of(table, types, end, key)
             if number == types:
                 types += 1
