@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import reference
+from scipy.sparse import vstack
 
 from embedx.classification import classifier
 from embedx.cli import training
@@ -17,8 +18,9 @@ from embedx.errors import EmbedxError
 from embedx.labeled import words
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.read import read, read_training
-from embedx.labeled.words import TextFeatures, TextFeatureSettings
+from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.text.ngram_hashes import OF_NEXT_WORD
+from embedx.text.tokenizer import Tokenizer
 
 TEXTS = ["Über uns, über \x01 Berge!", "", "uns über uns\nüber", "a 日本語 \ud800 b", "über uns"]
 FIXED = [415722493, 708754874, 970867036, 1384678540, 1643018055, 79047500292877521]
@@ -33,7 +35,7 @@ AS_WORDS = {"tokenizer": "words", "lowercase": True}
 
 
 def features_of(texts, known=None, **options):
-    counted = TextFeatures(TextFeatureSettings(**options), MemoryBudget("text"), known)
+    counted = text_features(TextFeatureSettings(**options), MemoryBudget("text"), known)
     counted.add(texts[:2])
     counted.add(texts[2:])
     return counted.finish()
@@ -205,3 +207,46 @@ def test_options_of_text_are_refused_for_other_data(tmp_path):
         EmbedxError, match="--word-ngrams applies only with features that are words"
     ):
         training.classify(str(tmp_path / "train.txt"), typed={"word_ngrams": 2}, quiet=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"word_ngrams": 3},
+        {"word_ngrams": 2, "buckets": 50},
+        {"char_ngrams": "2-4"},
+        {"word_ngrams": 2, "char_ngrams": "3-3", "lowercase": True},
+    ],
+)
+def test_texts_have_the_same_features_one_by_one_and_with_those_that_taught_them(options):
+    settings = TextFeatureSettings(min_ngram_count=1, **options)
+    texts = ["One two  two three", "", "three one", "two\nthree four", "ONE-two, two."]
+    training = text_features(settings, MemoryBudget("texts"), None)
+    training.add(texts)
+    expected, schema = training.finish()
+    expected.sum_duplicates()
+    several = text_features(settings, MemoryBudget("texts"), schema).rows(texts)
+    single = [text_features(settings, MemoryBudget("X"), schema).rows([text]) for text in texts]
+    for found in (several, vstack(single, "csr")):
+        np.testing.assert_array_equal(found.toarray(), expected.toarray())
+        assert found.dtype == np.float32
+        assert found.has_canonical_format
+
+
+def test_the_words_of_a_model_are_indexed_once(monkeypatch):
+    settings = TextFeatureSettings()
+    training = text_features(settings, MemoryBudget("texts"), None)
+    training.add(["some words", "some others"])
+    schema = training.finish()[1]
+    sizes = []
+    tokenize = Tokenizer.tokenize
+
+    def counted(tokenizer, data, *more, **options):
+        sizes.append(len(data))
+        return tokenize(tokenizer, data, *more, **options)
+
+    monkeypatch.setattr(Tokenizer, "tokenize", counted)
+    for text in ("some", "text", "others"):
+        text_features(settings, MemoryBudget("X"), schema).rows([text])
+    assert len(sizes) == 1 + 3

@@ -715,6 +715,11 @@ def _in_blocks(
     """(rows, work(rows)) for n rows, so many at a time, in order, by several threads."""
     blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     progress.start("predicting", n, " examples")
+    if len(blocks) == 1:  # starting a thread would take longer than the rows of a request
+        yield blocks[0], work(blocks[0])
+        progress.update(n)
+        progress.finish()
+        return
     with ThreadPoolExecutor(threads) as pool:
         for window in range(0, len(blocks), threads):
             some = blocks[window : window + threads]

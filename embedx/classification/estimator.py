@@ -24,7 +24,7 @@ from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
-from embedx.labeled.words import TextFeatures, TextFeatureSettings
+from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
 from embedx.storage.schema import check_can_be_saved
@@ -466,7 +466,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any) -> Any:
         """Features to predict from."""
         check_is_fitted(self)
-        X = self._read(X, False)
+        features = self._read(X, False)
+        if features is not X:  # of texts, as they are read from files
+            return features
         return self._features(
             validate_data(self, X, accept_sparse="csr", dtype=float32, reset=False)
         )
@@ -495,7 +497,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"row {wrong} of X is {list(X)[wrong]!r}, but other rows are texts; leave it out,"
                 " or give an empty text"
             )
-        words = TextFeatures(TextFeatureSettings(), MemoryBudget("X"), self._text)
+        words = text_features(TextFeatureSettings(), MemoryBudget("X"), self._text)
         words.add(X)
         found, self._text = words.finish()
         return found

@@ -10,6 +10,7 @@ import io
 import itertools
 import os
 from collections.abc import Iterator
+from functools import cached_property
 
 from embedx.errors import EmbedxError, near_file
 from embedx.text.recipes import recipe_names
@@ -22,6 +23,8 @@ UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
 # of the memory that is available; the parameters and their optimiser need the rest
 MAX_SHARE_READ = 0.5
+# bytes that are taken without a look at how much memory there is: those of a text of some pages
+UNMEASURED = 1 << 14
 # a row of two million features; a hundred times what the largest public data sets have
 MAX_LINE_BYTES = 1 << 25
 
@@ -65,12 +68,17 @@ class MemoryBudget:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.n_bytes = int(MAX_SHARE_READ * available_memory())
+        self.n_taken = 0
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """So many, by the memory that is free when this is first asked."""
+        return int(MAX_SHARE_READ * available_memory())
 
     def take(self, n_bytes: int) -> None:
         """Count so many bytes more; `EmbedxError` if that is too much."""
-        self.n_bytes -= n_bytes
-        if self.n_bytes < 0:
+        self.n_taken += n_bytes
+        if self.n_taken > UNMEASURED and self.n_taken > self.n_bytes:
             raise EmbedxError(
                 f"{self.name}: takes more than half of the available memory; use fewer rows or more"
                 " memory"

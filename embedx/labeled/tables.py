@@ -29,7 +29,7 @@ from embedx.labeled.arrays import content_of, is_plain
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
-from embedx.labeled.words import TextFeatures, TextFeatureSettings
+from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.settings import Settings, option_name, param
 from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.sources import Source, reader_of
@@ -196,7 +196,7 @@ def read_table(
     head = [first, *itertools.islice(records, n_rows - 1)]
     columns = _chosen(name, [record for _, record in head], given, like, needs_labels, progress)
     check_can_be_saved(columns.names, name)
-    words = TextFeatures(text, budget, like.text if like else None)
+    words = text_features(text, budget, like.text if like else None)
     records = (
         _parquet_records(source, stored, columns)
         if lines is None

@@ -7,25 +7,29 @@ there are hardly any collisions and no columns that are never used. `buckets` ta
 a number, as fastText does.
 """
 
+import abc
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy import float32, int64, ndarray
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of
+from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of, places_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.settings import Settings, param
-from embedx.text.characters import SEPARATES
+from embedx.text.characters import SEPARATES, Characters
 from embedx.text.ngram_hashes import OF_NEXT_WORD, bucket_lists, hash_words
 from embedx.text.ngrams import ngrams
 from embedx.text.settings import TextSettings
 from embedx.text.tables import TOKEN_END
-from embedx.text.tokenizer import Tokenizer
+from embedx.text.tokenizer import Table, Tokenizer, look_up
 
 PREFIX = "__label__"
 MARK = b"\x01"  # before each row
@@ -89,23 +93,13 @@ class TextFeatureSettings(Settings):
             lowercase=is_raw if self.lowercase is None else self.lowercase,
         )
 
+    def of_tokenizer(self) -> TextSettings:
+        """The settings of the tokeniser, where nothing is left open."""
+        return TextSettings(tokenizer=str(self.tokenizer), lowercase=bool(self.lowercase))
 
-class TextFeatures:
-    """Counts the words and n-grams of texts, a row for each: those of `known`, or all, from which a
-    `TextSchema` is made.
-    """
 
-    def __init__(
-        self, settings: TextFeatureSettings, budget: MemoryBudget, known: TextSchema | None = None
-    ) -> None:
-        self.settings = (
-            settings if known is None else TextFeatureSettings.from_options(known.settings)
-        )
-        self._budget, self._known = budget, known
-        self._tokenizer: Tokenizer | None = None
-        self._n_words = 0  # that memory was counted for
-        self._bags: list[Counted] = []  # of words, by their number
-        self._ngrams: list[Counted] = []
+class TextFeatures(abc.ABC):
+    """Counts the words and n-grams of texts, a row for each."""
 
     def rows(self, texts: Iterable[str | bytes]) -> csr_matrix:
         """The features of these texts and of all added before, float32 (n_rows, n_features)."""
@@ -114,43 +108,127 @@ class TextFeatures:
 
     def add(self, texts: Iterable[str | bytes]) -> None:
         """Count further rows. Raises `EmbedxError` if they take too much memory."""
-        pieces, size = [], 0
+        batch, size = [], 0
         for text in texts:
-            each = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-            pieces.append(each.replace(MARK, b" "))
-            size += len(each)
+            in_bytes = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+            batch.append(in_bytes.replace(MARK, b" "))
+            size += len(in_bytes)
             if size > BATCH_BYTES:
-                self._add(pieces)
-                pieces, size = [], 0
-        if pieces:
-            self._add(pieces)
+                self._add(batch)
+                batch, size = [], 0
+        if batch:
+            self._add(batch)
 
+    @abc.abstractmethod
+    def _add(self, texts: list[bytes]) -> None:
+        """Count rows that are tokenised together."""
+
+    @abc.abstractmethod
     def finish(self) -> tuple[csr_matrix, TextSchema]:
         """The features of all rows that were added, float32, and by what later rows are read."""
-        self._prepared(b"")
-        known = self._known
-        if known is None:
-            words, kept = self._words(), _frequent(self._bags, self.settings.min_count)
-            hashes = _frequent(self._ngrams, self.settings.min_ngram_count)
-            known = TextSchema(
-                [words[k].decode("utf-8") for k in kept.tolist()], hashes, self.settings.record()
-            )
-        else:
-            kept = np.arange(len(known.vocabulary))
+
+
+def text_features(
+    settings: TextFeatureSettings, budget: MemoryBudget, known: TextSchema | None
+) -> TextFeatures:
+    """What counts the features of a model, or of training data, which make a new `TextSchema`."""
+    if known is not None:
+        return KnownTextFeatures(known, budget)
+    return TrainingTextFeatures(settings, budget)
+
+
+@functools.cache
+def characters_of_rows(settings: TextSettings) -> Characters:
+    """The tables of a tokeniser of rows that MARK begins."""
+    characters = Tokenizer(settings).characters
+    plain = characters.plain.copy()
+    plain[MARK[0]] = MARK[0]
+    plain[ord("\n")] = SEPARATES  # lines may be those of a row
+    return characters._replace(plain=plain)
+
+
+def new_tokenizer(settings: TextSettings) -> Tokenizer:
+    """A tokeniser of rows that MARK begins."""
+    tokenizer = Tokenizer(settings)
+    tokenizer.characters = characters_of_rows(settings)
+    return tokenizer
+
+
+def tokens_of(tokenizer: Tokenizer, texts: list[bytes]) -> tuple[ndarray, ndarray]:
+    """The words of each row by number, int64, and where rows begin, int64 (n_rows + 1,).
+
+    MARK, which is the first word of all, has no number.
+    """
+    marked = b"".join(b"%b %b\n" % (MARK, text) for text in texts)
+    tokens = tokenizer.tokenize(marked, 0, True).astype(int64)
+    starts = np.flatnonzero(tokens == 0)
+    indptr = offsets_of(np.diff(starts, append=len(tokens)) - 1)
+    return tokens[tokens > 0] - 1, indptr
+
+
+def words_of(tokenizer: Tokenizer) -> list[bytes]:
+    """All words by number."""
+    starts = tokenizer.table.starts[: tokenizer.n_types + 1].tolist()
+    letters = tokenizer.table.letters[: starts[-1]].tobytes()
+    return [letters[a:b] for a, b in itertools.pairwise(starts[1:])]
+
+
+def word_ngrams(
+    tokenizer: Tokenizer, tokens: ndarray, row: ndarray, settings: TextFeatureSettings
+) -> tuple[ndarray, ndarray]:
+    """The hashes of the n-grams of two words and more, int64, and the row of each."""
+    of_word = np.empty(tokenizer.n_types - 1, int64)
+    hash_words(tokenizer.table.letters, tokenizer.table.starts[1:], of_word)
+    of_token = of_word[tokens]
+    h, hashes, rows = of_token, [of_token[:0]], [row[:0]]
+    for n in range(1, int(settings.word_ngrams or 1)):
+        h = h[:-1] * OF_NEXT_WORD + of_token[n:]
+        is_within = row[: len(h)] == row[n:]
+        hashes.append(h[is_within])
+        rows.append(row[: len(h)][is_within])
+    h = np.concatenate(hashes)
+    if settings.buckets:
+        h = (h.view(np.uint64) % settings.buckets).view(int64)
+    return h, np.concatenate(rows)
+
+
+def char_ngrams(
+    words: list[bytes], lengths: str, settings: TextFeatureSettings
+) -> tuple[ndarray, ndarray]:
+    """The hashes of the character n-grams of each word, int64, and where those of a word begin."""
+    spec = ngrams(lengths, settings.buckets or MAX_HASHES)
+    offsets, buckets = bucket_lists(words, spec)
+    hashes = np.delete(buckets, offsets[:-1]).astype(int64)
+    return hashes, offsets - np.arange(len(offsets))
+
+
+# ---- of training data
+
+
+class TrainingTextFeatures(TextFeatures):
+    """All words and n-grams that are frequent enough, of which a `TextSchema` is made."""
+
+    def __init__(self, settings: TextFeatureSettings, budget: MemoryBudget) -> None:
+        self.settings = settings
+        self._budget = budget
+        self._tokenizer: Tokenizer | None = None
+        self._n_words = 0  # that memory was counted for
+        self._bags: list[Counted] = []  # of words, by their number
+        self._ngrams: list[Counted] = []
+
+    def finish(self) -> tuple[csr_matrix, TextSchema]:
+        words = words_of(self._prepared(b""))
+        kept = _frequent(self._bags, self.settings.min_count)
+        hashes = _frequent(self._ngrams, self.settings.min_ngram_count)
+        vocabulary = [words[k].decode("utf-8") for k in kept.tolist()]
         parts: list[csr_matrix] = []
-        for counted, keys in ((self._bags, kept), (self._ngrams, known.hashes)):
+        for counted, keys in ((self._bags, kept), (self._ngrams, hashes)):
             if len(keys) or not parts:
                 found = [_selected(rows, _places(own, keys), len(keys)) for own, rows in counted]
                 parts.append(vstack(found or [csr_matrix((0, len(keys)))]))
         self._bags, self._ngrams = [], []
-        return csr_matrix(hstack(parts, "csr"), dtype=float32), known
-
-    def _words(self) -> list[bytes]:
-        """All words by number."""
-        tokenizer = self._prepared(b"")
-        starts = tokenizer.table.starts[: tokenizer.n_types + 1].tolist()
-        letters = tokenizer.table.letters[: starts[-1]].tobytes()
-        return [letters[a:b] for a, b in itertools.pairwise(starts[1:])]
+        features = csr_matrix(hstack(parts, "csr"), dtype=float32)
+        return features, TextSchema(vocabulary, hashes, self.settings.record())
 
     def _prepared(self, text: bytes) -> Tokenizer:
         """The tokeniser, which the first text decides on."""
@@ -158,29 +236,13 @@ class TextFeatures:
             self.settings = self.settings.for_text(
                 text.replace(MARK, b" ").decode("utf-8", "replace")
             )
-            how = TextSettings(
-                tokenizer=str(self.settings.tokenizer), lowercase=bool(self.settings.lowercase)
-            )
-            self._tokenizer = tokenizer = Tokenizer(how)
-            plain = tokenizer.characters.plain.copy()
-            plain[MARK[0]], plain[ord("\n")] = MARK[0], SEPARATES  # lines may be those of a row
-            tokenizer.characters = tokenizer.characters._replace(plain=plain)
-            words = (
-                []
-                if self._known is None
-                else [word.encode("utf-8") for word in self._known.vocabulary]
-            )
-            tokenizer.tokenize(TOKEN_END.join([MARK, *words, b""]), 0, True, is_whole=True)
+            self._tokenizer = new_tokenizer(self.settings.of_tokenizer())
+            self._tokenizer.tokenize(MARK + TOKEN_END, 0, True, is_whole=True)
         return self._tokenizer
 
     def _add(self, texts: list[bytes]) -> None:
         tokenizer = self._prepared(b"\n".join(texts))
-        tokens = tokenizer.tokenize(
-            b"".join(b"%b %b\n" % (MARK, text) for text in texts), 0, True
-        ).astype(int64)
-        starts = np.flatnonzero(tokens == 0)
-        indptr = offsets_of(np.diff(starts, append=len(tokens)) - 1)
-        tokens = tokens[tokens > 0] - 1
+        tokens, indptr = tokens_of(tokenizer, texts)
         n_words = tokenizer.n_types - 1
         self._budget.take((n_words - self._n_words) * WORD_BYTES)
         self._n_words = n_words
@@ -192,11 +254,8 @@ class TextFeatures:
         if found is not None:
             hashes, rows = found
             rows.sum_duplicates()
-            if self._known is not None:
-                place = _places(hashes, self._known.hashes)
-                hashes, rows = self._known.hashes, _selected(rows, place, len(self._known.hashes))
             self._keep(rows)
-            self._budget.take(hashes.nbytes if self._known is None else 0)
+            self._budget.take(hashes.nbytes)
             self._ngrams.append((hashes, rows))
 
     def _keep(self, matrix: csr_matrix) -> None:
@@ -217,37 +276,106 @@ class TextFeatures:
         return both, a + b
 
     def _word_ngrams(self, tokens: ndarray, indptr: ndarray) -> Counted:
-        tokenizer, n_buckets = self._prepared(b""), self.settings.buckets
-        of_word = np.empty(tokenizer.n_types - 1, int64)
-        hash_words(tokenizer.table.letters, tokenizer.table.starts[1:], of_word)
-        own, row = of_word[tokens], np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        h, hashes, rows = own, [own[:0]], [row[:0]]
-        for n in range(1, int(self.settings.word_ngrams or 1)):
-            h = h[:-1] * OF_NEXT_WORD + own[n:]
-            is_within = row[: len(h)] == row[n:]
-            hashes.append(h[is_within])
-            rows.append(row[: len(h)][is_within])
-        h = np.concatenate(hashes)
-        if n_buckets:
-            h = (h.view(np.uint64) % n_buckets).view(int64)
+        row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        h, row = word_ngrams(self._prepared(b""), tokens, row, self.settings)
         distinct, column = np.unique(h, return_inverse=True)
-        where = np.concatenate(rows), column
         return distinct, csr_matrix(
-            (np.ones(len(h), float32), where), (len(indptr) - 1, len(distinct))
+            (np.ones(len(h), float32), (row, column)), (len(indptr) - 1, len(distinct))
         )
 
     def _char_ngrams(self, lengths: str, bag: csr_matrix) -> Counted:
-        used, words = np.unique(bag.indices), self._words()
-        spec = ngrams(lengths, self.settings.buckets or MAX_HASHES)
-        offsets, buckets = bucket_lists([words[k] for k in used.tolist()], spec)
-        hashes = np.delete(buckets, offsets[:-1]).astype(int64)
+        used, words = np.unique(bag.indices), words_of(self._prepared(b""))
+        hashes, starts = char_ngrams([words[k] for k in used.tolist()], lengths, self.settings)
         distinct, column = np.unique(hashes, return_inverse=True)
-        starts, place = offsets - np.arange(len(offsets)), np.full(bag.shape[1], -1)
+        place = np.full(bag.shape[1], -1)
         place[used] = np.arange(len(used))
         of_words = csr_matrix(
             (np.ones(len(column), float32), column, starts), (len(used), len(distinct))
         )
         return distinct, _selected(bag, place, len(used)) @ of_words
+
+
+# ---- of a model
+
+
+class VocabularyIndex(NamedTuple):
+    """By what the words of a model are found; kept with its `TextSchema`."""
+
+    table: Table
+    settings: TextFeatureSettings
+    of_tokenizer: TextSettings
+
+
+INDEX_OF: WeakKeyDictionary[TextSchema, VocabularyIndex] = WeakKeyDictionary()
+
+
+def index_of(schema: TextSchema) -> VocabularyIndex:
+    """The index of a vocabulary, made once."""
+    index = INDEX_OF.get(schema)
+    if index is None:
+        settings = TextFeatureSettings.from_options(schema.settings)
+        of_tokenizer = settings.of_tokenizer()
+        tokenizer = new_tokenizer(of_tokenizer)
+        words = [word.encode("utf-8") for word in schema.vocabulary]
+        tokenizer.tokenize(TOKEN_END.join([*words, b""]), 0, True, is_whole=True)
+        index = INDEX_OF[schema] = VocabularyIndex(tokenizer.table, settings, of_tokenizer)
+    return index
+
+
+class KnownTextFeatures(TextFeatures):
+    """The words and n-grams of a `TextSchema`, in time that does not depend on how many it has."""
+
+    def __init__(self, schema: TextSchema, budget: MemoryBudget) -> None:
+        self._schema = schema
+        self._index = index_of(schema)
+        self._budget = budget
+        self._parts: list[csr_matrix] = []
+
+    def finish(self) -> tuple[csr_matrix, TextSchema]:
+        n_features = len(self._schema.vocabulary) + len(self._schema.hashes)
+        parts, self._parts = self._parts, []
+        if len(parts) == 1:
+            return parts[0], self._schema
+        empty = csr_matrix((0, n_features), dtype=float32)
+        return csr_matrix(vstack([empty, *parts], "csr")), self._schema
+
+    def _add(self, texts: list[bytes]) -> None:
+        settings, n_words = self._index.settings, len(self._schema.vocabulary)
+        tokenizer = new_tokenizer(self._index.of_tokenizer)
+        tokens, indptr = tokens_of(tokenizer, texts)
+        row = np.repeat(np.arange(len(texts)), np.diff(indptr))
+        places = np.full(tokenizer.n_types, -1, np.int32)
+        look_up(tokenizer.table, self._index.table, n_words, places)
+        rows, columns = [row], [places[1:][tokens].astype(int64)]
+        if int(settings.word_ngrams or 1) > 1:
+            hashes, row_of_ngram = word_ngrams(tokenizer, tokens, row, settings)
+            rows.append(row_of_ngram)
+            columns.append(self._columns_of(hashes))
+        if settings.char_ngrams is not None:
+            hashes, starts = char_ngrams(words_of(tokenizer), settings.char_ngrams, settings)
+            which, ends = places_of(starts, tokens)
+            rows.append(np.repeat(row, np.diff(ends)))
+            columns.append(self._columns_of(hashes)[which])
+        counts = self._counted(np.concatenate(rows), np.concatenate(columns), len(texts))
+        self._budget.take(2 * (counts.data.nbytes + counts.indices.nbytes + counts.indptr.nbytes))
+        self._parts.append(counts)
+
+    def _columns_of(self, hashes: ndarray) -> ndarray:
+        """The columns of n-grams, -1 for those that are none, int64."""
+        places = _places(hashes, self._schema.hashes)
+        return np.where(places < 0, -1, places + len(self._schema.vocabulary))
+
+    def _counted(self, row: ndarray, column: ndarray, n_rows: int) -> csr_matrix:
+        """How often each column stands in each row, where it is one; columns ascend."""
+        n_features = len(self._schema.vocabulary) + len(self._schema.hashes)
+        is_known = column >= 0
+        cells = row[is_known] * n_features + column[is_known]
+        cells, times = np.unique(cells, return_counts=True)
+        starts = np.searchsorted(cells, np.arange(n_rows + 1) * n_features)
+        column = (cells % max(n_features, 1)).astype(np.int32)
+        counts = csr_matrix((times.astype(float32), column, starts), (n_rows, n_features))
+        counts.has_canonical_format = True
+        return counts
 
 
 def _frequent(counted: list[Counted], least: int) -> ndarray:
@@ -289,7 +417,8 @@ def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | 
         settings.label_prefix if known is None else known.settings["label_prefix"]
     ).encode()
     label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
-    labels, features = Numbering(lines.budget), TextFeatures(settings, lines.budget, known)
+    labels = Numbering(lines.budget)
+    features = text_features(settings, lines.budget, known)
     found = []
     for chunk in lines:
         decoded(lines, chunk)
