@@ -7,6 +7,7 @@ import functools
 import gzip
 import http.server
 import io
+import json
 import lzma
 import os
 import re
@@ -25,10 +26,11 @@ from notes import Notes
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.data import DataSchema
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
+from embedx.labeled.tables import TableSettings
 
 PACKERS = {
     "gz": gzip.compress,
@@ -434,12 +436,14 @@ def test_scipy_matrices_are_features_and_indicators(tmp_path, kind):
 def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
     x = str(tmp_path / "x.npy")
-    data = read(x, write("3,1\n\n7 1\n"))
+    commas, blanks = TableSettings(label_separator=","), TableSettings(label_separator=" ")
+    data = read(x, write("3,1\n\n7, 1\n"), table=commas)
     assert (label_rows(data), data.n_labels, data.schema.names) == ([[3, 1], [], [7, 1]], 8, None)
-    data = read_training(x, write("cat dog\r\n7\n\n"))
+    data = read_training(x, write("cat dog\r\n7\n\n"), table=blanks)
     known = data.schema
     assert (label_rows(data), data.schema.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
-    assert label_rows(read(x, write("7,dog\nemu\n\n"), like=known)) == [[2, 1], [3], []]
+    # separated as in training
+    assert label_rows(read(x, write("7 dog\nemu\n\n"), like=known)) == [[2, 1], [3], []]
     np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
     assert label_rows(read(x, str(tmp_path / "y.npy"), like=known)) == [[2], [3], [2]]
     assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [
@@ -447,6 +451,87 @@ def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, t
         [1],
         [0],
     ]
+
+
+def test_a_line_of_labels_is_one_label_unless_it_is_a_list_or_a_separator_is_given(write, tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
+    x = str(tmp_path / "x.npy")
+    notes = Notes()
+    data = read(x, write("credit card\nloan, personal\n042\n"), progress=notes)
+    assert data.schema.names == ["credit card", "loan, personal", "042"]
+    assert not notes.notes
+    data = read(x, write("['credit card', 'loan']\nloan\n[]\n"))
+    assert [[data.schema.names[k] for k in row] for row in label_rows(data)] == [
+        ["credit card", "loan"],
+        ["loan"],
+        [],
+    ]
+    with pytest.raises(DataError) as caught:
+        read(x, write("a\n['a' b]\nc\n", "y.txt"))
+    assert caught.value.line == 2
+    read(x, write("3,1\n2\n1,2\n", "y.txt"), progress=notes)
+    assert 'such as "3,1" are taken whole; --set "label-separator=,"' in notes.notes[-1]
+
+
+def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write, tmp_path):
+    codes = ["042", "0042", "V270", "42"]
+    lines = "".join(f"{code},word\n" for code in codes)
+    objects = "".join(json.dumps({"label": code, "text": "word"}) + "\n" for code in codes)
+    fasttext = "".join(f"__label__{code} word\n" for code in codes)
+    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
+    x, y = str(tmp_path / "x.npy"), write("".join(f"{code}\n" for code in codes), "y.txt")
+    csv_file = write("label,text\n" + lines, "a.csv")
+    quoted = write("label,text\n" + re.sub(r"\w+", r'"\g<0>"', lines), "q.csv")
+    for data in (
+        read(csv_file),
+        read(quoted),
+        read(write(objects, "a.jsonl")),
+        read(write(fasttext, "a.txt")),
+        read(x, y),
+    ):
+        assert data.schema.names == codes
+        assert label_rows(data) == [[0], [1], [2], [3]]
+    # whole numbers are sorted, and later files do not shift them
+    known = read(write("label,text\n10,a\n042,a\n0042,a\n2,a\n", "b.csv")).schema
+    assert known.names == ["2", "10", "042", "0042"]
+    later = write("label,text\n0042,a\n42,a\n2,a\n042,a\n", "c.csv")
+    assert label_rows(read(later, like=known)) == [[3], [4], [0], [2]]
+    # numbers are compared by value
+    numbers = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("7", "7.0", '"07"'))
+    assert read(write(numbers, "n.jsonl")).schema.names == ["7", "07"]
+    libsvm = read(write("+1 1:1\n-1 1:2\n1 1:3\n01 1:4\n"))
+    assert (libsvm.schema.names, label_rows(libsvm)) == (["-1", "1"], [[1], [0], [1], [1]])
+    signs = DataSchema(1, 2, ["+1", "-1"], by_name=True, first_feature=1)
+    assert label_rows(read(write("1 1:1\n-1 1:2\n+1 1:2\n"), like=signs)) == [[0], [1], [0]]
+
+
+def test_comments_and_blanks_between_labels_of_sparse_rows_are_read(write):
+    data = read(write("# made by a tool\n\n# 3 4\n1, 2 1:1 # first\n#no row\n2 , 3 2:1\n3 1:1\n"))
+    assert label_rows(data) == [[0, 1], [1, 2], [2]]
+    assert data.features.shape == (3, 2)
+    data = read(write("# XC\n2 3 4\n0, 1 0:1\n# more\n3 2:1 # two\n"))
+    assert label_rows(data) == [[0, 1], [3]]
+    with pytest.raises(DataError, match=r':6: feature "x"'):
+        read(write("# a\n1 1:1\n# b\n\n# c\n2 x 1:2\n"))
+    with pytest.raises(EmbedxError):
+        read(write("# only\n# comments\n"))
+
+
+def test_a_corpus_of_one_file_names_the_rows_to_train_on(write, here):
+    write("3 2 2\n0 0:1\n1 1:1\n1 0:1\n", "data.txt")
+    write("1\n2\n", "tr.txt")
+    write("3\n", "tst.txt")
+    write(
+        'kind = "classes"\nreader = "xc"\nfiles = ["data.txt"]\nsplits = ["tr.txt", "tst.txt"]\n',
+        "both.toml",
+    )
+    with pytest.raises(DataError) as caught:
+        read_training("both")
+    assert "both@tr.txt" in caught.value.remedy[0]
+    assert caught.value.remedy[1] == Setting("test", "both@tst.txt")
+    training = read_training("both@tr.txt")
+    assert label_rows(training) == [[0], [1]]
+    assert label_rows(read("both@tst.txt", like=training.schema)) == [[1]]
 
 
 # Names

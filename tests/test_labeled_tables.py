@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 from embedx.classification import classifier
 from embedx.cli.app import application
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
+from embedx.labeled.cells import labels_of
 from embedx.labeled.read import read
 from embedx.labeled.tables import TableSettings
 
@@ -201,7 +202,7 @@ GIVEN = TableSettings(text_column="text")
             "a.csv",
             "label,said\nx,a\n",
             GIVEN,
-            ': no column "text"; choose --text-column among label, said$',
+            ': no column "text"; choose text_column among label, said$',
         ),
         (
             "a.csv",
@@ -243,7 +244,7 @@ GIVEN = TableSettings(text_column="text")
             "a.jsonl",
             '{"text": {"b": 1}, "label": 1}\n',
             TableSettings("text.b", "no"),
-            ': no column "no"; choose --label',
+            ': no column "no"; choose label_column',
         ),
         (
             "a.jsonl",
@@ -257,17 +258,142 @@ GIVEN = TableSettings(text_column="text")
             GIVEN,
             ':1: column "label" is .*, neither text nor',
         ),
-        (
-            "a.txt",
-            "__label__x a\n",
-            GIVEN,
-            ": --text-column applies to tables: CSV, TSV, JSON Lines and Parquet",
-        ),
     ],
 )
 def test_mistakes_are_one_line_with_the_line_of_the_file(write, name, content, table, message):
     with pytest.raises(EmbedxError, match=f"/{name}{message}"):
         read(write(content, name), table=table)
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        (GIVEN, "text_column"),
+        (TableSettings(header="no"), "header"),
+        (TableSettings(label_separator=";"), "label_separator"),
+    ],
+)
+def test_settings_of_tables_do_not_apply_to_other_files(write, settings, setting):
+    with pytest.raises(SettingError) as caught:
+        read(write("__label__x a\n"), table=settings)
+    assert caught.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("content", "settings", "labels", "features"),
+    [
+        ("0,5,1\n0,4,9\n1,9,8\n", {"label_column": "1"}, ["0", "0", "1"], 2),
+        ("1,awful\n2,poor\n", {"label_column": "1"}, ["1", "2"], 2),
+        ("1,awful\n2,poor\n", {"label_column": "1", "text_column": "2"}, ["1", "2"], 2),
+        ("5,5,5\n6,5,5\n", {"label_column": "1"}, ["5", "6"], 2),
+        ("a,a\nb,a\n", {"label_column": "1", "text_column": "2"}, ["a", "b"], 1),
+        ("2,1\nawful,x\npoor,y\n", {"label_column": "1", "header": "yes"}, ["x", "y"], 2),
+        ("verdict,said\nx,a\ny,b\n", {"label_column": "1", "header": "yes"}, ["x", "y"], 2),
+        ("verdict,said\nx,a\ny,b\n", {"label_column": "1", "text_column": "said"}, ["x", "y"], 2),
+        ("said,label\na,x\nb,y\n", {"label_column": "2", "header": "no"}, ["label", "x", "y"], 3),
+        ("said,label\na,x\nb,y\n", {}, ["x", "y"], 2),
+    ],
+)
+def test_columns_by_number_are_positions_in_a_file_without_a_heading(
+    write, content, settings, labels, features
+):
+    data = read(write(content, "a.csv"), table=TableSettings(**settings))
+    names = data.schema.names
+    assert [names[k] for k in data.labels.ids] == labels
+    assert data.n_features == features
+
+
+def test_what_was_decided_about_the_heading_is_noted_and_kept_with_the_columns(write):
+    notes = Notes()
+    data = read(
+        write("0,5,1\n0,4,9\n1,9,8\n", "a.csv"),
+        table=TableSettings(label_column="1"),
+        progress=notes,
+    )
+    assert (
+        'without a heading, because columns are given by number: "0, 5, 1" is a row'
+        in notes.notes[0]
+    )
+    later = read(write("1,1,1\n", "b.csv"), like=data.schema)
+    assert later.labels.ids.tolist() == [1]
+    # a heading of numbers, as pandas writes the columns of an array
+    train = write("2,1\nx,3\ny,4\n", "c.csv")
+    data = read(train, table=TableSettings(label_column="2", header="yes"))
+    assert read(train, like=data.schema).labels.ids.tolist() == [0, 1]
+    with pytest.raises(DataError) as caught:
+        read(write("label,label\nx,3\n", "d.csv"))
+    assert caught.value.line == 1
+    assert Setting("header", "no") in caught.value.remedy
+
+
+def test_columns_of_zeros_and_ones_are_a_label_each(write):
+    table = TableSettings(label_column="toxic,obscene,threat")
+    rows = "id,text,toxic,obscene,threat\n1,a b,1,0,0\n2,c d,0,0,0\n3,e f,1.0,True,0\n"
+    data = read(write(rows, "a.csv"), table=table)
+    assert data.schema.names == ["toxic", "obscene", "threat"]
+    assert [data.labels[k].tolist() for k in range(3)] == [[0], [], [0, 1]]
+    test = read(write("threat,obscene,toxic,text\n1,0,1,a\n", "b.csv"), like=data.schema)
+    assert sorted(test.labels.ids) == [0, 2]
+    assert not len(read(write("text\na\n", "c.csv"), like=data.schema, keeps_empty=True).labels.ids)
+    for wrong in ("-1", "", "2", "x"):
+        with pytest.raises(DataError) as caught:
+            read(write(rows + f"4,g h,0,0,{wrong}\n", "d.csv"), table=table)
+        assert caught.value.line == 5
+    parquet_rows = [{"text": "a", "toxic": k % 2, "bad": k % 2 == 0} for k in range(4)]
+    data = read(
+        write(parquet_of(parquet_rows), "a.parquet"), table=TableSettings(label_column="toxic,bad")
+    )
+    assert data.labels.ids.tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ("['joy' 'anger']", ["joy", "anger"]),
+        ("['joy'\n 'credit card']", ["joy", "credit card"]),
+        ("['joy', 'anger']", ["joy", "anger"]),
+        ('["joy", "caf\\u00e9"]', ["joy", "café"]),
+        ("{'joy', 'anger'}", ["joy", "anger"]),
+        ("('joy',)", ["joy"]),
+        ('c("joy", "anger")', ["joy", "anger"]),
+        ('{joy,"credit card"}', ["joy", "credit card"]),
+        ("array(['joy', 'anger'], dtype=object)", ["joy", "anger"]),
+        ("[np.str_('joy'), np.str_('anger')]", ["joy", "anger"]),
+        ("[joy, credit card]", ["joy", "credit card"]),
+        ("[1 2]", ["1", "2"]),
+        ("[1.0, 2.0]", ["1", "2"]),
+        ("['042', nan]", ["042"]),
+        ("[]", []),
+        ("set()", []),
+        ("(none)", ["(none)"]),
+        ("it's", ["it's"]),
+        ("007", ["007"]),
+    ],
+)
+def test_lists_in_cells_are_read_as_other_tools_write_them(write, cell, labels):
+    assert labels_of(cell, None) == labels
+    data = read(write(table([{"text": "a", "label": cell}]), "a.csv"))
+    assert [name for name in data.schema.names if name] == labels
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "['a' 'b' ... 'z']",
+        "['a', 'b'",
+        "['a' b]",
+        "[joy anger]",
+        "[['a'], ['b']]",
+        "{'a': 1}",
+        "c(x = 'a')",
+        "['a',, 'b']",
+        "[a] or [b]",
+    ],
+)
+def test_what_looks_like_a_list_and_is_none_is_an_error_with_its_line(write, cell):
+    with pytest.raises(DataError) as caught:
+        read(write(table([{"text": "a", "label": "x"}, {"text": "b", "label": cell}]), "a.csv"))
+    assert caught.value.line == 3
 
 
 def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_of_any_format(

@@ -82,7 +82,7 @@ RECALLED = 200
 MIN_TEMPERATURE = 1e-6
 MIN_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
 # of the schema; those that a model of an earlier version lacks have their defaults
-RECORDED = ("by_name", "first_feature", "has_empty_first_column")
+RECORDED = ("by_name", "first_feature", "has_empty_first_column", "label_separator")
 FLOATS = ("float32", "float64")  # the latter by lbfgs on request
 SCHEMA = FolderSchema(
     TASK,

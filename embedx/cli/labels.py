@@ -257,7 +257,7 @@ def predict(given: SimpleNamespace) -> None:
     given.top_k = given.top_k or (
         found.max_labels(given.coverage is not None) if decides else N_BEST
     )
-    table = TableSettings(given.text_column, None, given.id_column)
+    table = TableSettings(given.text_column, None, given.id_column, header=given.header)
     data = read(given.data, progress=progress, like=found.known, keeps_empty=True, table=table)
     features, called = data.features, iter(data.ids if data.ids is not None else ())
     if given.search and cluster.is_asked_for:
@@ -322,6 +322,7 @@ def test_metrics(
     test_labels: str | None,
     progress: Progress,
     per_label: Path | None,
+    header: str | None,
 ) -> dict[str, float]:
     """The metrics of a saved classifier on test data, and of its decisions; those of each label go
     to the file `per_label`.
@@ -334,7 +335,8 @@ def test_metrics(
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")
     _note_probabilities(found, progress)
-    data = read(test, test_labels, progress=progress, like=found.known)
+    table = TableSettings(header=header)
+    data = read(test, test_labels, progress=progress, like=found.known, table=table)
     metrics = found.evaluate(data, progress=progress)
     if per_label is None and found.facts.get("several_labels") and not found.has_probabilities:
         return metrics

@@ -35,6 +35,7 @@ def predict(
     coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     text_column: str | None = None,
     id_column: str | None = None,
+    header: str | None = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
     search: bool = False,
     scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
@@ -63,6 +64,8 @@ def predict(
                      data
     id_column        the column of a table that is printed first; by default that of the training
                      data, or id
+    header           tables: yes or no, whether the first row of CSV and TSV is a heading; by
+                     default as in the training data
     threads          worker threads; by default one per usable core
     search           score only a part of the labels, found by an index
     scored_fraction  with --search: fraction of the labels that is scored
@@ -92,6 +95,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     test: str | None = None,
     test_labels: str | None = None,
+    header: str | None = None,
     per_label: Path | None = None,
     links: str | None = None,
     non_links: str | None = None,
@@ -117,6 +121,8 @@ def evaluate(
                 train`; similarity is then scored only with --pairs or --analogies
     oov         score words outside the vocabulary too, by their n-grams
     seed        random seed of resampling and of held-out pairs
+    header      with --test: yes or no, whether the first row of a table is a heading; by default as
+                in the training data
     per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of
                 each label
     links       graphs: edges that were not trained on; AUC and average precision
@@ -149,7 +155,7 @@ def evaluate(
         from embedx.cli.labels import test_metrics
         from embedx.cli.run import metric_lines, plain_numbers
 
-        metrics = test_metrics(model, test, test_labels, progress, per_label)
+        metrics = test_metrics(model, test, test_labels, progress, per_label, header)
         print(
             json.dumps({"test": plain_numbers(metrics)})
             if as_json

@@ -20,7 +20,14 @@ OF_TEXT = (  # settings that each run takes
     "max_vocab",
     *settings_of(GraphSettings),
 )
-OF_TABLE = ("text_column", "label_column", "id_column", "label_separator", "feature_columns")
+OF_TABLE = (
+    "text_column",
+    "label_column",
+    "id_column",
+    "label_separator",
+    "feature_columns",
+    "header",
+)
 OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
 # given by --set to this command
 BY_SET = {"validation", "validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}

@@ -1,7 +1,7 @@
 """Labelled data as everything after the readers sees it: features, and the labels of each row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,6 +106,7 @@ class FileRows(NamedTuple):
     first_feature: int | None = None  # its id in the file; None where features have no ids
     columns: "Columns | None" = None  # of a table
     ids: ndarray | None = None  # as `Labeled.ids`
+    labels_are_numbers: bool = False  # the format defines them so: names are compared by value
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,19 @@ class Columns:
     # The bounds of the intervals of each of `numbers` or, without text, the means and the
     # deviations of all of them.
     scales: Sequence[Sequence[float]] = ()
+    indicators: list[str] = field(default_factory=list)  # 0/1 columns, one for each label
+    # whether the first row of CSV and TSV names the columns; otherwise they are called by number
+    has_heading: bool | None = field(default=None, compare=False)
+
+    @property
+    def label_columns(self) -> list[str]:
+        """The columns that say the labels."""
+        return self.indicators or ([self.label] if self.label else [])
 
     @property
     def names(self) -> list[str]:
         """All of them."""
-        return [*self.text, *self.numbers, *filter(None, (self.label, self.id))]
+        return [*self.text, *self.numbers, *self.label_columns, *([self.id] if self.id else [])]
 
     @property
     def n_intervals(self) -> int:
@@ -159,6 +168,7 @@ class DataSchema:
     first_feature: int | None = None
     has_empty_first_column: bool = False  # of arrays: no training row has the first feature
     columns: Columns | None = None  # where the data are a table
+    label_separator: str | None = None  # of several labels in a line of a file of labels
 
     @property
     def vocabulary(self) -> list[str] | None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 
-from embedx.errors import EmbedxError, near_file
+from embedx.errors import DataError, EmbedxError, near_file
 from embedx.text.recipes import recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant
 from embedx.text.streams import ReadAhead, UnpackedReader
@@ -112,6 +112,20 @@ class Lines:
         """The first line that is not blank, without its end."""
         return self.head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
 
+    @property
+    def number_of_first_line(self) -> int:
+        """The number of the first line that is not blank."""
+        n_blank = len(self.head) - len(self.head.lstrip())
+        return self.line + self.head.count(b"\n", 0, n_blank)
+
+    def skip_comments(self) -> None:
+        """Leave out the lines before iteration that begin with #, and blank ones before them."""
+        while self.first_line.startswith("#"):
+            self.skip(self.number_of_first_line - self.line + 1)
+            if not self.head.strip():
+                self.line += self.head.count(b"\n")
+                self.head = next(self._chunks, b"")
+
     def __iter__(self) -> Iterator[bytes]:
         for chunk in itertools.chain([self.head], self._chunks):
             yield chunk
@@ -122,9 +136,9 @@ class Lines:
         self.head = self.head.split(b"\n", n)[n]
         self.line += n
 
-    def error(self, line: int, message: str) -> EmbedxError:
+    def error(self, line: int, message: str) -> DataError:
         """An error in that line, to be raised."""
-        return EmbedxError(f"{self.name}:{line}: {message}")
+        return DataError(self.name, line, message)
 
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")

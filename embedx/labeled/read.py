@@ -15,8 +15,11 @@
     digits        generated
 
 Dense and .npz files need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or
-one line of text for each row. Text may be compressed (.gz, .bz2, .xz, .zst), remote, or standard
-input.
+lines of text, one for each row: a label, or a list of them. Text may be compressed (.gz, .bz2, .xz,
+.zst), remote, or standard input.
+
+A label is the text that stands in the file. XC and LIBSVM files, and .npy and IDX, define labels as
+numbers: there +1, 01 and 1 are the same.
 """
 
 import math
@@ -28,17 +31,17 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import issparse
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
+from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import DataSchema, FileRows, Labeled, Labels
 from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.schema import MAX_IDS, Numbering, decoded, settled
+from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
-from embedx.labeled.tables import TableSettings, format_of, read_table
+from embedx.labeled.tables import TableSettings, format_of, note_separator, read_table
 from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
-from embedx.settings import option_name
-from embedx.text.sources import STANDARD_INPUT
+from embedx.text.sources import STANDARD_INPUT, recipe_meant
 from embedx.text.tables import PARQUET_START
 from embedx.training.progress import SILENT, Progress
 
@@ -77,6 +80,8 @@ def read(
     if source == GENERATED:
         return digits()[0 if like is None else 1]
     name, split, column = _split_named(source)
+    if not split:
+        _check_rows_are_of_one_kind(name)
     try:
         data = _rows_of(
             name, progress, like, keeps_empty, text, table, labels is None and not keeps_empty
@@ -86,7 +91,14 @@ def read(
                 raise EmbedxError(
                     f"{name}: has labels of its own; leave out the file of labels, {labels}"
                 )
-            data = _with_labels(data, labels, progress, like)
+            data = _with_labels(data, labels, table.label_separator, progress, like)
+        elif table.label_separator is not None and data.schema.columns is None:
+            raise SettingError(
+                "label_separator",
+                table.label_separator,
+                f"{name} is no table, and there is no file of labels",
+                "leave it out",
+            )
         if like is not None and not names_new_labels:
             ids, names = data.labels.ids, data.schema.names
             if (
@@ -164,7 +176,7 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     n_labels = known.n_labels
     if known.by_name:
         own = known.names or []
-        if others := [name for name in own if not (name.isdecimal() and name.isascii())]:
+        if others := [name for name in own if not is_id(name)]:
             raise EmbedxError(
                 f"{file}: the labels of the training data have names already, such as"
                 f' "{others[0]}"; leave out --label-names, which names labels that are whole'
@@ -186,6 +198,24 @@ def check_there(source: str) -> None:
     """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
     if source != GENERATED:
         source_of(_split_named(source)[0])
+
+
+def _check_rows_are_of_one_kind(name: str) -> None:
+    """Raise `DataError` if it is a recipe whose one file has the rows for training and those for
+    testing.
+    """
+    recipe = recipe_meant(name)
+    if recipe is None or not recipe.splits:
+        return
+    folder = os.path.dirname(recipe.find_files()[0])
+    files = [os.path.normpath(os.path.join(folder, split)) for split in recipe.splits]
+    training, test = (f"{name}@{file}" for file in files)
+    raise DataError(
+        name,
+        None,
+        "its file has both the training rows and the test rows",
+        (f"name those to use by the files of their numbers: {training}, ", Setting("test", test)),
+    )
 
 
 def _split_named(source: str) -> tuple[str, str, int]:
@@ -242,7 +272,11 @@ def _rows_of(
                 f" {first}"
             )
         id_of, names = settled(
-            rows.names, like.by_name if like else True, like.names if like else None, name
+            rows.names,
+            like.by_name if like else True,
+            like.names if like else None,
+            name,
+            rows.labels_are_numbers,
         )
         labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
     by_name = rows.names is not None
@@ -260,10 +294,13 @@ def _rows_of(
     if like and like.first_feature is None and rows.first_feature:
         progress.note(f"{name}: features count from 1, the columns that were trained on from 0")
     if rows.columns is None:
-        for setting in table.given:
-            raise EmbedxError(
-                f"{name}: {option_name(setting)} applies to tables: CSV, TSV, JSON Lines and"
-                " Parquet"
+        given = [*table.given, *(["header"] if table.header else [])]
+        for setting in given:
+            raise SettingError(
+                setting,
+                None,
+                f"{name} is no table",
+                "it applies to tables: CSV, TSV, JSON Lines and Parquet",
             )
         if like and like.columns and not like.columns.text:
             numbers = ", ".join(like.columns.numbers)
@@ -299,12 +336,13 @@ def _text_rows(
     lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings
 ) -> FileRows:
     """The rows of a text."""
+    has_labels = is_fasttext(lines, text.label_prefix)
+    if not has_labels and (like is None or like.text is None):
+        lines.skip_comments()
     has_header = HEADER.fullmatch(lines.first_line) is not None
     if keeps_empty:
         lines.min_lines = math.inf
-    has_words = is_fasttext(lines, text.label_prefix) or bool(
-        like and like.text is not None and not has_header
-    )
+    has_words = has_labels or bool(like and like.text is not None and not has_header)
     if like and has_words != (like.text is not None):
         kinds = "words", "ID:VALUE"
         here, there = kinds if has_words else kinds[::-1]
@@ -321,21 +359,28 @@ def _text_rows(
     return read_libsvm(lines, like, by_name)
 
 
-def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema | None) -> Labeled:
+def _with_labels(
+    data: Labeled, file: str, separator: str | None, progress: Progress, like: DataSchema | None
+) -> Labeled:
     """The same rows with the labels in the file."""
     source = source_of(file)
     head = head_of(source)
     names = like.names if like else None
     by_name = like.by_name if like else None
     n_labels, known = 0, data.schema
-    if is_binary(head):
+    are_numbers = is_binary(head)
+    if like is not None and separator is None:
+        separator = like.label_separator
+    if are_numbers:
         labels, n_labels = labels_in(file, read_array(source, head, progress))
         found, ids = np.unique(labels.ids, return_inverse=True)
         words, by_name = [b"%d" % label for label in found.tolist()], bool(by_name)
         labels = Labels(labels.offsets, ids)
     else:
-        labels, words = _label_lines(Lines(source, progress), len(data))
-    id_of, names = settled(words, by_name, names, file)
+        labels, words = _label_lines(Lines(source, progress), len(data), separator)
+        if like is None and separator is None:
+            note_separator(file, words, progress)
+    id_of, names = settled(words, by_name, names, file, are_numbers)
     labels = Labels(labels.offsets, id_of[labels.ids])
     if len(labels) != len(data):
         raise EmbedxError(
@@ -344,24 +389,30 @@ def _with_labels(data: Labeled, file: str, progress: Progress, like: DataSchema 
         )
     if like is None:
         n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
-        known = replace(known, n_labels=n_labels, by_name=names is not None)
+        known = replace(
+            known, n_labels=n_labels, by_name=names is not None, label_separator=separator
+        )
     known = replace(known, names=names or known.names)
     return replace(data, labels=labels.distinct(), n_labels=known.n_labels, known=known)
 
 
-def _label_lines(lines: Lines, n_rows: int) -> tuple[Labels, list[bytes]]:
-    """Numbers of the different labels, and these, of a text with a line of labels for each row,
-    which may be empty.
+def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labels, list[bytes]]:
+    """Numbers of the different labels, and these, of a text with a line for each row: a label, a
+    list, several labels between separators, or nothing.
     """
     lines.min_lines = n_rows
     numbering = Numbering(lines.budget)
-    found = []
+    parts = []
     for chunk in lines:
-        decoded(lines, chunk)
-        found.append(
-            numbering.labels_of(row.split() for row in chunk.replace(b",", b" ").split(b"\n")[:-1])
-        )
-    return Labels.joined(found), list(numbering)
+        rows = []
+        for number, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
+            try:
+                labels = labels_of(line, separator) or []
+            except ValueError as error:
+                raise DataError(lines.name, number, str(error), LIST_REMEDY) from error
+            rows.append([label.encode() for label in labels])
+        parts.append(numbering.labels_of(rows))
+    return Labels.joined(parts), list(numbering)
 
 
 def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.training.progress import Silent
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
+ID = re.compile(r"0|[1-9][0-9]*")
 MAX_IDS = 2**31 - 1  # ids are int32
 # what Python takes for a word and its number beyond the letters, here, as a string, and in the list
 # of names
@@ -38,25 +39,46 @@ class Numbering(dict[bytes, int]):
 
 
 def settled(
-    found: Iterable[bytes], by_name: bool | None, known: list[str] | None, file: str
+    found: Iterable[bytes],
+    by_name: bool | None,
+    known: list[str] | None,
+    file: str,
+    are_numbers: bool = False,
 ) -> tuple[np.ndarray, list[str] | None]:
     """The ids of the different labels found, int32, and the names of all labels, None if they are
     said by id.
 
-    Named labels get the ids of the known names, new ones those after them. Where none are known,
-    numbers are sorted and other names keep the order in which they were found; +1 and 1 are the
-    same. `by_name` None: by id if all are whole numbers.
+    Known names keep their ids, new ones get those after them. Where none are known, whole numbers
+    are sorted and other names keep the order in which they were found.
+
+    by_name      None: by id if all are whole numbers, written as ids are
+    are_numbers  whether the format defines labels as numbers, which are compared by value: +1, 01
+                 and 1 are the same. Elsewhere a label is the text that stands there
     """
-    labels = [_plain(label, file) for label in found]
+    labels = [_decoded(label, file) for label in found]
+    if are_numbers:
+        labels = [_plain_number(label) for label in labels]
     if by_name is None:
-        by_name = not all(label.isdecimal() for label in labels)
+        by_name = not all(map(is_id, labels))
     if not by_name:
         return np.array([_as_id(label, file) for label in labels], np.int32), None
-    names = list(dict.fromkeys([*map(_unsigned, known or []), *labels]))
-    if known is None and all(WHOLE.fullmatch(name) for name in names):
-        names.sort(key=int)
-    ids = {name: number for number, name in enumerate(names)}
-    return np.array([ids[label] for label in labels], np.int32), names
+    names = [*known] if known is not None else []
+    ids: dict[str, int] = {}
+    for number, name in enumerate(names):
+        ids.setdefault(name, number)
+    if are_numbers:
+        for number, name in enumerate(names):
+            ids.setdefault(_plain_number(name), number)
+    new_names = [name for name in dict.fromkeys(labels) if name not in ids]
+    if known is None and all(WHOLE.fullmatch(name) for name in new_names):
+        new_names.sort(key=int)
+    ids |= {name: number for number, name in enumerate(new_names, len(names))}
+    return np.array([ids[label] for label in labels], np.int32), [*names, *new_names]
+
+
+def is_id(label: str) -> bool:
+    """Whether a label is a whole number from 0, written without a sign or leading zeros."""
+    return ID.fullmatch(label) is not None
 
 
 def read_names(file: str) -> list[str]:
@@ -106,27 +128,33 @@ def decoded(lines: Lines, chunk: bytes) -> str:
         raise lines.error(line, "not UTF-8; convert the file with iconv -t UTF-8") from error
 
 
-def _plain(label: bytes, file: str) -> str:
+def _decoded(label: bytes, file: str) -> str:
     try:
-        return _unsigned(label.decode("utf-8"))
+        return label.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise EmbedxError(
-            f"{file}: label {label!r} is not UTF-8; convert the file with iconv -t UTF-8"
+        raise DataError(
+            file, None, f"label {label!r} is not UTF-8", "convert the file with iconv -t UTF-8"
         ) from error
 
 
-def _unsigned(label: str) -> str:
+def _plain_number(label: str) -> str:
+    """A whole number without plus sign and leading zeros; other text as it is."""
     return str(int(label)) if len(label) < 20 and WHOLE.fullmatch(label) else label
 
 
 def _as_id(label: str, file: str) -> int:
-    if not (label.isdecimal() and label.isascii()):
-        raise EmbedxError(
-            f'{file}: label "{label}" is not an id; the labels of the training data are whole'
-            " numbers from 0"
+    if not is_id(label):
+        raise DataError(
+            file,
+            None,
+            f'label "{label}" is not an id',
+            "the labels of the training data are whole numbers from 0",
         )
     if len(label) > 10 or int(label) >= MAX_IDS:
-        raise EmbedxError(
-            f"{file}: label {label} is too large; ids count from 0 and stay below {MAX_IDS}"
+        raise DataError(
+            file,
+            None,
+            f"label {label} is too large",
+            f"ids count from 0 and stay below {MAX_IDS}",
         )
     return int(label)

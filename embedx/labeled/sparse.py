@@ -6,13 +6,14 @@ and Python explains it.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy import int32, int64
 from scipy.sparse import csr_matrix
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.kernels.compiled import kernel
 from embedx.labeled.data import DataSchema, FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
@@ -21,6 +22,9 @@ from embedx.labeled.schema import MAX_IDS, Numbering
 # Python reads no number of more than 4,300 digits
 HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")
 WORD = re.compile(r"\S+")
+COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
+# of labels, with blanks beside it; after the comma a label follows
+SPACED_COMMA = re.compile(rb"[ \t]*,[ \t]*(?=[^\s:]+\s)")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
 NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, SMALL_E = b"\n +,-.09:e"
@@ -167,13 +171,13 @@ def read_xc(lines: Lines, by_name: bool) -> FileRows:
     header = HEADER.fullmatch(lines.first_line)
     assert header
     n_rows, n_features, n_labels = map(int, header.groups())
-    line = lines.head[: len(lines.head) - len(lines.head.lstrip())].count(b"\n") + 1
+    line = lines.number_of_first_line
     if max(n_features, n_labels) > MAX_IDS:
         raise lines.error(
             line,
             f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS",
         )
-    lines.skip(line)
+    lines.skip(line - lines.line + 1)
     lines.min_lines = line + n_rows
     rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
     n_found = rows.features.shape[0]
@@ -224,7 +228,10 @@ def _read(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
         (len(n_features), int(columns.max(initial=-1)) + 1),
     )
     return FileRows(
-        features, Labels(offsets_of(n_labels), labels), None if names is None else list(names)
+        features,
+        Labels(offsets_of(n_labels), labels),
+        None if names is None else list(names),
+        labels_are_numbers=True,
     )
 
 
@@ -232,6 +239,7 @@ def _parsed(
     lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None
 ) -> tuple[np.ndarray, ...]:
     """Columns, values, features of each row, labels, and labels of each row, of the chunk."""
+    chunk, line_of_row = plain_rows(chunk, lines.line)
     data = np.frombuffer(chunk, np.uint8)
     n_rows, n = chunk.count(b"\n"), chunk.count(b":")
     feature_ends, label_ends = np.empty(n_rows, int64), np.empty(n_rows, int64)
@@ -240,9 +248,8 @@ def _parsed(
     lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
     stop, row, n, n_labels = parse(data, ranges, columns, values, feature_ends, spans, label_ends)
     if stop < len(data):
-        raise lines.error(
-            lines.line + row, _feature_fault(chunk[stop : stop + 200].split(None, 1)[0], ranges)
-        )
+        word = chunk[stop : stop + 200].split(None, 1)[0]
+        raise lines.error(line_of_row[row], _feature_fault(word, ranges))
     spans = spans[:n_labels]
     if names is not None:
         ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], int32)
@@ -252,7 +259,7 @@ def _parsed(
         if bad < len(spans):
             label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
             raise lines.error(
-                lines.line + int(np.searchsorted(label_ends, bad, side="right")),
+                line_of_row[int(np.searchsorted(label_ends, bad, side="right"))],
                 f'label "{label}" is not a whole number from 0 to'
                 f" {ranges.highest_label}{ranges.where('labels')}",
             )
@@ -263,6 +270,21 @@ def _parsed(
         ids,
         np.diff(label_ends, prepend=0),
     )
+
+
+def plain_rows(chunk: bytes, first_line: int) -> tuple[bytes, Sequence[int]]:
+    """The rows without comments and without blanks between their labels, and the line of each row
+    in the file; a line that is a comment is no row.
+    """
+    line_of_row: Sequence[int] = range(first_line, first_line + chunk.count(b"\n"))
+    if b"#" in chunk:
+        lines = chunk.split(b"\n")[:-1]
+        kept = [k for k, line in enumerate(lines) if not line.lstrip().startswith(b"#")]
+        chunk = b"".join(COMMENT.sub(b"", lines[k]) + b"\n" for k in kept)
+        line_of_row = [line_of_row[k] for k in kept]
+    if any(comma in chunk for comma in (b", ", b" ,", b",\t", b"\t,")):
+        chunk = SPACED_COMMA.sub(b",", chunk)
+    return chunk, line_of_row
 
 
 def _feature_fault(start: bytes, ranges: Ranges) -> str:
@@ -283,12 +305,19 @@ def check_libsvm(lines: Lines) -> None:
     """`EmbedxError` if the first line cannot be one of a LIBSVM file: labels, which may be left
     out, and words with colons.
     """
+    row, _ = plain_rows(lines.first_line.encode() + b"\n", 1)
     # one at a time: a line may have millions
-    words = (match[0] for match in WORD.finditer(lines.first_line))
+    words = (match[0] for match in WORD.finditer(row.decode()))
     first = next(words, "")
     if not (":" not in first or ":" in first[1:]) or not all(":" in word[1:] for word in words):
-        raise EmbedxError(
-            f"{lines.name}:1: no known format; begin with a header ROWS FEATURES LABELS, write"
-            " lines LABEL ID:VALUE ID:VALUE, or lines __label__NAME and words; tables have names"
-            " such as data.csv, data.jsonl or data.parquet, or --text-column"
+        raise DataError(
+            lines.name,
+            lines.number_of_first_line,
+            "no known format",
+            (
+                "begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE ID:VALUE, or"
+                " lines __label__NAME and words; tables have names such as data.csv, data.jsonl or"
+                " data.parquet, or ",
+                Setting("text_column"),
+            ),
         )

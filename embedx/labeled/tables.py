@@ -9,28 +9,27 @@ noise .885 and .879. Numbers alone are dense features, of mean 0 and standard de
 training data. An empty cell, and one of MISSING, has no interval, or the mean.
 """
 
-import ast
+import collections
 import contextlib
 import dataclasses
 import functools
 import io
 import itertools
 import json
-import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.arrays import content_of, is_plain
+from embedx.labeled.cells import cell, labels_of, mark_of, number_of, text_of
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.words import TextFeatureSettings, text_features
-from embedx.settings import Settings, option_name, param
+from embedx.settings import Settings, param
 from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.sources import Source, reader_of
 from embedx.text.streams import CountedReader, begins_labelled, damage_explained, open_source
@@ -40,7 +39,6 @@ from embedx.text.tables import (
     fields_of,
     json_records,
     parquet_records,
-    shown,
     table_rows,
     value_of,
 )
@@ -49,9 +47,7 @@ from embedx.training.progress import Progress
 ROWS, CELLS = 1000, 1 << 20  # at most, read at a time; the columns are chosen by the first of them
 MAX_LISTED, MAX_SHOWN = 30, 40  # names of columns in a message, letters of each
 N_INTERVALS = 10  # of the numbers of a column
-# numbers beyond are an error, and further from the mean are held there
-MAX_NUMBER, MAX_DEVIATIONS = 1e38, 1e6
-MISSING = ("", "nan", "na", "n/a", "null", "none")
+MAX_DEVIATIONS = 1e6  # numbers further from the mean are held there
 # Names of columns, in any case, by which they are chosen where none is given.
 LABEL_NAMES = {
     "label",
@@ -79,7 +75,7 @@ TEXT_NAMES = {
 }
 # of row numbers that pandas writes; not used unless they are named
 INDEX_NAMES = {"", "unnamed: 0", "__index_level_0__"}
-SEPARATORS = ";|,"  # of labels in a cell, that a note proposes
+SEPARATORS = ";|, "  # of labels in a cell, that a note proposes
 
 Records = Iterator[tuple[int, Mapping[str, Any]]]  # number of the line or row, and values by column
 
@@ -98,7 +94,10 @@ class TableSettings(Settings):
         metavar="name,...",
     )
     label_column: str | None = param(
-        None, "tables: column with the label or a list of labels; by default label", metavar="name"
+        None,
+        "tables: column with the label or a list of labels, by default label; several are 0/1"
+        " columns, one for each label",
+        metavar="name,...",
     )
     id_column: str | None = param(
         None,
@@ -107,7 +106,8 @@ class TableSettings(Settings):
     )
     label_separator: str | None = param(
         None,
-        "tables: separator of several labels in a cell; by default a cell is one label or a list",
+        "separator of several labels in a cell of a table, or a line of --train-labels; by default"
+        " each is one label, or a list",
         fine=True,
     )
     feature_columns: str | None = param(
@@ -117,19 +117,32 @@ class TableSettings(Settings):
         fine=True,
     )
 
+    header: str | None = param(
+        None,
+        "tables: whether the first row of CSV and TSV is a heading; by default it is, unless"
+        " columns are given by number or it has numbers alone",
+        choices=("yes", "no"),
+    )
+
     @property
     def given(self) -> dict[str, list[str]]:
         """The columns that were named, by setting."""
-        found = {
-            name: value
-            for name, value in self.record().items()
-            if value is not None and name != "label_separator"
+        values = {
+            "text_column": self.text_column,
+            "label_column": self.label_column,
+            "id_column": self.id_column,
+            "feature_columns": self.feature_columns,
         }
-        single = ("label_column", "id_column")
         return {
-            name: [v] if name in single else [each.strip() for each in v.split(",")]
-            for name, v in found.items()
+            name: [value] if name == "id_column" else [part.strip() for part in value.split(",")]
+            for name, value in values.items()
+            if value is not None
         }
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that were named."""
+        return [name for names in self.given.values() for name in names]
 
 
 def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text: bool) -> str:
@@ -151,7 +164,11 @@ def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text:
         {*fields, *map(str, range(1, len(fields) + 1))},
         {each.lower() for each in fields},
     )
-    if given.given or (like and (not like.text or {*like.text, *like.numbers} <= found)):
+    if (
+        given.given
+        or given.header
+        or (like and (not like.text or {*like.text, *like.numbers} <= found))
+    ):
         return "table"
     return (
         "table"
@@ -180,21 +197,23 @@ def read_table(
         lines.budget if lines else MemoryBudget(source.name),
         like.columns if like else None,
     )
+    heading = _Heading(name, given, known, progress)
     if lines is None:
         stored = open_source(source) if is_plain(source) else CountedReader(content_of(source))
         records = _parquet_records(source, stored, None)
     else:
-        expected = [*itertools.chain(*given.given.values()), *(known.names if known else ())]
         records = (
             _good(name, json_records(_lines_of(lines)))
             if format == "json"
-            else _table_records(lines, expected)
+            else _table_records(lines, heading)
         )
     if (first := next(records, None)) is None:
         raise EmbedxError(f"{name}: no rows; is it the right file, and was it copied whole?")
     n_rows = max(1, min(ROWS, CELLS // len(first[1])))
     head = [first, *itertools.islice(records, n_rows - 1)]
-    columns = _chosen(name, [record for _, record in head], given, like, needs_labels, progress)
+    columns = _chosen(
+        name, [record for _, record in head], given, like, needs_labels, heading.is_there, progress
+    )
     check_can_be_saved(columns.names, name)
     words = text_features(text, budget, like.text if like else None)
     records = (
@@ -202,17 +221,19 @@ def read_table(
         if lines is None
         else itertools.chain(head, records)
     )
-    labels, split = Numbering(budget), functools.partial(_labels, separator=columns.separator)
+    labels, split = Numbering(budget), functools.partial(labels_of, separator=columns.separator)
+    for indicator in columns.indicators:
+        _ = labels[as_utf8(indicator).encode()]
     parts, numbers, ids, n_empty = [], [], [], 0
     while rows := list(itertools.islice(records, n_rows)):
-        cells = [functools.partial(_cell, f"{name}:{number}", record) for number, record in rows]
-        texts = [" ".join(cell(each, _text) for each in columns.text) for cell in cells]
+        cells = [functools.partial(cell, name, number, record) for number, record in rows]
+        texts = [" ".join(cell(each, text_of) for each in columns.text) for cell in cells]
         n_empty += sum(not text.strip() for text in texts if columns.text)
         words.add(texts)
         numbers.append(
-            np.array([[cell(each, _number) for each in columns.numbers] for cell in cells])
+            np.array([[cell(each, number_of) for each in columns.numbers] for cell in cells])
         )
-        found = [cell(columns.label, split) if columns.label else [] for cell in cells]
+        found = [_labels_of_row(cell, columns, split) for cell in cells]
         parts.append(labels.labels_of([as_utf8(label).encode() for label in row] for row in found))
         if columns.id:
             ids += [value_of(record, columns.id, None) for _, record in rows]
@@ -224,13 +245,13 @@ def read_table(
     counts = {"text": n_empty} | dict(
         zip(columns.numbers, np.isnan(values).sum(axis=0).tolist(), strict=True)
     )
-    if lacking := ", ".join(f"{n:,} have no {each}" for each, n in counts.items() if n):
+    if lacking := _listed([f"{n:,} have no {each}" for each, n in counts.items() if n]):
         progress.note(
             f"{name}: of the rows {lacking}, which counts as"
             f" {'no word' if columns.text else 'the mean'}"
         )
     if like is None and columns.separator is None:
-        _note_separator(name, list(labels), progress)
+        note_separator(name, list(labels), progress)
     features, by_text = words.finish() if columns.text else (None, None)
     if features is None:
         z = np.nan_to_num((values - columns.scales[0]) / columns.scales[1])
@@ -246,23 +267,83 @@ def read_table(
 # ---- rows, by format
 
 
-def _table_records(lines: Lines, expected: list[str]) -> Records:
-    """The rows of a table; its columns are called by their numbers if that is what is expected."""
-    heading: list[str] = []
-    for number, row in _good(lines.name, table_rows(_lines_of(lines), lines.name, expected)):
-        if heading:
-            yield number, dict(zip(heading, row, strict=True))
-            continue
-        heading = [each.strip() for each in row]
-        if twice := next((each for each in heading if each and heading.count(each) > 1), None):
-            raise lines.error(number, f'two columns are called "{twice}"; rename one of them')
-        if (
-            expected
-            and all(each.isdecimal() for each in expected)
-            and not {*expected} <= {*heading}
-        ):
-            heading = [str(k) for k in range(1, len(row) + 1)]
-            yield number, dict(zip(heading, row, strict=True))
+class _Heading:
+    """Whether the first row of a table is its heading. It is
+
+    as `header` says, if that is given;
+    no heading if columns are given by number: these are positions, from 1. With the training
+    data's own columns it is as it was there;
+    else a heading, unless all its cells are numbers.
+    """
+
+    is_there: bool | None = None  # None: the file is no CSV or TSV
+
+    def __init__(
+        self, file: str, given: TableSettings, like: Columns | None, progress: Progress
+    ) -> None:
+        self._file = file
+        self._given = given
+        self._like = like
+        self._progress = progress
+        known = like.names if like else []
+        # by which the separator is known
+        self.names = [name for name in (*given.names, *known) if not _is_position(name)]
+
+    def names_of(self, first: list[str], line: int) -> list[str]:
+        """What the columns are called: by the first row, or by their numbers from 1. Raises
+        `DataError` for a heading with two equal names.
+        """
+        self.is_there = self._decide(first)
+        if not self.is_there:
+            return [str(number) for number in range(1, len(first) + 1)]
+        names = [cell.strip() for cell in first]
+        counts = collections.Counter(filter(None, names))
+        if counts and (most := counts.most_common(1)[0])[1] > 1:
+            raise DataError(
+                self._file,
+                line,
+                f'two columns are called "{most[0]}"',
+                ("rename one of them, or say ", Setting("header", "no")),
+            )
+        return names
+
+    def _decide(self, first: list[str]) -> bool:
+        if self._given.header is not None:
+            return self._given.header == "yes"
+        reason = "columns are given by number"
+        names = self._given.names
+        if not names and self._like:
+            if self._like.has_heading:
+                return True
+            names = self._like.names
+            reason = "the training data have none"
+        if names:
+            if not all(map(_is_position, names)):
+                return True
+        elif not all(number_of(cell) is not None for cell in first):
+            return True
+        else:
+            reason = "the first row has numbers alone"
+        self._progress.note(
+            f"{self._file}: read without a heading, because {reason}:"
+            f' "{_listed(first)}" is a row of data (otherwise --header yes)'
+        )
+        return False
+
+
+def _is_position(name: str) -> bool:
+    return name.isdecimal() and name.isascii()
+
+
+def _table_records(lines: Lines, heading: _Heading) -> Records:
+    """The rows of a table."""
+    names: list[str] = []
+    for number, row in _good(lines.name, table_rows(_lines_of(lines), lines.name, heading.names)):
+        if not names:
+            names = heading.names_of(row, number)
+            if heading.is_there:
+                continue
+        yield number, dict(zip(names, row, strict=True))
 
 
 def _parquet_records(source: Source, file: CountedReader, columns: Columns | None) -> Records:
@@ -279,8 +360,18 @@ def _lines_of(lines: Lines) -> Iterator[bytes]:
 def _good(name: str, records: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     for number, record in records:
         if isinstance(record, Bad):
-            raise EmbedxError(f"{name}:{number}: {record.why}; {record.remedy}")
+            raise DataError(name, number, record.why, record.remedy)
         yield number, record
+
+
+def _labels_of_row(
+    cell: Callable[[str, Callable[[Any], Any]], Any],
+    columns: Columns,
+    split: Callable[[Any], list[str] | None],
+) -> list[str]:
+    if columns.indicators:
+        return [name for name in columns.indicators if cell(name, mark_of)]
+    return cell(columns.label, split) if columns.label else []
 
 
 # ---- columns
@@ -292,75 +383,76 @@ def _chosen(
     given: TableSettings,
     like: DataSchema | None,
     needs_labels: bool,
+    has_heading: bool | None,
     progress: Progress,
 ) -> Columns:
     """The columns that are used: those given, those of the training data, or those that names and
     values show.
     """
-    known = list(dict.fromkeys(each for record in head for each in fields_of(record)))
-    listed = ", ".join(
-        [
-            *(each[:MAX_SHOWN] for each in known[:MAX_LISTED]),
-            *(["..."] if len(known) > MAX_LISTED else []),
-        ]
-    )
-    named = given.given
-    for setting, names in named.items():
-        for each in names:
-            if each not in known:
-                raise EmbedxError(
-                    f'{name}: no column "{each}"; choose {option_name(setting)} among {listed}'
-                )
+    known = dict.fromkeys(each for record in head for each in fields_of(record))
+    named = _named(name, given, known, bool(has_heading))
     text, numbers = named.get("text_column", []), named.get("feature_columns", [])
-    label, own_id = given.label_column, given.id_column
+    label_columns = named.get("label_column", [])
+    own_id = next(iter(named.get("id_column", [])), None)
     if like and like.columns:
         before = like.columns
-        text, label, own_id = text or before.text, label or before.label, own_id or before.id
-        for each in (*text, *before.numbers, *([label] if needs_labels and label else [])):
-            if each not in known:
-                raise EmbedxError(
-                    f'{name}: no column "{each}", as the training data have; there are {listed}'
-                )
-        label, own_id = (each if each in known else None for each in (label, own_id))
-        return dataclasses.replace(before, text=text, label=label, id=own_id)
-    free = [
-        each
-        for each in known
-        if each not in itertools.chain(*named.values()) and each.lower() not in INDEX_NAMES
-    ]
+        label_columns = label_columns or before.label_columns
+        own_id = own_id or before.id
+        used = [*(text or before.text), *before.numbers, *(label_columns if needs_labels else [])]
+        if missing := [column for column in used if column not in known]:
+            raise DataError(
+                name,
+                None,
+                f'no column "{missing[0]}", as the training data have',
+                f"there are {_listed(known)}",
+            )
+        if not all(column in known for column in label_columns):
+            label_columns = []
+        is_marked = bool(before.indicators)
+        return dataclasses.replace(
+            before,
+            text=text or before.text,
+            label=None if is_marked else next(iter(label_columns), None),
+            indicators=label_columns if is_marked else [],
+            id=own_id if own_id in known else None,
+            has_heading=has_heading,
+        )
+    taken = {column for columns in named.values() for column in columns}
+    free = [column for column in known if column not in taken and column.lower() not in INDEX_NAMES]
 
     def called(names: set[str]) -> list[str]:
-        return [each for each in free if each.lower() in names]
+        return [column for column in free if column.lower() in names]
 
     def numeric(share: float = 1.0) -> list[str]:
         return [
-            each
-            for each in free
-            if _are_numbers((value_of(record, each, None) for record in head), share)
+            column
+            for column in free
+            if _are_numbers((value_of(record, column, None) for record in head), share)
         ]
 
     own_id = own_id or next(iter(called({"id"})), None)
-    free = [each for each in free if each != own_id]
-    if label is None and len(called(LABEL_NAMES)) == 1:
-        (label,) = called(LABEL_NAMES)
+    free = [column for column in free if column != own_id]
+    if not label_columns and len(called(LABEL_NAMES)) == 1:
+        label_columns = called(LABEL_NAMES)
     if not text and all(len(called(names)) <= 1 for names in (TITLE_NAMES, TEXT_NAMES)):
         text = called(TITLE_NAMES | TEXT_NAMES)
-    free = [each for each in free if each != label and each not in text]
-    if needs_labels and label is None and (text or numbers) and len(free) == 1:
-        label = free.pop()
-    elif not text and not numbers and (label or not needs_labels):
+    taken = {*label_columns, *text}
+    free = [column for column in free if column not in taken]
+    if needs_labels and not label_columns and (text or numbers) and len(free) == 1:
+        label_columns = [free.pop()]
+    elif not text and not numbers and (label_columns or not needs_labels):
         if len(free) == 1 and not numeric():
             text = [free.pop()]
         elif numeric(0.5) == free:  # others are mistakes
             numbers, free = free, []
     missing = [] if text or numbers else ["text-column (or --set feature-columns, of numbers)"]
-    missing += ["label-column"] if needs_labels and label is None else []
+    missing += ["label-column"] if needs_labels and not label_columns else []
     if missing:
         how = (
             f"by --{' and --'.join(missing)}, or if the file has no heading by their numbers,"
             " from 1"
         )
-        raise EmbedxError(f"{name}: name the columns to use {how}; there are {listed}")
+        raise EmbedxError(f"{name}: name the columns to use {how}; there are {_listed(known)}")
     if like and (numbers or like.text is None):
         kinds = [
             "columns of numbers" if numbers else "words",
@@ -371,24 +463,65 @@ def _chosen(
             " the same kind"
         )
     more = (
-        f" (--set feature-columns={','.join(left)} takes numbers)"
+        f" (--set feature-columns={','.join(left[:MAX_LISTED])} takes numbers)"
         if not numbers and (left := numeric())
         else ""
     )
-    used: dict[str, list[Any]] = {
+    listed = {
         "text": text,
         "numbers": numbers,
-        "label": [label],
-        "id": [own_id],
+        "label" if len(label_columns) < 2 else "0/1 labels": label_columns,
+        "id": [own_id] if own_id else [],
         "not used": free,
     }
-    parts = [f"{what}: {', '.join(map(str, which))}" for what, which in used.items() if any(which)]
+    parts = [f"{what}: {_listed(columns)}" for what, columns in listed.items() if columns]
     progress.note(f"{name}: {'; '.join(parts)}{more}")
-    return Columns(text, numbers, label, own_id, given.label_separator)
+    is_marked = len(label_columns) > 1
+    return Columns(
+        text,
+        numbers,
+        None if is_marked else next(iter(label_columns), None),
+        own_id,
+        given.label_separator,
+        indicators=label_columns if is_marked else [],
+        has_heading=has_heading,
+    )
+
+
+def _named(
+    file: str, given: TableSettings, known: Mapping[str, Any], has_heading: bool
+) -> dict[str, list[str]]:
+    """The columns that were named, by setting, as they are called in the file: where it has a
+    heading, a number that is no name there is a position, from 1.
+    """
+    in_order = [*known] if has_heading else []
+    named = given.given
+    for setting, names in named.items():
+        whole = getattr(given, setting)
+        if whole in known:  # a name with a comma
+            names[:] = [whole]
+        for place, column in enumerate(names):
+            if column in known:
+                continue
+            if not (_is_position(column) and 1 <= int(column[:10]) <= len(in_order)):
+                raise DataError(
+                    file,
+                    None,
+                    f'no column "{column}"',
+                    ("choose ", Setting(setting), f" among {_listed(known)}"),
+                )
+            names[place] = in_order[int(column) - 1]
+    return named
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first of the names, shortened, for messages."""
+    first = [name[:MAX_SHOWN] for name in itertools.islice(names, MAX_LISTED + 1)]
+    return ", ".join(first if len(first) <= MAX_LISTED else [*first[:MAX_LISTED], "..."])
 
 
 def _are_numbers(values: Iterator[Any], share: float) -> bool:
-    found = [_number(each) for each in values]
+    found = [number_of(each) for each in values]
     return found.count(None) <= (1 - share) * len(found) and any(
         each is not None and each == each for each in found
     )
@@ -421,82 +554,21 @@ def _intervals(values: np.ndarray, bounds: Sequence[float]) -> csr_matrix:
     )
 
 
-def _note_separator(name: str, labels: list[bytes], progress: Progress) -> None:
-    """Say so if labels look like several in a cell: there are fewer of them if they are split."""
-    for each in SEPARATORS:
-        whole = [label.decode() for label in labels if each.encode() in label]
-        if whole and len(
-            {part.strip() for label in labels for part in label.decode().split(each)}
-        ) < len(labels):
+def note_separator(name: str, labels: list[bytes], progress: Progress) -> None:
+    """Say so if labels look like several in a cell: there are fewer of them if they are split, or
+    they are numbers.
+    """
+    texts = [label.decode() for label in labels]
+    for separator in SEPARATORS:
+        whole = [text for text in texts if separator in text]
+        if not whole:
+            continue
+        parts = {part.strip() for text in texts for part in text.split(separator)}
+        are_numbers = all(map(str.isdecimal, parts))
+        is_list = are_numbers if separator == " " else are_numbers or len(parts) < len(texts)
+        if is_list:
             progress.note(
                 f'{name}: labels such as "{whole[0]}" are taken whole; --set'
-                f' "label-separator={each}" splits them'
+                f' "label-separator={separator}" splits them'
             )
             return
-
-
-# ---- cells
-
-
-def _cell(place: str, record: Mapping[str, Any], column: str, read: Callable[[Any], Any]) -> Any:
-    value = value_of(record, column, None)
-    if (found := read(value)) is None:
-        what = (
-            "no finite float32"
-            if read is _number
-            else "neither text nor a number, nor a list of these"
-        )
-        raise EmbedxError(
-            f'{place}: column "{column}" is {shown(value)}, {what}; correct it, or choose another'
-            " column"
-        )
-    return found
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, list):
-        parts = [_text(each) for each in value]
-        return None if None in parts else " ".join(map(str, parts))
-    if value is None or value != value:
-        return ""
-    return (
-        json.dumps(value)
-        if isinstance(value, int | float)
-        else value
-        if isinstance(value, str)
-        else None
-    )
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return (
-            math.nan
-            if value is None or (isinstance(value, str) and value.strip().lower() in MISSING)
-            else None
-        )
-    return None if abs(number) > MAX_NUMBER else number
-
-
-def _labels(value: Any, separator: str | None) -> list[str] | None:
-    # as pandas writes lists to CSV
-    if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]":
-        with (
-            contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")  # of odd escapes
-            value = ast.literal_eval(value)
-    parts = value if isinstance(value, list) else [value]
-    texts = [
-        _text(int(each) if isinstance(each, float) and each.is_integer() else each)
-        for each in parts
-    ]
-    if None in texts:
-        return None
-    split = [
-        each for text in texts for each in (str(text).split(separator) if separator else [text])
-    ]
-    return [" ".join(each.split()) for each in map(str, split) if each.strip()]

@@ -49,6 +49,8 @@ class Recipe:
     package: str = ""  # an installed Python package that holds the files
     # paths or globs, alternatives: the first that is there is read
     files: list[str] = field(default_factory=list)
+    # files of the numbers of the rows to train on and to test on, where `files` hold both
+    splits: list[str] = field(default_factory=list)
     members: str = ""  # which members of an archive among `files` are read, a glob
     urls: list[str] = field(default_factory=list)  # of one file, the mirrors of the first after it
     obtain: str = ""  # how to get the files where no program can

@@ -1,0 +1,262 @@
+"""The values of a table's cells: text, numbers, and labels, alone or in lists as other tools write
+them.
+
+In text a list may be one of Python or JSON, a set or tuple, an array as NumPy prints it, a vector
+of R or an array of Postgres:
+
+    ['joy', 'anger']   ["joy", "anger"]   {'joy', 'anger'}   ('joy', 'anger')   [joy, anger]
+    ['joy' 'anger']   array(['joy', 'anger'], dtype=object)   [np.str_('joy')]
+    c("joy", "anger")   {joy,"credit card"}
+"""
+
+import ast
+import json
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from embedx.errors import DataError
+from embedx.text.tables import shown, value_of
+
+MAX_NUMBER = 1e38  # numbers beyond are an error
+LIST_REMEDY = """write ["a", "b"], with quotes around a label that has brackets of its own"""
+MISSING = ("", "nan", "na", "n/a", "null", "none")
+
+# A list with a function around it: `array([...])` of NumPy, `c(...)` of R, `List(...)` of Scala.
+CALL = re.compile(
+    r"(?P<name>(?:np\.)?array|c|list|set|frozenset|tuple|List|Set|Seq|Array|Vector|WrappedArray)"
+    r"\((?P<inner>.*)\)",
+    re.DOTALL,
+)
+DTYPE = re.compile(r",\s*dtype\s*=[^,\[\]]*\Z")  # at the end of an array of NumPy
+EMPTY = "character(0)"  # a vector of R without items
+CUT = re.compile(r"[\[{(]\s*(?:['\"]|np\.)")  # the beginning of a list without an end
+BRACKETS = ("[]", "{}", "()")
+# where names stand without quotes: Java, Spark and Scala, YAML, Postgres
+UNQUOTED = ("[", "{", "List", "Set", "Seq", "Array", "Vector", "WrappedArray")
+QUOTED = r"""[uUbB]?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+TOKEN = re.compile(
+    # np.str_('joy') and np.int64(3) are what they hold
+    r"\s*(?:(?P<comma>,)|(?P<scalar>np\.\w+\(\s*)?"
+    rf"(?:(?P<quoted>{QUOTED})|(?P<word>[^\s,;|\[\]{{}}()'\"][^\s,;|\[\]{{}}()\"]*))"
+    r"(?(scalar)\s*\)|)(?=[\s,]|\Z))",
+    re.DOTALL,
+)
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0*")
+WHOLE_OF_R = re.compile(r"([+-]?\d+)L")
+NO_ITEM = ("None", "nan", "NaN", "null", "NULL", "NA")
+
+
+def cell(
+    file: str, line: int, record: Mapping[str, Any], column: str, read: Callable[[Any], Any]
+) -> Any:
+    """The value of a column by one of the functions below; `DataError` where it has none."""
+    value = value_of(record, column, None)
+    try:
+        result = read(value)
+    except ValueError as error:
+        raise DataError(file, line, f'column "{column}": {error}', LIST_REMEDY) from error
+    if result is not None:
+        return result
+    raise DataError(
+        file,
+        line,
+        f'column "{column}" is {shown(value)}, {_expected(read)}',
+        "correct it, or choose another column",
+    )
+
+
+def _expected(read: Callable[[Any], Any]) -> str:
+    if read is number_of:
+        return "no finite float32"
+    if read is mark_of:
+        return "neither 0 nor 1, which say whether the row has this label"
+    return "neither text nor a number, nor a list of these"
+
+
+def text_of(value: Any) -> str | None:
+    """The text of a cell, "" where it is empty; that of a list joined by blanks. None: it is no
+    text.
+    """
+    if isinstance(value, list):
+        parts = [text_of(part) for part in value]
+        return None if None in parts else " ".join(map(str, parts))
+    if value is None or value != value:
+        return ""
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    return value if isinstance(value, str) else None
+
+
+def number_of(value: Any) -> float | None:
+    """The number in a cell, NaN where it is empty. None: it is no finite float32."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan if is_missing(value) else None
+    return None if abs(number) > MAX_NUMBER else number
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty, or says so."""
+    return value is None or (isinstance(value, str) and value.strip().lower() in MISSING)
+
+
+def mark_of(value: Any) -> bool | None:
+    """Whether a row has the label of a 0/1 column. None: the cell is neither."""
+    if isinstance(value, str):
+        value = {"false": 0, "true": 1}.get(value.strip().lower(), number_of(value))
+    return bool(value) if value in (0, 1) else None
+
+
+def labels_of(value: Any, separator: str | None) -> list[str] | None:
+    """The labels in a cell: text as it stands there, numbers by their value, or a list of these.
+    None: it has something else.
+
+    Raises ValueError for text that looks like a list and cannot be read as one.
+    """
+    if isinstance(value, str):
+        items = list_items(value)
+        texts: list[str | None] = [value] if items is None else [*items]
+    else:
+        texts = [_label(part) for part in (value if isinstance(value, list) else [value])]
+    labels: list[str] = []
+    for text in texts:
+        if text is None:
+            return None
+        parts = text.split(separator) if separator else [text]
+        labels += [" ".join(part.split()) for part in parts if part.strip()]
+    return labels
+
+
+def _label(value: Any) -> str | None:
+    if isinstance(value, list):
+        return None
+    return text_of(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def list_items(text: str) -> list[str] | None:
+    """The items of a list that is written as text; None if the text does not look like a list.
+
+    Raises ValueError if it does and cannot be read as one.
+    """
+    text = text.strip()
+    if text == EMPTY:
+        return []
+    kind, inner = _unwrapped(text)
+    if not kind:
+        return None
+    items = _items(kind, inner)
+    if items is None:
+        raise ValueError(f"{shown(text)} looks like a list, but cannot be read as one")
+    return items
+
+
+def _unwrapped(text: str) -> tuple[str, str]:
+    """The bracket or the function around the items of a list, and what stands within; both "" if
+    the text looks like no list.
+    """
+    if call := CALL.fullmatch(text):
+        inner = DTYPE.sub("", call["inner"]).strip()
+        has_brackets = inner[:1] + inner[-1:] in BRACKETS
+        return call["name"], inner[1:-1] if has_brackets else inner
+    inner = text[1:-1].strip()
+    if text[:1] + text[-1:] in BRACKETS:
+        is_word_in_parentheses = text[0] == "(" and inner[:1] not in ("", "'", '"')
+        if is_word_in_parentheses and not _are_numbers(inner):
+            return "", ""
+        return text[0], inner
+    was_cut = CUT.match(text) is not None
+    return (text[0], text) if was_cut else ("", "")
+
+
+def _are_numbers(inner: str) -> bool:
+    parts = inner.removesuffix(",").split(",")
+    return "," in inner and all(NUMBER.fullmatch(part.strip()) for part in parts)
+
+
+def _items(kind: str, inner: str) -> list[str] | None:
+    """The items between brackets, None if something else stands there: between commas, or between
+    blanks as NumPy prints them if all are quoted or all are numbers.
+    """
+    tokens = _tokens(inner)
+    if tokens is None:
+        return None
+    if any(token["comma"] for token in tokens):
+        groups: list[list[re.Match[str]]] = [[]]
+        for token in tokens:
+            if token["comma"]:
+                groups.append([])
+            else:
+                groups[-1].append(token)
+        if not groups[-1]:
+            groups.pop()
+    else:
+        groups = [[token] for token in tokens]
+        are_quoted = all(token["quoted"] for token in tokens)
+        if len(tokens) > 1 and not (are_quoted or all(map(_is_value, tokens))):
+            return None
+    has_quotes = any(token["quoted"] for token in tokens)
+    items = [_item(kind, group, has_quotes) for group in groups]
+    return None if None in items else [item for item in items if item]
+
+
+def _tokens(inner: str) -> list[re.Match[str]] | None:
+    tokens = []
+    position = 0
+    inner = inner.rstrip()
+    while position < len(inner):
+        token = TOKEN.match(inner, position)
+        if token is None:
+            return None
+        tokens.append(token)
+        position = token.end()
+    return tokens
+
+
+def _is_value(token: re.Match[str]) -> bool:
+    """Whether it is a number, or says that there is none."""
+    word = token["word"]
+    return word is not None and (word in NO_ITEM or NUMBER.fullmatch(word) is not None)
+
+
+def _item(kind: str, tokens: list[re.Match[str]], has_quotes: bool) -> str | None:
+    """The text of an item, "" for a missing value; None if the tokens are no item."""
+    if not tokens:
+        return None
+    if any(token["quoted"] for token in tokens):
+        return _unquoted(tokens[0]["quoted"]) if len(tokens) == 1 else None
+    words = [token["word"] for token in tokens]
+    if words in [[word] for word in NO_ITEM]:
+        return ""
+    if len(words) == 1:
+        word = words[0]
+        if kind == "c" and (whole := WHOLE_OF_R.fullmatch(word)):
+            return whole[1]
+        if whole := WHOLE_FLOAT.fullmatch(word):
+            return whole[1]
+        if NUMBER.fullmatch(word) or word in ("True", "False", "TRUE", "FALSE"):
+            return word
+    is_quoted_elsewhere = has_quotes and kind != "{"
+    has_blanks = len(words) > 1 and kind == "{"
+    if kind not in UNQUOTED or is_quoted_elsewhere or has_blanks or "..." in words:
+        return None
+    return " ".join(words)
+
+
+def _unquoted(quoted: str) -> str | None:
+    """What a string literal of JSON, Python, R or Postgres says; None if it is none of these."""
+    try:
+        return str(json.loads(quoted))
+    except ValueError:
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of unknown escapes
+        try:
+            value = ast.literal_eval(quoted)
+            return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+        except (ValueError, SyntaxError):
+            return None
