@@ -119,12 +119,16 @@ class Lines:
         return self.line + self.head.count(b"\n", 0, n_blank)
 
     def skip_comments(self) -> None:
-        """Leave out the lines before iteration that begin with #, and blank ones before them."""
+        """Leave out the lines before iteration that begin with #, and blank ones before them.
+        Raises `DataError` if there are no others.
+        """
         while self.first_line.startswith("#"):
             self.skip(self.number_of_first_line - self.line + 1)
             if not self.head.strip():
                 self.line += self.head.count(b"\n")
                 self.head = next(self._chunks, b"")
+        if not self.head.strip():
+            raise DataError(self.name, None, "has comments alone", "is it the right file?")
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in itertools.chain([self.head], self._chunks):
