@@ -1,7 +1,9 @@
 """Corpora read out of tar and zip archives."""
 
+import gzip
 import io
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -191,3 +193,64 @@ def test_a_byte_order_mark_belongs_to_no_word_of_a_member(here):
     mark = b"\xef\xbb\xbf"
     (here / "two.zip").write_bytes(zip_of({"a.txt": mark + b"a b", "b.txt": mark + b"b c"}))
     assert text_of("two.zip").split() == [b"a", b"b", b"b", b"c"]
+
+
+METHODS = {
+    "stored": zipfile.ZIP_STORED,
+    "deflate": zipfile.ZIP_DEFLATED,
+    "bzip2": zipfile.ZIP_BZIP2,
+    "lzma": zipfile.ZIP_LZMA,
+}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+def test_members_packed_by_any_method_are_read_in_pieces(here, method):
+    lines = {"a.txt": b"one word\n" * 2_000_000, "b.txt": b"", "c.txt": bytes(range(32, 127))}
+    with zipfile.ZipFile("corpus.zip", "w", method) as archive:
+        for name, text in lines.items():
+            archive.writestr(name, text)
+    tracemalloc.start()
+    n_bytes = 0
+    with ReadAhead(resolve(["corpus.zip"])) as blocks:
+        for block in blocks:
+            n_bytes += len(block.data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n_bytes == sum(map(len, lines.values())) + len(lines)
+    assert peak < 16e6  # with the dictionary of LZMA
+    with zipfile.ZipFile("short.zip", "w", method) as archive:
+        archive.writestr("c.txt", lines["c.txt"])
+    assert text_of("short.zip") == lines["c.txt"] + b"\n"
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+def test_a_member_whose_content_is_not_what_its_entry_says_is_damaged(here, method):
+    with zipfile.ZipFile("corpus.zip", "w", method) as archive:
+        archive.writestr("c.txt", b"some words\n" * 9)
+    whole = bytearray((here / "corpus.zip").read_bytes())
+    entry = whole.index(b"PK\1\2")
+    for place in (16, 24):  # its CRC-32 and its size
+        changed = whole.copy()
+        changed[entry + place] ^= 1
+        (here / "changed.zip").write_bytes(changed)
+        with pytest.raises(EmbedxError, match=r"changed\.zip.*: cannot be read"):
+            text_of("changed.zip")
+
+
+def test_a_tar_archive_whose_headers_are_huge_is_refused_before_they_are_read(here):
+    for kind in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE):
+        entry = tarfile.TarInfo("long")
+        entry.type, entry.size = kind, 1 << 27
+        (here / "corpus.tar.gz").write_bytes(
+            gzip.compress(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
+        )
+        with pytest.raises(EmbedxError, match=r"headers of more than [\d,]+ bytes"):
+            text_of("corpus.tar.gz")
+
+
+def test_a_sparse_member_is_refused(here):
+    entry = tarfile.TarInfo("sparse.txt")
+    entry.type = tarfile.GNUTYPE_SPARSE
+    (here / "corpus.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(EmbedxError, match="sparse file"):
+        text_of("corpus.tar")
