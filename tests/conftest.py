@@ -53,7 +53,7 @@ def _private_token_cache(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("tokens")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache, "default_folder", lambda: folder)
+        patch.setattr(cache, "default_folders", lambda: (folder,))
         yield
 
 

@@ -11,10 +11,16 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from numba import types
 
+from embedx.kernels import adjusted
 from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.storage import cache_home
+from embedx.storage.cache_home import kept_in
+from embedx.text import cache
 from embedx.text.recipes import find_recipe
+from embedx.text.settings import TextSettings
+from embedx.text.sources import resolve
 
 pytestmark = pytest.mark.skipif(
     os.name != "posix", reason="Windows gives each user temporary folders of his own"
@@ -36,7 +42,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def forget():
-    for function in (cache_home.writable, cache_home.spare_folder):
+    for function in (cache_home.usable, cache_home.absolute, cache_home.spare_folder):
         function.cache_clear()
 
 
@@ -59,10 +65,10 @@ def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_writte
     (temporary.parent / "file").write_text("")
     wanted = temporary.parent / value
     monkeypatch.setenv(variable, str(wanted))
-    assert cache_home.cache_home() == cache_home.cache_home() == spare(temporary)
+    assert kept_in("tokens") == kept_in("tokens") == (spare(temporary) / "tokens",)
     assert caplog.messages == [
-        f"{wanted / below}: cannot be written ({why}); {spare(temporary)} takes its place; "
-        "EMBEDX_CACHE_DIR names another folder"
+        f"{wanted / below / 'tokens'}: cannot be written ({why}); {spare(temporary)} takes its"
+        " place; EMBEDX_CACHE_DIR names another folder"
     ]
     assert stat.S_IMODE(spare(temporary).stat().st_mode) == 0o700
     assert not (temporary.parent / "missing").exists()  # a home is not made
@@ -111,7 +117,7 @@ def test_one_trains_without_a_home(temporary):
     done = run(temporary, *small, HOME=temporary.parent / "missing", NUMBA_DISABLE_JIT=1)
     assert "model\t4 words, loss " in done.stdout
     assert done.stderr.startswith(
-        f"{temporary.parent / 'missing' / '.cache' / 'embedx'}: cannot be written ("
+        f"{temporary.parent / 'missing' / '.cache' / 'embedx' / 'kernels'}"
     )
     assert len(list((spare(temporary) / "tokens").glob("*/tokens.bin"))) == 1
     assert not (temporary.parent / "missing").exists()
@@ -120,8 +126,8 @@ def test_one_trains_without_a_home(temporary):
 def test_a_user_without_a_home_at_all(temporary, monkeypatch, caplog):
     monkeypatch.setattr(os.path, "expanduser", str)
     monkeypatch.chdir("/proc/self")
-    assert cache_home.cache_home() == spare(temporary)
-    assert "~/.cache/embedx: cannot be written" in caplog.text
+    assert kept_in("tokens") == (spare(temporary) / "tokens",)
+    assert "~/.cache/embedx/tokens: cannot be written" in caplog.text
     assert find_recipe("none") is None
 
 
@@ -167,3 +173,183 @@ def test_a_folder_that_others_could_exchange_is_not_used(temporary):
     forget()
     temporary.chmod(0o1777)
     assert cache_home.spare_folder() == spare(temporary)
+
+
+# ---- the folder of kernels is code
+
+
+@pytest.fixture
+def umask():
+    """Any other user may write to what is made meanwhile."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+def test_folders_are_private_whatever_the_umask(temporary, monkeypatch):
+    chosen = temporary.parent / "chosen"
+    monkeypatch.setenv("EMBEDX_CACHE_DIR", str(chosen))
+    (folder,) = kept_in("kernels/1", is_code=True)
+    for made in (folder, folder.parent, chosen):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def writable_itself(chosen):
+    (chosen / "kernels").mkdir(parents=True)
+    (chosen / "kernels").chmod(0o777)
+    return chosen / "kernels"
+
+
+def in_a_folder_of_all(chosen):
+    chosen.mkdir()
+    chosen.chmod(0o777)
+    (chosen / "kernels").mkdir(mode=0o700)
+    return chosen
+
+
+def of_a_group(chosen):
+    (chosen / "kernels").mkdir(parents=True)
+    (chosen / "kernels").chmod(0o770)
+    os.chown(chosen / "kernels", -1, 12345)
+    return chosen / "kernels"
+
+
+def of_another_user(chosen):
+    (chosen / "kernels").mkdir(parents=True)
+    os.chown(chosen / "kernels", 12345, -1)
+    return chosen / "kernels"
+
+
+def behind_a_link_of_all(chosen):
+    away = in_a_folder_of_all(chosen.with_name("away"))
+    chosen.symlink_to(away)
+    return away
+
+
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() != 0, reason="only root gives folders away")
+@pytest.mark.parametrize(
+    "prepare",
+    [writable_itself, in_a_folder_of_all, of_a_group, of_another_user, behind_a_link_of_all],
+)
+def test_kernels_are_not_read_where_others_could_have_put_them(
+    temporary, monkeypatch, caplog, prepare
+):
+    chosen = temporary.parent / "chosen"
+    monkeypatch.setenv("EMBEDX_CACHE_DIR", str(chosen))
+    culprit = prepare(chosen)
+    assert kept_in("kernels", is_code=True) == (spare(temporary) / "kernels",)
+    (message,) = caplog.messages
+    assert message.startswith(f"{chosen / 'kernels'}: is not used, because ")
+    assert f"make {culprit} yours alone" in message
+    assert kept_in("tokens") == (chosen / "tokens",)  # which are no code
+
+
+def test_a_sticky_folder_above_is_good_enough(temporary, monkeypatch):
+    temporary.chmod(0o1777)
+    monkeypatch.setenv("EMBEDX_CACHE_DIR", str(temporary / "chosen"))
+    assert kept_in("kernels", is_code=True) == (temporary / "chosen" / "kernels",)
+
+
+def test_the_group_of_the_user_alone_may_write(temporary, monkeypatch):
+    import grp
+    import pwd
+
+    folder = temporary.parent / "chosen" / "kernels"
+    folder.mkdir(parents=True)
+    folder.chmod(0o775)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    members = []
+    group = grp.struct_group((user, "x", folder.stat().st_gid, members))
+    monkeypatch.setattr(grp, "getgrgid", lambda number: group)
+    assert cache_home.writable_by_others(folder) is None
+    members.append("somebody")
+    assert cache_home.writable_by_others(folder) == folder
+
+
+# ---- a cache that can only be read
+
+
+@pytest.fixture
+def read_only(temporary, monkeypatch):
+    """A cache folder on a file system that is mounted read-only, as an image's is."""
+    chosen = temporary.parent / "image"
+    monkeypatch.setenv("EMBEDX_CACHE_DIR", str(chosen))
+    (chosen / "tokens").mkdir(parents=True)
+    original = tempfile.TemporaryFile
+
+    def refuse_within(dir, **how):
+        if Path(dir).is_relative_to(chosen):
+            raise OSError(30, "Read-only file system")
+        return original(dir=dir, **how)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse_within)
+    return chosen
+
+
+def test_a_cache_that_can_only_be_read_is_read(read_only, temporary, caplog):
+    assert kept_in("tokens") == (spare(temporary) / "tokens", read_only / "tokens")
+    assert caplog.messages == []
+
+
+def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
+    read_only, temporary, monkeypatch, write
+):
+    monkeypatch.setattr(cache, "default_folders", lambda: kept_in("tokens"))
+    old, new = resolve([write("a b c", "old.txt")]), resolve([write("d e f", "new.txt")])
+    with cache.encode(old, TextSettings(), cache_dir=None) as corpus:
+        corpus.folder.rename(read_only / "tokens" / corpus.key)
+    for sources, folder in ((old, read_only), (new, spare(temporary))):
+        with cache.encode(sources, TextSettings()) as corpus:
+            assert corpus.folder == folder / "tokens" / corpus.key
+
+
+def test_kernels_are_read_from_all_folders_and_written_to_the_first(temporary, monkeypatch):
+    def double(x):
+        return x + x
+
+    image, own = str(temporary / "image"), str(temporary / "own")
+    monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (image,))
+    compiled = adjusted.kernel(double)
+    assert compiled(2.0) == 4.0
+    kept = sorted(Path(image).rglob("*"))
+    monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (own, image))
+    again = adjusted.kernel(double)
+    assert again(2.0) == 4.0
+    assert list(again.stats.cache_hits.values()) == [1]
+    assert not Path(own).exists()
+    assert again(2) == 4  # a form that is not there
+    assert list(Path(own).rglob("*.nbi"))
+    assert sorted(Path(image).rglob("*")) == kept
+
+
+def test_kernels_of_another_kind_of_processor_are_not_taken_for_cached(temporary, monkeypatch):
+    def double(x):
+        return x + x
+
+    monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (str(temporary),))
+    adjusted.kernel(double)(2.0)
+    again = adjusted.kernel(double)
+    assert adjusted.is_cached(again, (types.float64,))
+    codegen = type(again.targetctx.codegen())
+    monkeypatch.setattr(codegen, "magic_tuple", lambda self: ("triple", "another", "features"))
+    assert not adjusted.is_cached(again, (types.float64,))
+
+
+# ---- names of folders
+
+
+def test_a_relative_folder_stays_where_it_was_first_used(temporary, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EMBEDX_CACHE_DIR", "mine")
+    first = kept_in("tokens")
+    monkeypatch.chdir(temporary)
+    assert kept_in("tokens") == first == (tmp_path / "mine" / "tokens",)
+
+
+def test_a_leading_tilde_is_the_home(temporary, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("EMBEDX_CACHE_DIR", "~/mine")
+    assert kept_in("tokens") == (tmp_path / "home" / "mine" / "tokens",)
+    assert not (tmp_path / "~").exists()

@@ -411,7 +411,7 @@ def place(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(ROOT)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    monkeypatch.setattr(cache, "default_folder", lambda: tmp_path / "cache" / "tokens")
+    monkeypatch.setattr(cache, "default_folders", lambda: (tmp_path / "cache" / "tokens",))
     monkeypatch.setattr(runs, "watched", forked.watched)
     for name in ("EMBEDX_CACHE_DIR", "NUMBA_CACHE_DIR"):
         monkeypatch.setenv(name, environment(tmp_path)[name])  # for processes that commands start

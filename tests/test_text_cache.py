@@ -191,7 +191,7 @@ def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monk
 def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
     with pytest.raises(
         EmbedxError,
-        match=rf"{corpus}: the token cache cannot be written \(File exists\).*--cache-dir",
+        match=rf"{corpus}: the token cache cannot be written \(Not a directory\).*--cache-dir",
     ):
         read(corpus, corpus)
 
@@ -283,6 +283,64 @@ def test_what_is_damaged_is_reported_and_built_again(corpus, home, damage, compl
     progress = Notes()
     assert as_reference(read(corpus, home, progress)) == expected
     assert "from the token cache" in progress.notes[0]
+
+
+def a_token_that_is_no_word(folder, about):
+    tokens = np.fromfile(folder / "tokens.bin", np.int32)
+    tokens[3] = 1 << 30
+    tokens.tofile(folder / "tokens.bin")
+
+
+def other_counts(folder, about):
+    np.save(folder / "counts.npy", np.load(folder / "counts.npy")[::-1] + 1)
+
+
+def counts_of_another_type(folder, about):
+    np.save(folder / "counts.npy", np.load(folder / "counts.npy").astype(np.float64))
+
+
+def a_word_that_goes_back(folder, about):
+    starts = np.load(folder / "starts.npy")
+    starts[2] = -(1 << 62)
+    np.save(folder / "starts.npy", starts)
+
+
+def letters_that_are_no_text(folder, about):
+    letters = (folder / "letters.bin").read_bytes()
+    (folder / "letters.bin").write_bytes(b"\xff" + letters[1:])
+
+
+def no_sources(folder, about):
+    about["report"]["sources"] = [None]
+
+
+def a_source_of_another_type(folder, about):
+    about["report"]["sources"][0]["bad_utf8"] = "many"
+
+
+EDITS = [
+    (a_token_that_is_no_word, "tokens.bin"),
+    (other_counts, "counts.npy"),
+    (counts_of_another_type, "counts.npy"),
+    (a_word_that_goes_back, "starts.npy"),
+    (letters_that_are_no_text, ""),
+    (no_sources, ""),
+    (a_source_of_another_type, "about.json"),
+]
+
+
+@pytest.mark.parametrize(("edit", "complaint"), EDITS)
+def test_a_corpus_that_was_edited_with_care_is_built_again(corpus, home, edit, complaint):
+    """All checksums are those of the edited files."""
+    first = read(corpus, home)
+    expected = as_reference(first)
+    about = encoded_corpus.read_about(first.folder)
+    edit(first.folder, about)
+    del about["checksum"]
+    encoded_corpus.write_about(first.folder, about)
+    progress = Notes()
+    assert as_reference(read(corpus, home, progress)) == expected
+    assert f"{first.folder}: damaged ({complaint}" in progress.notes[0]
 
 
 def files_below(folder):

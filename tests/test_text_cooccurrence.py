@@ -51,7 +51,9 @@ def naive(stream, keys):
 
 def counted(stream, keys, folder, memory=1e6):
     """What `counted` says, copied out of its files."""
-    with cooccurrence.counted(stream, N_WORDS, WINDOW, keys, int(memory), home=folder) as counts:
+    with cooccurrence.counted(
+        stream, N_WORDS, WINDOW, keys, int(memory), cache_dir=folder
+    ) as counts:
         return cooccurrence.Counts(*(np.array(array) for array in counts))
 
 
@@ -88,7 +90,7 @@ def test_the_widest_window_is_not_drawn_and_takes_whole_sentences(stream, tmp_pa
         for x, y in itertools.product(words, words):
             expected[x, y] += words[x] * (words[y] - (x == y))
     with cooccurrence.counted(
-        stream, N_WORDS, WHOLE_SENTENCE, KEYS[:1], 10**7, home=tmp_path
+        stream, N_WORDS, WHOLE_SENTENCE, KEYS[:1], 10**7, cache_dir=tmp_path
     ) as counts:
         assert as_counter(counts) == +expected
 
@@ -126,7 +128,7 @@ def files_in(folder):
 
 
 def test_files_last_as_long_as_the_counts(stream, tmp_path):
-    with cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, home=tmp_path):
+    with cooccurrence.counted(stream, N_WORDS, WINDOW, KEYS, 1000, cache_dir=tmp_path):
         assert {"targets", "times"} <= set(files_in(tmp_path))
         assert not any("counted" in name for name in files_in(tmp_path))
     assert files_in(tmp_path) == []

@@ -1,5 +1,6 @@
 """Having the engine's kernels compiled, or loaded from the disk cache, before they are needed."""
 
+import threading
 from typing import Any
 
 from numba import typeof, types
@@ -8,11 +9,16 @@ from embedx.kernels import COEFFICIENTS, is_cached
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 from embedx.training.progress import Progress
 
+# Kernels are shared by all runs of a process: where several begin at once, one compiles, and the
+# others wait.
+_compiling = threading.RLock()
+
 
 def compile_function(function: Any, signature: Any) -> None:
     """Compile a function for this signature, or load it from the disk cache."""
     if hasattr(function, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
-        function.compile(signature)
+        with _compiling:
+            function.compile(signature)
 
 
 def load_kernel(
@@ -33,26 +39,21 @@ def load_kernel(
     functions: tuple[tuple[Any, Any], ...] = ((coefficients, COEFFICIENTS),)
     if sampler is not None:
         functions += ((sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT))
-    pointers = tuple(function for function, _ in functions)
     if not hasattr(kernel, "compile"):
-        return pointers
-    if not is_cached(kernel, *pointers):
-        progress.note(
-            "compiling kernels, once for this version on this machine: 20 seconds or more"
+        return tuple(function for function, _ in functions)
+    pointers = (types.FunctionType(signature) for _, signature in functions)
+    arguments = (*pointers, *(typeof(each) for each in like))
+    needed = (*functions, (kernel, arguments))
+    with _compiling:
+        if not is_cached(needed):
+            progress.note(
+                "compiling kernels, once for this version on this machine: 20 seconds or more"
+            )
+        for function, signature in needed:
+            compile_function(function, signature)
+        # With the functions themselves numba would look up their addresses at each call, 0.3 ms
+        # under the lock of the interpreter.
+        return tuple(
+            types.CompileResultWAP(function.get_compile_result(signature))
+            for function, signature in functions
         )
-    for function, signature in functions:
-        compile_function(function, signature)
-    kernel.disable_compile(False)
-    kernel.compile(
-        (
-            *(types.FunctionType(signature) for _, signature in functions),
-            *(typeof(each) for each in like),
-        )
-    )
-    kernel.disable_compile()  # else a call would compile again for these very functions, uncached
-    # With the functions themselves numba would look up their addresses at each call, 0.3 ms under
-    # the lock of the interpreter.
-    return tuple(
-        types.CompileResultWAP(function.get_compile_result(signature))
-        for function, signature in functions
-    )

@@ -304,7 +304,7 @@ class Walks:
         key, step = stream_key(self.seed, COUNTED, 0), self._at_a_time(SAMPLED)
         n = self.n_walks if is_stored else min(len(self.walker.starts), step)
         tokens = np.zeros(min(n, step) * (self.settings.walk_length + 1), int32)
-        with CorpusWriter(cache_dir or cache.default_folder()) as writer:
+        with CorpusWriter(cache.folders(cache_dir)[0]) as writer:
             for first in range(0, n, step):
                 writer.write_tokens(
                     tokens[: write_walks(self.walker, key, first, min(first + step, n), tokens)]

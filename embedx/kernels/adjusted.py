@@ -6,12 +6,13 @@ does without this module where they have. What cannot be read from the disk cach
 written, is compiled again.
 """
 
+import contextlib
 import functools
 import gc
 import hashlib
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +25,11 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
 from numba.core.targetconfig import ConfigStack
 
-from embedx.kernels.kernel_folder import KERNEL_FOLDER
-from embedx.storage.cache_home import log
+from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS
+from embedx.storage.cache_home import log, make_private
 
 # Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array
 # expressions, literal types
@@ -83,16 +85,16 @@ def check() -> None:
     double = kernel_part(lambda x: x + x)
     first, again = kernel(trial), kernel(trial)
     results = first(2.0), again(2.0)
-    if results != (5.0, 5.0) or (is_cached(again) and not again.stats.cache_hits):
+    if results != (5.0, 5.0) or (is_cached(again, (types.float64,)) and not again.stats.cache_hits):
         raise RuntimeError("a kernel is not what it should be")
 
 
-def is_cached(*kernels: Any) -> bool:
-    """Whether the machine code of these kernels is on disk."""
-    return all(
-        Path(each._cache.cache_path, f"{each._cache._impl.filename_base}.nbi").exists()
-        for each in kernels
-    )
+def is_cached(compiled: Any, signature: Any) -> bool:
+    """Whether the machine code of a kernel for this signature is in memory, or on disk for this
+    kind of processor.
+    """
+    arguments, _ = normalize_signature(signature)
+    return arguments in compiled.overloads or compiled._cache.holds(signature, compiled.targetctx)
 
 
 class _Compiler(Compiler):  # type: ignore[misc]
@@ -197,19 +199,19 @@ PART = {
 
 
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Where a kernel is kept, whether or not it can be written to: that shows when there is
-    something to write.
+    """Where a kernel is kept below a folder, whether or not it can be written to: that shows when
+    there is something to write.
     """
 
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
+    def __init__(self, folder: str, function: Callable[..., Any], file: str) -> None:
+        self._folder = folder
         self._py_file, self._lineno = file, function.__code__.co_firstlineno
 
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> "_Locator":
-        return cls(function, file)
-
     def get_cache_path(self) -> str:
-        return os.path.join(KERNEL_FOLDER, self.get_suitable_cache_subpath(self._py_file))
+        return os.path.join(self._folder, self.get_suitable_cache_subpath(self._py_file))
+
+    def ensure_cache_path(self) -> None:
+        make_private(Path(self.get_cache_path()))
 
 
 class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
@@ -217,7 +219,10 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
     run.
     """
 
-    _locator_classes = (_Locator,)
+    def __init__(self, folder: str, function: Callable[..., Any]) -> None:
+        locators = SimpleNamespace(from_function=functools.partial(_Locator, folder))
+        self._locator_classes = (locators,)
+        super().__init__(function)
 
     def reduce(self, compiled: Any) -> tuple[bytes, bytes]:
         code = dumps(super().reduce(compiled))
@@ -230,12 +235,34 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
         return super().rebuild(target_context, pickle.loads(code))
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    """The compiled forms of one kernel on disk; without them, or room for them, the kernel works
-    all the same.
+class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Files that none but this user can write, whatever the umask."""
+
+    @contextlib.contextmanager
+    def _open_for_write(self, path: str) -> Iterator[Any]:
+        with super()._open_for_write(path) as file:
+            os.chmod(file.name, 0o600)
+            yield file
+
+
+class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
+    """The compiled forms of one kernel in a folder; without them, or room for them, the kernel
+    works all the same.
     """
 
-    _impl_class = _CacheImpl
+    def __init__(self, folder: str, function: Callable[..., Any]) -> None:
+        self._impl_class = functools.partial(_CacheImpl, folder)
+        super().__init__(function)
+        self._cache_file.__class__ = _Files
+
+    def holds(self, signature: Any, target_context: Any) -> bool:
+        """Whether there is a form for this signature and kind of processor."""
+        key = self._index_key(signature, target_context.codegen())
+        try:
+            name = self._cache_file._load_index().get(key)
+        except Exception:  # there is nothing that pickle does not raise, given the bytes
+            return False
+        return name is not None and os.path.exists(self._cache_file._data_path(name))
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
@@ -259,6 +286,43 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
                 error.strerror or error,
                 "free some space, or set EMBEDX_CACHE_DIR to another folder",
             )
+
+
+class _Cache(caching._Cache):  # type: ignore[misc]
+    """The compiled forms of one kernel in KERNEL_FOLDERS: all are read, the first is written."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.folders = [_FolderCache(folder, function) for folder in KERNEL_FOLDERS]
+
+    @property
+    def cache_path(self) -> str:
+        return self.folders[0].cache_path if self.folders else ""
+
+    def holds(self, signature: Any, target_context: Any) -> bool:
+        """Whether one of them has a form for this signature and kind of processor."""
+        return any(folder.holds(signature, target_context) for folder in self.folders)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        for folder in self.folders:
+            if (loaded := folder.load_overload(signature, target_context)) is not None:
+                return loaded
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        for folder in self.folders[:1]:
+            folder.save_overload(signature, compiled)
+
+    def enable(self) -> None:
+        for folder in self.folders:
+            folder.enable()
+
+    def disable(self) -> None:
+        for folder in self.folders:
+            folder.disable()
+
+    def flush(self) -> None:
+        for folder in self.folders[:1]:
+            folder.flush()
 
 
 _told: set[str] = set()

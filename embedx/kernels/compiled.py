@@ -5,7 +5,7 @@ that may change without notice. Where those do not work, numba compiles and keep
 own way: with the same results, in more time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numba
@@ -103,8 +103,8 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
     )
 
 
-def is_cached(*kernels: Any) -> bool:
-    """Whether the machine code of these kernels is known to be on disk, so that starting costs no
-    compilation.
+def is_cached(needed: Iterable[tuple[Any, Any]]) -> bool:
+    """Whether the machine code of these kernels, each with a signature, is known to be in memory or
+    on disk, so that starting costs no compilation.
     """
-    return ADJUSTED is not None and bool(ADJUSTED.is_cached(*kernels))
+    return ADJUSTED is not None and all(ADJUSTED.is_cached(*each) for each in needed)

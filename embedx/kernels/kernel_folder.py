@@ -10,7 +10,7 @@ from pathlib import Path
 import llvmlite
 import numba
 
-from embedx.storage.cache_home import cache_home, writable
+from embedx.storage.cache_home import absolute, kept_in, usable
 
 # What kernels of other files take functions and constants from. An edit anywhere else leaves the
 # machine code valid, or is in the file of the kernel, which numba looks at (tests/test_layers.py).
@@ -44,10 +44,16 @@ def _sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _kernel_folder() -> str:
-    version = _sources_hash()
-    parent = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else cache_home() / "kernels"
-    return str(writable(parent / version, instead=f"kernels/{version}"))
+def _kernel_folders() -> tuple[str, ...]:
+    name = f"kernels/{_sources_hash()}"
+    chosen = numba.config.CACHE_DIR
+    if not chosen:
+        return tuple(map(str, kept_in(name, is_code=True)))
+    folder = absolute(chosen) / Path(name).name
+    return tuple(map(str, usable(folder, name, is_code=True)))
 
 
-KERNEL_FOLDER = _kernel_folder()
+# all are read, and what is new is written to the first
+KERNEL_FOLDERS = _kernel_folders()
+# "" where there is none to trust
+KERNEL_FOLDER = KERNEL_FOLDERS[0] if KERNEL_FOLDERS else ""

@@ -68,7 +68,7 @@ def check(
     to the token cache, which training then finds filled. Raises `EmbedxError` for what `train`
     would.
     """
-    home = cache_dir or cache.default_folder()
+    home = cache.folders(cache_dir)[0]
     with workspace(home) as folder:
         inspector = Inspector(folder)
 

@@ -1,7 +1,8 @@
-"""The folder for what embedx keeps between runs: compiled kernels, encoded corpora."""
+"""The folders for what embedx keeps between runs: compiled kernels, encoded corpora."""
 
 import atexit
 import contextlib
+import errno
 import functools
 import logging
 import os
@@ -14,40 +15,122 @@ from pathlib import Path
 log = logging.getLogger("embedx")
 
 
-def cache_home() -> Path:
-    """The folder for everything embedx keeps between runs: $EMBEDX_CACHE_DIR, else the user's cache
-    folder.
+def kept_in(name: str, *, is_code: bool = False) -> tuple[Path, ...]:
+    """The folders of what is kept between runs under this name: all are read, and what is new is
+    written to the first.
 
-    Where nothing can be written to it, as in a container that has no home, it is one among the
-    temporary folders.
+    They are in $EMBEDX_CACHE_DIR, else in the user's cache folder. Where nothing can be written
+    there, as in a container whose root is read-only, or by a user who has no home, the first is in
+    the spare folder.
+
+    is_code  what is kept there will be run
     """
     if chosen := os.environ.get("EMBEDX_CACHE_DIR"):
-        return writable(Path(chosen))
+        return usable(absolute(chosen) / name, name, is_code=is_code)
     if chosen := os.environ.get("XDG_CACHE_HOME"):
-        return writable(Path(chosen, "embedx"))
+        return usable(absolute(chosen) / "embedx" / name, name, is_code=is_code)
     home = Path(os.path.expanduser("~"))  # unlike `Path.home`, that says "~" of a user who has none
-    return writable(home / ".cache" / "embedx", home)
+    return usable(home / ".cache" / "embedx" / name, name, home=home, is_code=is_code)
+
+
+@functools.cache  # so that a later change of the working folder does not move it
+def absolute(folder: str) -> Path:
+    """A folder as it was named, without `~`, and from the root on."""
+    expanded = os.path.expanduser(folder)
+    try:
+        return Path(os.path.abspath(expanded))
+    except OSError:  # the working folder is deleted, so that nothing can be made in it
+        return Path(expanded)
 
 
 @functools.cache  # so that it is told once
-def writable(folder: Path, home: Path | None = None, *, instead: str = "") -> Path:
-    """`folder`, which is made if need be, but not its `home`; where that cannot be, the spare
-    folder's `instead`.
+def usable(
+    folder: Path, name: str, *, home: Path | None = None, is_code: bool = False
+) -> tuple[Path, ...]:
+    """`folder`, which is made if need be, but not its `home`; with the spare folder's `name` before
+    it where it can only be read, or in its place where it cannot.
+
+    is_code  what is kept there will be run: a folder is not used if others could have put it there
     """
+    remedy = "EMBEDX_CACHE_DIR names another folder"
     try:
         if home is not None:
             home.stat()
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        make_private(folder)
+        culprit = writable_by_others(folder) if is_code else None
+        if culprit is None:
+            return with_spare(folder, name)
+        problem = f"is not used, because other users can write to {culprit}"
+        remedy = f"delete {folder} and make {culprit} yours alone (chown, chmod go-w); {remedy}"
     except OSError as error:
+        problem = f"cannot be written ({error.strerror or error})"
+    spare = spare_folder()
+    where = "nothing is kept between runs" if spare is None else f"{spare} takes its place"
+    log.warning(f"{folder}: {problem}; {where}; {remedy}")
+    if spare is not None:
+        return (spare / name,)
+    return () if is_code else (folder,)
+
+
+def with_spare(folder: Path, name: str) -> tuple[Path, ...]:
+    """A folder, and before it the spare folder's `name` where it can be read but not written.
+    Raises `OSError` where it cannot be read either.
+    """
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise
         spare = spare_folder()
-        where = "nothing is kept between runs" if spare is None else f"{spare} takes its place"
-        log.warning(
-            f"{folder}: cannot be written ({error.strerror or error}); {where}; EMBEDX_CACHE_DIR"
-            " names another folder"
-        )
-        return folder if spare is None else spare / instead
-    return folder
+        return (folder,) if spare is None else (spare / name, folder)
+    return (folder,)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone."""
+    if folder.is_dir():
+        return
+    make_private(folder.parent)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():  # else another run has made it meanwhile
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+
+
+def writable_by_others(folder: Path) -> Path | None:
+    """The first of a folder and those above it that users other than this one and root could have
+    changed or exchanged; None if there is none.
+    """
+    if os.name != "posix":
+        return None
+    real = folder.resolve()
+    for path in (folder, *folder.parents, real, *real.parents):
+        status = path.lstat()
+        is_sticky = path not in (folder, real) and status.st_mode & stat.S_ISVTX
+        is_open = not stat.S_ISLNK(status.st_mode) and not is_sticky and _others_write(status)
+        if status.st_uid not in (0, os.geteuid()) or is_open:
+            return path
+    return None
+
+
+def _others_write(status: os.stat_result) -> bool:
+    """Whether users other than its owner can write to a folder. A group that has the owner's name
+    and no other members is the owner's own: many systems let it write to all that its user makes.
+    """
+    if status.st_mode & stat.S_IWOTH:
+        return True
+    if not status.st_mode & stat.S_IWGRP:
+        return False
+    import grp
+    import pwd
+
+    try:
+        group = grp.getgrgid(status.st_gid)
+        owner = pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        return True
+    return group.gr_name != owner or not set(group.gr_mem) <= {owner}
 
 
 @functools.cache

@@ -30,6 +30,7 @@ import json
 import os
 import re
 import stat
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -276,7 +277,7 @@ def read_array(file: Path, expected: Record) -> ndarray:
     model.json states.
     """
     with reading(file):
-        mapped = np.lib.format.open_memmap(file, mode="r")
+        mapped = map_array(file)
         shape, dtype = mapped.shape, mapped.dtype
         if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
             raise damaged(
@@ -288,6 +289,20 @@ def read_array(file: Path, expected: Record) -> ndarray:
             raise ValueError(f"{have:,} bytes of numbers instead of {mapped.nbytes:,}")
         # the same pages without the memmap class, which slows every small slice
         return np.asarray(mapped)
+
+
+def map_array(file: Path) -> np.memmap[Any, Any]:
+    """The array in an .npy file, memory-mapped read-only.
+
+    numpy reads the header as Python source. CPython before 3.13 now and then fails at that in
+    threads that do it at the same time ("AST constructor recursion depth mismatch"), so that here
+    they take turns.
+    """
+    with _reading_header:
+        return np.lib.format.open_memmap(file, mode="r")
+
+
+_reading_header = threading.Lock()
 
 
 def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:

@@ -31,7 +31,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.settings import Record
-from embedx.storage.cache_home import cache_home
+from embedx.storage.cache_home import absolute, kept_in, with_spare
 from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
@@ -64,13 +64,12 @@ def encode(
     Sources without a fingerprint (standard input, a pipe, a file that changes while it is read)
     become a temporary corpus. With `watch` the text is read even if it is in the cache.
     """
-    home = cache_dir or default_folder()
     key = cache_key(sources, settings)
-    corpus = load(home / key, progress) if key and watch is None else None
+    corpus = kept(key, cache_dir, progress) if watch is None else None
     if corpus:
         progress.detail(f"{_size(corpus)} from {corpus.place}; nothing is read")
     else:
-        with CorpusWriter(home) as writer:
+        with CorpusWriter(folders(cache_dir)[0]) as writer:
             report = read(sources, settings, progress, writer, threads or usable_cores(), watch)
             check_found(report, sources, settings)
             if any(source.fingerprint != current_fingerprint(source) for source in sources):
@@ -91,7 +90,7 @@ def encode_sentences(
     numbers = Numbers()
     pending = array.array("i")
     progress.start("reading", None, "sentences")
-    with CorpusWriter(cache_dir or default_folder()) as writer:
+    with CorpusWriter(folders(cache_dir)[0]) as writer:
         for done, sentence in enumerate(sentences, 1):
             if isinstance(sentence, str):
                 raise EmbedxError(
@@ -147,10 +146,10 @@ def list_caches(cache_dir: Path | None = None) -> list[Record]:
     Damaged ones are the last, with "damage" other than None; damage within the tokens shows when
     they are used.
     """
-    home = cache_dir or default_folder()
     found = []
-    with explained(home, "read"):
-        for folder in _kept_in(home):
+    homes = default_folders() if cache_dir is None else (cache_dir,)
+    with explained(homes[0], "read"):
+        for folder in (folder for home in homes for folder in _kept_in(home)):
             each = {
                 "key": folder.name,
                 "sources": [],
@@ -179,7 +178,7 @@ def clear_caches(cache_dir: Path | None = None) -> int:
     """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep
     what they have mapped.
     """
-    home = cache_dir or default_folder()
+    home = cache_dir or default_folders()[0]
     with explained(home):
         before = bytes_in(home)
         sweep(home)
@@ -193,9 +192,30 @@ def _kept_in(home: Path) -> list[Path]:
     return sorted(folder for folder in home.iterdir() if is_kept(folder)) if home.is_dir() else []
 
 
-def default_folder() -> Path:
-    """Where corpora are kept unless --cache-dir says otherwise."""
-    return cache_home() / "tokens"
+def folders(cache_dir: Path | None = None) -> tuple[Path, ...]:
+    """Where corpora are kept, as --cache-dir says or by default: all are read, and what is new is
+    written to the first.
+    """
+    if cache_dir is None:
+        return default_folders()
+    folder = absolute(str(cache_dir))
+    try:
+        return with_spare(folder, "tokens")
+    except OSError:  # it is made when it is written to, which explains what is wrong
+        return (folder,)
+
+
+def default_folders() -> tuple[Path, ...]:
+    """The folders without --cache-dir."""
+    return kept_in("tokens")
+
+
+def kept(key: str, cache_dir: Path | None, progress: Progress) -> EncodedCorpus | None:
+    """The kept corpus of this key, or None; also for "", the key of what cannot be kept."""
+    if not key:
+        return None
+    corpora = (load(folder / key, progress) for folder in folders(cache_dir))
+    return next((corpus for corpus in corpora if corpus is not None), None)
 
 
 def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:

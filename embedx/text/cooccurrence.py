@@ -48,16 +48,16 @@ def counted(
     keys: Sequence[uint64],
     memory: int,
     progress: Progress = SILENT,
-    home: Path | None = None,
+    cache_dir: Path | None = None,
 ) -> Iterator[Counts]:
     """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far
     windows reach in it.
 
-    memory  bytes that counting may take; `home` is the folder where its files are until the block
-            is left
+    memory  bytes that counting may take; its files are in the folder of encoded corpora until the
+            block is left
     Raises `EmbedxError` when the files cannot be written, or no pair was seen.
     """
-    home = home or cache.default_folder()
+    home = cache.folders(cache_dir)[0]
     with workspace(home) as folder:
         with explained(home):
             counts = _counts(stream, n_words, window, keys, memory, folder, progress)

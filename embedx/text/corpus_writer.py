@@ -14,6 +14,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.storage import locks
+from embedx.storage.cache_home import make_private
 from embedx.text import encoded_corpus as files
 from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, load
 from embedx.text.spilled_words import Spill
@@ -175,7 +176,7 @@ def workspace(home: Path) -> Iterator[Path]:
     left is deleted too.
     """
     with explained(home):
-        home.mkdir(parents=True, exist_ok=True)
+        make_private(home)
         sweep(home)
         folder, lock = locks.new_locked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
     try:

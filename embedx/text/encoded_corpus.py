@@ -4,6 +4,7 @@ Compiled code looks words up by the tokens without checking that there are so ma
 that lost its power may leave zeros, which are tokens too.
 """
 
+import codecs
 import contextlib
 import json
 import mmap
@@ -17,7 +18,8 @@ from typing import Any, Self
 import numpy as np
 
 from embedx.settings import Record
-from embedx.storage.folder import as_text, checksum_of
+from embedx.storage.folder import as_text, checksum_of, map_array
+from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
 from embedx.training.progress import Progress
 
@@ -30,6 +32,15 @@ TOKENS, COUNTS, LETTERS, STARTS, ABOUT = (
     "about.json",
 )
 DATA = (TOKENS, COUNTS, LETTERS, STARTS)
+# what a report says of each source, and is read again
+SOURCE_FACTS = {
+    "name": str,
+    "skipped": str | None,
+    "tokens": int,
+    "bad_utf8": int,
+    "bad_records": int,
+    "too_long": int,
+}
 CHECK_BYTES = 1 << 20  # of a file that are summed up at a time
 
 
@@ -45,13 +56,13 @@ class EncodedCorpus:
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
         # int64 (n_types,)
-        self.counts: np.ndarray = np.asarray(np.load(folder / COUNTS, mmap_mode="r"))
+        self.counts: np.ndarray = np.asarray(map_array(folder / COUNTS))
         # which may be empty, if the only word is: that cannot be mapped
         with (folder / LETTERS).open("rb") as file:
             letters = (
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
             )
-        self.words = WordList(letters, np.asarray(np.load(folder / STARTS, mmap_mode="r")))
+        self.words = WordList(letters, np.asarray(map_array(folder / STARTS)))
         # `graphs.walks.Walks`, where training makes its tokens by itself, and these are a sample
         self.generated: Any = None
         # at the latest when the program ends
@@ -82,13 +93,56 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
     try:
         if read_about(folder)["data_checksum"] != checksum(folder):
             raise ValueError(f"{ABOUT}: the checksum of the other files differs")
-        return EncodedCorpus(folder)
+        corpus = EncodedCorpus(folder)
+        check_words(corpus.words)
+        check_tokens(corpus)
+        check_report(corpus.report)
+        return corpus
     except MemoryError:
         raise
     except Exception as error:  # numpy and JSON raise what they like, given the bytes
         if folder.exists():  # else there is none, or it was cleared meanwhile
             progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
+
+
+def check_words(words: WordList) -> None:
+    """Raise unless the words are pieces of text that follow each other."""
+    starts = words.starts
+    n_bytes = len(words.letters)
+    if starts.dtype != np.int64 or starts.ndim != 1 or len(starts) == 0:
+        raise ValueError(f"{STARTS}: not the beginnings of words")
+    if starts[0] != 0 or starts[-1] != n_bytes or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"{STARTS}: words that do not follow each other")
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+    for first in range(0, n_bytes, CHECK_BYTES):
+        decoder.decode(words.letters[first : first + CHECK_BYTES])
+    decoder.decode(b"", final=True)
+    letters = np.frombuffer(words.letters, np.uint8)
+    first_letters = letters[starts[:-1][starts[:-1] < n_bytes]]
+    if ((first_letters & 0xC0) == 0x80).any():
+        raise ValueError(f"{STARTS}: a word that begins within a character")
+
+
+def check_tokens(corpus: EncodedCorpus) -> None:
+    """Raise unless all tokens are words, and occur as often as is stated."""
+    n_words = len(corpus.words)
+    tokens = corpus.tokens
+    if len(tokens) and not (tokens.min() >= END_OF_SENTENCE and tokens.max() < n_words):
+        raise ValueError(f"{TOKENS}: tokens that are no words")
+    counts = np.zeros(n_words, np.int64)
+    count_tokens(tokens, counts)
+    is_stated = corpus.counts.dtype == np.int64 and np.array_equal(corpus.counts, counts)
+    if not is_stated or corpus.n_tokens != counts.sum():
+        raise ValueError(f"{COUNTS}: not how often the words occur")
+
+
+def check_report(report: Record) -> None:
+    """Raise unless a report has what is read of it."""
+    for source in report["sources"]:
+        for name, kind in SOURCE_FACTS.items():
+            if not isinstance(source[name], kind):
+                raise ValueError(f"{ABOUT}: {name} of a source is {source[name]!r}")
 
 
 def write_about(folder: Path, about: Record) -> None:

@@ -19,7 +19,7 @@ from embedx.kernels import kernel
 from embedx.text import cache
 from embedx.text.collocations import CHUNK, find, pair_at, pairs_of
 from embedx.text.corpus_writer import CorpusWriter, explained, workspace
-from embedx.text.encoded_corpus import EncodedCorpus, load
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import PhraseSettings
 from embedx.text.word_list import WordList
@@ -39,7 +39,7 @@ def with_phrases(
 
     The corpus that is given is closed. Raises `EmbedxError`. See `phrases_of` for what was joined.
     """
-    home = cache_dir or cache.default_folder()
+    home = cache.folders(cache_dir)[0]
     how = (
         wanted.identity()
         if isinstance(wanted, Phrases)
@@ -48,7 +48,7 @@ def with_phrases(
     key = cache.digest(["phrases", FORMAT, cache.FORMAT, corpus.key, how]) if corpus.key else ""
     with contextlib.ExitStack() as opened:
         opened.enter_context(corpus)
-        if key and (kept := load(home / key, progress)) is not None:
+        if (kept := cache.kept(key, cache_dir, progress)) is not None:
             progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from {kept.place}")
             return kept
         if (
