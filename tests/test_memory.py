@@ -15,7 +15,7 @@ from embedx.errors import EmbedxError
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.storage import disk, locks
-from embedx.training import checkpoint, memory
+from embedx.training import checkpoint, control_groups, memory, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import SILENT, Silent
 from tests import forked
@@ -37,24 +37,93 @@ def test_a_container_has_what_its_group_leaves(tmp_path):
     own.write_text("5:cpu:/other\n0::/pod/job\n")
     group(groups / "pod" / "job", "max", 700)
     group(groups / "pod", 1000, 800)
-    assert memory._in_group(own, groups) == 200
+    assert control_groups.memory_left(own, groups) == 200
     group(groups / "pod", 1000, 800, inactive=300)
-    assert memory._in_group(own, groups) == 500
+    assert control_groups.memory_left(own, groups) == 500
     group(groups / "pod" / "job", 900, 700)
-    assert memory._in_group(own, groups) == 200
+    assert control_groups.memory_left(own, groups) == 200
 
 
 @pytest.mark.parametrize("text", ["", "0::/nowhere\n", "nonsense\n", "0::/../../..\n"])
 def test_without_such_groups_there_is_no_limit(tmp_path, text):
     (tmp_path / "cgroup").write_text(text)
-    assert memory._in_group(tmp_path / "cgroup", tmp_path / "groups") == memory.NO_LIMIT
-    assert memory._in_group(tmp_path / "absent", tmp_path / "groups") == memory.NO_LIMIT
+    assert control_groups.memory_left(tmp_path / "cgroup", tmp_path / "groups") == memory.NO_LIMIT
+    assert control_groups.memory_left(tmp_path / "absent", tmp_path / "groups") == memory.NO_LIMIT
 
 
 def test_the_least_of_all_limits_counts(monkeypatch):
     assert 0 < memory.available_memory() < memory.NO_LIMIT
-    monkeypatch.setattr(memory, "_in_group", lambda: 1234)
+    monkeypatch.setattr(memory, "memory_left", lambda: 1234)
     assert memory.available_memory() == 1234
+
+
+def files(folder, **contents):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / name.replace("__", ".")).write_text(f"{content}\n")
+
+
+def test_the_memory_of_a_container_of_version_1(tmp_path):
+    """Which sees its own group as the root of the controller."""
+    own, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own.write_text("9:memory:/docker/1f2e\n4:cpu,cpuacct:/docker/1f2e\n0::/\n")
+    files(
+        groups / "memory",
+        memory__limit_in_bytes=1000,
+        memory__usage_in_bytes=700,
+        memory__stat="cache 300\ninactive_file 1\ntotal_inactive_file 50",
+    )
+    assert control_groups.memory_left(own, groups) == 350
+    files(groups / "memory", memory__limit_in_bytes=2**63 - 4096)  # without a limit
+    assert control_groups.memory_left(own, groups) > 2**62
+
+
+QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder", "contents", "expected"),
+    [
+        ("0::/", "", {"cpu__max": "150000 100000"}, 1.5),
+        ("0::/", "", {"cpu__max": "max 100000"}, np.inf),
+        ("0::/pod/job", "pod", {"cpu__max": "50000 100000"}, 0.5),
+        ("4:cpu,cpuacct:/docker/1f", "cpu,cpuacct", QUOTA_1, 3.0),
+        ("4:cpu,cpuacct:/a/b", "cpu,cpuacct/a", QUOTA_1, 3.0),
+        ("4:cpu:/", "cpu", {"cpu__cfs_quota_us": -1, "cpu__cfs_period_us": 100000}, np.inf),
+        ("0::/", "", {"cpu__max": "nonsense"}, np.inf),
+        ("0::/", "", {"cpu__max": "1 0"}, np.inf),
+    ],
+)
+def test_the_quota_of_processors(tmp_path, lines, folder, contents, expected):
+    own, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own.write_text(f"{lines}\n")
+    files(groups / folder, **contents)
+    assert control_groups.processors(own, groups) == expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "quota", "variables", "expected"),
+    [
+        (8, np.inf, {}, 8),
+        (8, 2.5, {}, 3),
+        (2, 6.0, {}, 2),
+        (8, 0.1, {}, 1),
+        (8, np.inf, {"OMP_NUM_THREADS": "4"}, 4),
+        (8, np.inf, {"OMP_NUM_THREADS": "4,2"}, 4),
+        (8, np.inf, {"OMP_NUM_THREADS": "6", "NUMBA_NUM_THREADS": "3"}, 3),
+        (2, np.inf, {"OMP_NUM_THREADS": "16"}, 2),
+        (8, np.inf, {"OMP_NUM_THREADS": "", "NUMBA_NUM_THREADS": "many"}, 8),
+        (8, np.inf, {"OMP_NUM_THREADS": "0"}, 8),
+    ],
+)
+def test_the_default_number_of_threads(monkeypatch, cores, quota, variables, expected):
+    monkeypatch.setattr(trainer.os, "sched_getaffinity", lambda process: set(range(cores)))
+    monkeypatch.setattr(trainer, "processors", lambda: quota)
+    for name in trainer.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert trainer.usable_cores() == expected
 
 
 def planned(monkeypatch, copied=(), *, available=3000, **arrays):

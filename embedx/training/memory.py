@@ -9,22 +9,21 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from embedx.errors import DataError, EmbedxError
 from embedx.storage.disk import NO_LIMIT, amount, summary
+from embedx.training.control_groups import memory_left
 from embedx.training.progress import Progress
 
 MAX_COPY = 0.5  # of the free memory, for a copy of a run's state
-GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
     """Bytes of memory that are free without swapping, within the limits of containers."""
-    return max(min(_in_machine(), _in_group()), 0)
+    return max(min(_in_machine(), memory_left()), 0)
 
 
 def _in_machine() -> int:
@@ -38,31 +37,6 @@ def _in_machine() -> int:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (AttributeError, ValueError, OSError):
             return NO_LIMIT
-
-
-def _in_group(own: str = "/proc/self/cgroup", groups: Path = GROUPS) -> int:
-    """What is left of the limits of this process's control groups. File pages that are not in use
-    count as free.
-    """
-    least = NO_LIMIT
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        path = next(
-            line[3:] for line in Path(own).read_text("utf-8").splitlines() if line.startswith("0::")
-        )
-        inside = groups / path.lstrip("/")
-        for folder in (
-            each for each in (inside, *inside.parents) if each == groups or groups in each.parents
-        ):
-            with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-                limit, usage = (
-                    int((folder / name).read_text("ascii"))
-                    for name in ("memory.max", "memory.current")
-                )
-                statistics = (folder / "memory.stat").read_text("ascii").split()
-                least = min(
-                    least, limit - usage + int(statistics[statistics.index("inactive_file") + 1])
-                )
-    return least
 
 
 def check_declared(name: object, n_bytes: float, what: str, remedy: str) -> None:

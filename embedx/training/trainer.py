@@ -18,6 +18,7 @@ from typing import Any
 from embedx.errors import DivergedError, EmbedxError, LostClusterError
 from embedx.settings import Options, Record
 from embedx.training.checkpoint import Checkpoints, resumed_by
+from embedx.training.control_groups import processors
 from embedx.training.guard import Guard
 from embedx.training.interrupts import to_the_end
 from embedx.training.memory import MemoryPlan
@@ -96,12 +97,24 @@ class Outcome:
         return replace(self, state=TrainState())
 
 
+# as these say for all libraries that use threads
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
 def usable_cores() -> int:
-    """How many cores this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
+    """How many cores this process may use: those it may run on, what the quota of its container
+    leaves of them, rounded up, and no more than OMP_NUM_THREADS and NUMBA_NUM_THREADS.
+    """
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    limits = [float(cores), math.ceil(min(processors(), cores))]
+    for name in THREAD_VARIABLES:
+        first = os.environ.get(name, "").split(",")[0].strip()  # of nested levels: the outermost
+        if first.isdecimal() and int(first) > 0:
+            limits.append(int(first))
+    return max(int(min(limits)), 1)
 
 
 def run(
