@@ -4,15 +4,16 @@ was last found better.
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pytest
 from test_engine_collapsed import DIM, Problem, best
 
+from embedx.engine import alternating
 from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER, AllRows
 from embedx.training.progress import Silent
+from tests.clock import Clock
 
 ITERATIONS = 12
 
@@ -59,6 +60,14 @@ def test_both_tables_move_and_their_padding_does_not():
         assert not table[:, DIM:].any()
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """A millisecond passes at each look."""
+    clock = Clock(tick=0.001)
+    monkeypatch.setattr(alternating, "time", clock)
+    return clock
+
+
 def test_columns_that_do_not_move_stay():
     problem = Problem()
     problem.inputs[:, DIM - 1] = 1
@@ -77,19 +86,19 @@ def test_the_first_step_of_a_row_is_as_long_as_the_rate_by_adagrad_however_rare_
     assert lengths[4] == 0  # a word that is never an input has no gradient
 
 
-def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time():
+def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time(clock):
     printed = []
 
     def watch(iteration):
         printed.append(iteration)
-        time.sleep(0.1)
+        clock.advance(100)
 
     problem = Problem()
     run = descent(problem, iterations=3, rate=0.01, watch=watch)
     run.run()
     assert printed == run.history
     assert [each.number for each in printed] == [0, 1, 2, 3]
-    assert 0 < printed[0].seconds < printed[-1].seconds < 0.3
+    assert 0 < printed[0].seconds < printed[-1].seconds < 1
     full, half = problem.evaluate(0)[2], problem.evaluate(NEITHER)[2]
     assert [each.macs for each in printed] == [full, 3 * full, 5 * full, 6 * full + half]
 
@@ -132,20 +141,25 @@ def test_an_interrupted_step_that_was_never_found_better_is_taken_back(at):
     assert problem.evaluate(NEITHER)[0] == start
 
 
-def test_watching_takes_nothing_from_the_budget():
-    problem = Problem()
-    run = descent(
-        problem, iterations=None, budget=0.2, watch=lambda i: time.sleep(0.1 * (i.number < 4))
-    )
-    run.run()
-    assert len(run.history) > 5
+def test_watching_takes_nothing_from_the_budget(clock):
+    lengths = []
+    for seconds in (0, 100):
+        run = descent(
+            Problem(),
+            iterations=None,
+            budget=0.2,
+            watch=lambda iteration, seconds=seconds: clock.advance(seconds),
+        )
+        run.run()
+        lengths.append(len(run.history))
+    assert lengths[0] == lengths[1] > 5
 
 
-def test_a_budget_ends_the_run_and_lost_steps_are_taken_back():
+def test_a_budget_ends_the_run_and_lost_steps_are_taken_back(clock):
     problem = Problem()
     run = descent(problem, iterations=None, budget=0.2)
     assert run.run().interrupted_by is None
-    assert run.history[-1].seconds < 0.3
+    assert 0.1 < run.history[-1].seconds < 0.201
     assert problem.evaluate(NEITHER)[0] <= run.history[-1].loss * (1 + 1e-6)
     late = descent(problem, budget=-1.0)
     before = problem.inputs.copy()
