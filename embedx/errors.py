@@ -4,10 +4,14 @@ exit code.
 
 import contextlib
 import os
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 MAX_CHARACTERS = 1000
+# by category: control and format characters, halves of surrogate pairs, separators of lines
+OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+JOINERS = "\u200c\u200d"  # format characters that words and emoji are spelled with
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,20 @@ def one_line(message: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message
     )
+
+
+def visible(text: str, kept: str = "") -> str:
+    """The text with escapes in place of characters that a terminal obeys (its commands, the
+    direction of text), but for those that are kept.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_visible(c) if c not in kept else c for c in text)
+
+
+def _visible(c: str) -> str:
+    is_obeyed = unicodedata.category(c) in OBEYED and c not in JOINERS
+    return c.encode("unicode_escape").decode("ascii") if is_obeyed else c
 
 
 def near(word: object, known: Iterable[str], remedy: str) -> str:

@@ -23,13 +23,14 @@ from embedx.cli import run
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
-from embedx.evaluation.labels import per_label_csv
+from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
+from embedx.pages.plain import csv_text
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
 from embedx.storage.folder import check_output, is_model, read_description
@@ -344,7 +345,8 @@ def test_metrics(
     if per_label is not None:
         names = [found.name(k) for k in range(found.n_labels)]
         atomic.write_text(
-            per_label, per_label_csv(names, found.counts, measures.get("threshold"), counts)
+            per_label,
+            csv_text(per_label_rows(names, found.counts, measures.get("threshold"), counts)),
         )
     return metrics | measures
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, visible
 from embedx.storage import atomic
 from embedx.training.progress import Reporter
 
@@ -42,8 +42,27 @@ class _Results(io.FileIO):
             ) from error
 
 
+class TerminalText(io.TextIOWrapper):
+    """Text for people: what a terminal would obey is escaped, whoever wrote the words, labels and
+    names that are shown. A line may be drawn over, if it begins with "\\r".
+    """
+
+    def write(self, text: str, /) -> int:
+        super().write(visible(text, "\n\t\r" if text.startswith("\r") else "\n\t"))
+        return len(text)
+
+
+def _for_people(stream: Any) -> Any:
+    """The stream, which escapes what a terminal would obey if it is one."""
+    if not isinstance(stream, io.TextIOWrapper) or not stream.isatty():
+        return stream
+    encoding, by_line = stream.encoding, stream.line_buffering
+    return TerminalText(stream.detach(), encoding, "backslashreplace", line_buffering=by_line)
+
+
 def open_streams() -> None:
-    """Have three standard streams, of which those for output take any text.
+    """Have three standard streams, of which those for output take any text; on a terminal they
+    escape what it would obey.
 
     One that is closed becomes the null device, lest the next file that is opened have its number
     and be written to instead; for standard output opened to be read, so that writing results fails.
@@ -56,6 +75,7 @@ def open_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
     sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
+    sys.stderr = _for_people(sys.stderr)
     encoding, by_line = "utf-8", False
     if isinstance(sys.stdout, io.TextIOWrapper):
         encoding, by_line = (
@@ -63,7 +83,7 @@ def open_streams() -> None:
             sys.stdout.line_buffering or sys.stdout.write_through,
         )
         if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
-            sys.stdout.reconfigure(errors="backslashreplace")
+            sys.stdout = _for_people(sys.stdout)
             return
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
     sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)

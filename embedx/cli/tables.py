@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from embedx.errors import visible
 from embedx.pages.plain import aligned
 from embedx.settings import as_typed
 
@@ -16,7 +17,7 @@ def show(heading: Sequence[str], rows: Sequence[Sequence[str]], value: Any = Non
     if value is not None:
         print(json.dumps(value))
     elif sys.stdout.isatty():
-        print("\n".join(aligned([heading, *rows])))
+        print("\n".join(aligned([heading, *([*map(visible, row)] for row in rows)])))
     else:
         print("".join("\t".join(row) + "\n" for row in rows), end="")
 

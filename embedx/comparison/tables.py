@@ -1,7 +1,5 @@
 """A ranking as text, as CSV with all numbers, and as a page."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from embedx.comparison.ranking import NAMES, Line, Ranking
 from embedx.pages import charts as drawing
 from embedx.pages.document import render
-from embedx.pages.plain import aligned
+from embedx.pages.plain import aligned, csv_text as as_csv
 from embedx.settings import as_arguments
 
 MEGABYTE = 1e6
@@ -105,12 +103,8 @@ def rounded(value: float) -> float | None:
 
 def csv_text(ranking: Ranking) -> str:
     """The same as a file."""
-    out, rows = io.StringIO(), numbers(ranking)
-    if rows:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return out.getvalue()
+    rows = numbers(ranking)
+    return as_csv([list(rows[0]), *(list(row.values()) for row in rows)]) if rows else ""
 
 
 def as_dict(ranking: Ranking) -> dict[str, Any]:

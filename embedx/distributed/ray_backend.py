@@ -11,8 +11,10 @@ import contextlib
 import importlib
 import itertools
 import logging
+import os
 import queue
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -31,7 +33,7 @@ DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it m
 PATIENCE = 15.0  # seconds to wait for other workers after the first
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
 STEP = 0.2  # seconds between checks of the workers
-HEAD_STEP = 1.0  # seconds between checks of the head
+HEAD_STEP = 0.5  # seconds between checks of the head
 HEAD_ATTEMPTS = 3  # checks that fail one after another, before the head is given up
 
 
@@ -45,6 +47,8 @@ class Size:
 
 def ray() -> Any:
     """The library. Raises `EmbedxError` if it is not installed."""
+    # its lines of lost connections say what a message of ours says in one
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
     except ImportError as error:
@@ -144,8 +148,11 @@ class Head:
     def watch(self, address: str) -> None:
         """Look after those of the cluster at this address until `leave`."""
         self.problem, self.left = None, threading.Event()
-        node = ray().get_runtime_context().get_node_id()
-        arguments = (address, node, self.left)
+        own = ray().get_runtime_context().get_node_id()
+        nodes = {each["NodeID"]: each.get("RayletSocketName", "") for each in ray().nodes()}
+        # elsewhere Ray's process has no such socket
+        raylet = nodes.get(own, "") if hasattr(socket, "AF_UNIX") else ""
+        arguments = (address, raylet, self.left)
         threading.Thread(target=self._watch, args=arguments, daemon=True).start()
 
     def leave(self) -> None:
@@ -161,10 +168,10 @@ class Head:
         if self.problem is not None:
             raise LostClusterError(self.problem)
 
-    def _watch(self, address: str, node: str, left: threading.Event) -> None:
+    def _watch(self, address: str, raylet: str, left: threading.Event) -> None:
         n_failed = 0
         while not left.wait(HEAD_STEP):
-            problem = _head_problem(address, node)
+            problem = _head_problem(address, raylet)
             n_failed = n_failed + 1 if problem else 0
             if problem and not left.is_set() and n_failed >= HEAD_ATTEMPTS:
                 self.problem = problem
@@ -174,16 +181,28 @@ class Head:
 HEAD = Head()
 
 
-def _head_problem(address: str, node: str) -> str | None:
+def _head_problem(address: str, raylet: str) -> str | None:
     """What is wrong with the cluster, or with this machine's part of it; None if nothing is."""
     try:
         check_answers("", address)
     except SettingError:
         return f"the head of the Ray cluster at {address} is lost"
-    nodes = {each["NodeID"]: each["Alive"] for each in ray().nodes()}
-    if not nodes.get(node, False):
-        return f"Ray's process on this machine, a node of the cluster at {address}, is lost"
+    if raylet and not _listens(raylet):
+        return f"Ray's process on this machine, of the cluster at {address}, is lost"
     return None
+
+
+def _listens(path: str) -> bool:
+    """Whether a process listens at a socket of this machine."""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(HEAD_STEP)
+            probe.connect(path)
+    except (ConnectionError, FileNotFoundError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:

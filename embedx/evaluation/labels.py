@@ -24,8 +24,6 @@ Extreme Classification Repository (pyxclib), so that the numbers compare with th
 p@k and ndcg@k these tools count a row without labels as a row of misses.
 """
 
-import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -221,15 +219,13 @@ def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
     }
 
 
-def per_label_csv(
+def per_label_rows(
     names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts
-) -> str:
-    """A line of CSV for each label; the threshold is empty where each row is given its
-    best label.
+) -> list[list[str]]:
+    """A heading, and a row for each label; the threshold is empty where each row of the data is
+    given its best label.
     """
-    table = io.StringIO()
-    out = csv.writer(table, lineterminator="\n")
-    out.writerow(["label", "train_count", "test_count", "threshold", "precision", "recall", "f1"])
+    rows = [["label", "train_count", "test_count", "threshold", "precision", "recall", "f1"]]
     shown = "" if threshold is None else f"{threshold:.4g}"
     columns = (
         train_counts.tolist(),
@@ -240,8 +236,9 @@ def per_label_csv(
     )
     # ids above are unknown labels
     for name, trained, tested, *measures in zip(names, *columns, strict=False):
-        out.writerow([name, trained, tested, shown, *(f"{each:.4f}" for each in measures)])
-    return table.getvalue()
+        numbers = [str(trained), str(tested), shown, *(f"{each:.4f}" for each in measures)]
+        rows.append([name, *numbers])
+    return rows
 
 
 def scores_by_groups(

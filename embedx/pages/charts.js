@@ -22,8 +22,10 @@ const offerFiles = (() => {
   };
   const plain = text => text.replace(/^−/, "-").replace(/^(-?\d{1,3})((?:,\d{3})+)(\.\d+)?$/, (all, a, b, c = "") =>
     a + b.replaceAll(",", "") + c);
-  const csv = rows => rows.map(row => row.map(cell => /[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
-    .join(",") + "\n").join("");
+  // no formula: a spreadsheet would run what begins so
+  const inert = cell => cell.length > 1 && /^[=+\-@\t\r\n]/.test(cell) && isNaN(Number(cell)) ? `'${cell}` : cell;
+  const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  const csv = rows => rows.map(row => row.map(cell => quoted(inert(cell))).join(",") + "\n").join("");
   const svg = picture => {  // with its style, so that it looks the same elsewhere
     const copy = picture.cloneNode(true), box = picture.viewBox.baseVal;
     const used = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap",
@@ -38,7 +40,8 @@ const offerFiles = (() => {
     copy.setAttribute("width", box.width);
     copy.setAttribute("height", box.height);
     copy.style.background = getComputedStyle(document.body).backgroundColor;
-    return new XMLSerializer().serializeToString(copy);
+    const text = new XMLSerializer().serializeToString(copy);
+    return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");  // what XML cannot have
   };
   const cells = row => [...row.cells].map(cell => plain(cell.textContent));
   const rowsOf = block => {

@@ -1,7 +1,5 @@
 """The page of a classifier: its predictions for test data."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.evaluation import answers
 from embedx.evaluation.answers import FrequencyBin, Reliability
-from embedx.evaluation.labels import LabelMetrics, hits, per_label_csv
+from embedx.evaluation.labels import LabelMetrics, hits, per_label_rows
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
@@ -185,9 +183,7 @@ def by_label(
         return {}, []
     measures, counts = classifier.evaluate_decisions(data, progress=progress)
     names = [classifier.name(k) for k in range(classifier.n_labels)]
-    head, *rows = csv.reader(
-        io.StringIO(per_label_csv(names, classifier.counts, measures.get("threshold"), counts))
-    )
+    head, *rows = per_label_rows(names, classifier.counts, measures.get("threshold"), counts)
     return measures, [head, *sorted(rows, key=lambda row: -int(row[2]))]
 
 
