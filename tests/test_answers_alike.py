@@ -1,11 +1,17 @@
 """A classifier answers alike on the command line and in Python, whichever of them trained it."""
 
+import importlib
+
+import numpy as np
 import pytest
 from sklearn.datasets import load_svmlight_file
 
+from embedx import api
 from embedx.classification import classifier
 from embedx.classification.estimator import SoftmaxClassifier
+from embedx.errors import EmbedxError
 from embedx.labeled.read import read
+from tests.needs import needs_pandas
 
 N_CLASSES = 6
 
@@ -37,3 +43,78 @@ def test_files_of_feature_ids_mean_what_they_meant_to_load_svmlight_file(
     measures = found.evaluate(read(str(file), like=found.known))
     assert measures["accuracy"] == 1
     assert measures["n_unknown"] == 0
+
+
+# ---- the columns of a table
+
+
+def write_table(file, texts, numbers, kinds):
+    heading = [*(["text"] if texts else []), *numbers.dtype.names, "label"]
+    rows = zip(texts or [None] * len(kinds), numbers.tolist(), kinds, strict=True)
+    lines = [
+        ",".join([*([text] if texts else []), *("" if x != x else str(x) for x in row), kind])
+        for text, row, kind in rows
+    ]
+    file.write_text("\n".join([",".join(heading), *lines]) + "\n")
+
+
+@pytest.fixture(params=["numbers", "text and numbers", "text"])
+def table(request, tmp_path):
+    """A file of rows, some with a missing number, and these as records without their labels."""
+    rng = np.random.default_rng(0)
+    n = 150
+    kind = rng.integers(0, 3, n)
+    names = ["area", "year"] if "numbers" in request.param else []
+    numbers = np.zeros(n, [(name, float) for name in names])
+    for name, scale in zip(names, (50, 3), strict=False):
+        numbers[name] = np.round(1900 + scale * kind + rng.normal(size=n), 3)
+        numbers[name][::10] = np.nan
+    words = np.array(["flat", "house", "castle"])
+    texts = [f"a {word} here" for word in words[kind]] if "text" in request.param else None
+    write_table(tmp_path / "rows.csv", texts, numbers, [f"kind {k}" for k in kind])
+    records = [dict(zip(names, row, strict=True)) for row in numbers.tolist()]
+    if texts:
+        records = [{"text": text} | record for text, record in zip(texts, records, strict=True)]
+    return tmp_path / "rows.csv", records
+
+
+def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path):
+    file, records = table
+    made = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
+    data = read(str(file), like=made.known)
+    loaded = SoftmaxClassifier.load(tmp_path / "model")
+    ids, p = classifier.all_rows(made.top_k(data.features, 3))
+    assert made.evaluate(data)["accuracy"] > 0.9
+    labels, probabilities = loaded.top_k(records, 3)
+    np.testing.assert_array_equal(probabilities, p)
+    np.testing.assert_array_equal(labels, loaded.classes_[ids])
+    np.testing.assert_array_equal(loaded.predict(records), loaded.classes_[ids[:, 0]])
+    np.testing.assert_array_equal(loaded.top_k([records[7]], 3)[1], p[7:8])
+    if "text" not in records[0]:
+        rows = np.array([[*record.values()] for record in records])
+        np.testing.assert_array_equal(loaded.top_k(rows, 3)[1], p)
+    if [*records[0]] == ["text"]:
+        np.testing.assert_array_equal(loaded.top_k([row["text"] for row in records], 3)[1], p)
+
+
+@needs_pandas
+def test_data_frames_are_answered_as_their_rows(table, tmp_path):
+    pandas = importlib.import_module("pandas")
+    file, records = table
+    api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
+    loaded = SoftmaxClassifier.load(tmp_path / "model")
+    frame = pandas.DataFrame(records)
+    for columns in (frame.columns, frame.columns[::-1]):
+        found = loaded.predict_proba(frame[columns])
+        np.testing.assert_array_equal(found, loaded.predict_proba(records))
+
+
+def test_a_record_without_a_column_of_the_training_data_is_an_error(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("area,label\n" + "1,a\n2,b\n" * 20)
+    api.classify(file, label_column="label", output=tmp_path / "model")
+    loaded = SoftmaxClassifier.load(tmp_path / "model")
+    with pytest.raises(EmbedxError, match="area"):
+        loaded.predict([{"size": 3}])
+    with pytest.raises(EmbedxError, match="wide"):
+        loaded.predict([{"area": "wide"}])

@@ -24,6 +24,7 @@ from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
+from embedx.labeled.records import features_of_numbers, features_of_records, records_of
 from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
@@ -91,7 +92,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     verbose       whether to report progress on standard error
 
     X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as
-    in `embedx classify`. Numbers are trained on as float32; with `hidden` dense features are made
+    in `embedx classify`. To a model of `embedx classify` on a table, X is a data frame or a list of
+    records (dicts) with its columns; an array of its numeric columns, in order, if it has no text;
+    or texts. Numbers are trained on as float32; with `hidden` dense features are made
     sparse. y holds one label for each row, of any type, or is an indicator matrix (n, n_labels),
     dense or sparse, of several; rows without any label, or with an empty text for one, count for
     nothing.
@@ -176,7 +179,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         both.
         """
         is_first = not hasattr(self, "classes_")
-        X = self._read(X, is_first)
+        X = self._read(X, True) if is_first else self._as_in_training(X)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first
         )
@@ -211,7 +214,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "calibration": 0.0,
         }
         chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
-        return self._train(self._labeled(X, y, sample_weight), objective, chosen, before)
+        data = self._labeled(X, y, sample_weight)
+        if before is not None:  # what training fixed for later data stays
+            data = dataclasses.replace(data, known=self.classifier_.known)
+        return self._train(data, objective, chosen, before)
 
     def _train(
         self,
@@ -466,12 +472,29 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: Any) -> Any:
         """Features to predict from."""
         check_is_fitted(self)
-        features = self._read(X, False)
+        features = self._as_in_training(X)
         if features is not X:  # of texts, as they are read from files
             return features
         return self._features(
             validate_data(self, X, accept_sparse="csr", dtype=float32, reset=False)
         )
+
+    def _as_in_training(self, X: Any) -> Any:
+        """The features of texts, and of the columns of a table, by what training files fixed; other
+        X as it is.
+        """
+        known = self.classifier_.known
+        if known.columns is None:
+            return self._read(X, False)
+        if (records := records_of(X)) is not None:
+            return features_of_records(records, known)
+        if known.columns.text:
+            features = self._read(X, False)
+            if features is not X:  # texts have no numbers, where training rows had some
+                features.resize(len(X), known.n_features)
+            return features
+        numbers = validate_data(self, X, dtype=float64, reset=False, ensure_all_finite="allow-nan")
+        return features_of_numbers(numbers, known.columns)
 
     def _read(self, X: Any, is_first: bool) -> Any:
         """Texts as counts of their words and pairs of words, those of the first that are seen;

@@ -186,11 +186,13 @@ def read_table(
     needs_labels: bool,
     text: TextFeatureSettings,
     progress: Progress,
+    given_records: Records | None = None,
 ) -> FileRows:
     """The rows of a table.
 
-    lines  its text; None: a Parquet file
-    like   the schema of the training data, if it is not that
+    lines          its text; None: a Parquet file, or the given records
+    like           the schema of the training data, if it is not that
+    given_records  rows that are in no file
     """
     name, budget, known = (
         source.name,
@@ -198,7 +200,9 @@ def read_table(
         like.columns if like else None,
     )
     heading = _Heading(name, given, known, progress)
-    if lines is None:
+    if given_records is not None:
+        records = given_records
+    elif lines is None:
         stored = open_source(source) if is_plain(source) else CountedReader(content_of(source))
         records = _parquet_records(source, stored, None)
     else:
@@ -218,7 +222,7 @@ def read_table(
     words = text_features(text, budget, like.text if like else None)
     records = (
         _parquet_records(source, stored, columns)
-        if lines is None
+        if lines is None and given_records is None
         else itertools.chain(head, records)
     )
     labels, split = Numbering(budget), functools.partial(labels_of, separator=columns.separator)
@@ -254,8 +258,7 @@ def read_table(
         note_separator(name, list(labels), progress)
     features, by_text = words.finish() if columns.text else (None, None)
     if features is None:
-        z = np.nan_to_num((values - columns.scales[0]) / columns.scales[1])
-        features = z.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS).astype(np.float32)
+        features = standardised(values, columns.scales)
     elif columns.numbers:
         features = csr_matrix(hstack([features, *map(_intervals, values.T, columns.scales)], "csr"))
     called = np.array(ids, object) if columns.id else None
@@ -540,6 +543,13 @@ def _scales(values: np.ndarray, has_text: bool) -> list[list[float]]:
     known = np.ma.masked_invalid(values)
     spread = known.std(axis=0).filled(1)
     return [known.mean(axis=0).filled(0).tolist(), np.where(spread > 0, spread, 1).tolist()]
+
+
+def standardised(values: np.ndarray, scales: Sequence[Sequence[float]]) -> np.ndarray:
+    """Numbers less the means and divided by the deviations, float32; 0 where there is none."""
+    means, deviations = scales
+    z = np.nan_to_num((values - np.array(means)) / np.array(deviations))
+    return z.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS).astype(np.float32)
 
 
 def _intervals(values: np.ndarray, bounds: Sequence[float]) -> csr_matrix:
