@@ -309,6 +309,22 @@ def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
         assert {word[0] for word, _ in first.most_similar(f"{side}5", top_k=8)} == {side}
 
 
+def test_graphs_of_other_libraries_are_trained_on(tmp_path):
+    how = {"walks": 5, "walk_length": 10, "dim": 4, "window": 2, "threads": 1}
+    ties = networkx.Graph(cliques(6))
+    matrix = networkx.to_scipy_sparse_array(ties)
+    for graph, names in ((ties, set(ties)), (matrix, set(map(str, range(12))))):
+        model = embedx.SkipGram(**how, cache_dir=tmp_path).fit(graph).model
+        assert set(model.words) == names
+        with pytest.raises(SettingError) as error:
+            embedx.SkipGram(dim=4).fit(graph)
+        assert error.value.setting == "walks"
+    with pytest.raises(SettingError):
+        embedx.SkipGram(dim=4).fit(Graph.from_networkx(ties))
+    with pytest.raises(SettingError):
+        embedx.SkipGram(dim=4, sample=0).fit([["a", "b"] * 9] * 9).partial_fit(ties)
+
+
 def test_settings_of_walks_need_walks():
     with pytest.raises(EmbedxError, match="walk_length applies only with walks"):
         embedx.SkipGram(walk_length=10)

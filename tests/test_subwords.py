@@ -340,6 +340,14 @@ def test_a_word_never_seen_has_the_mean_of_its_ngrams(trained, word):
         assert model.most_similar(word, top_k=1)[0][0] in word
 
 
+def test_documents_of_words_never_seen_have_the_mean_of_their_vectors(trained):
+    model = trained[0]
+    means = model.mean_vectors([["trucks"], ["the", "trucks", "zzzz"], ["zzzz"]])
+    mean = (model["the"] + model["trucks"]) / 2
+    np.testing.assert_allclose(means, [model["trucks"], mean, np.zeros(len(mean))], rtol=1e-6)
+    assert model.doesnt_match(["truck", "trucks", "tail"]) == "tail"
+
+
 def test_a_word_without_any_ngram_is_unknown(trained):
     for word in ("zzzz", "", "</s>"):
         with pytest.raises(

@@ -18,9 +18,10 @@ import pytest
 import reference_text
 from notes import Notes
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.text import cache, corpus_writer, encoded_corpus, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
+from embedx.text.encode import encode as encode_corpora
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 
@@ -492,17 +493,37 @@ def test_half_of_a_surrogate_pair_is_replaced_in_words(home):
 
 
 @pytest.mark.parametrize(
-    ("sentences", "message"),
+    ("sentences", "problem"),
     [
-        ([], "the sentences have no words; perhaps the iterator was used up before"),
-        (["a b"], "a sentence is a list of words, not a string; split 'a b' first"),
-        ([["a", 7]], "a word is a string, not int: 7"),
+        (["a b"], "number 1 is the string 'a b'"),
+        ([["a", 7]], "7 is a word, but no string"),
+        ([["a"], ["b", float("nan")]], "nan is a word, but no string"),
+        ([["a"], float("nan")], "number 2 is nan, not a list of words"),
+        ([["a"], None], "number 2 is None, not a list of words"),
+        ([["a"], [["b"]]], "number 2 has words that are no strings"),
     ],
 )
-def test_sentences_that_are_none_are_errors(home, sentences, message):
-    with pytest.raises(EmbedxError, match=message):
+def test_sentences_that_are_none_are_errors(home, sentences, problem):
+    with pytest.raises(DataError) as error:
         encode_sentences(sentences, cache_dir=home)
+    assert error.value.file == "sentences"
+    assert error.value.problem.startswith(problem)
     assert leftovers(home) == []
+
+
+def test_no_sentences_are_an_error(home):
+    with pytest.raises(EmbedxError, match="perhaps the iterator was used up before"):
+        encode_sentences([], cache_dir=home)
+
+
+@pytest.mark.parametrize(
+    "corpora",
+    [["the cat sat", "how are you?"], "the cat sat", [["the", "cat"], "text.txt"]],
+)
+def test_sentences_as_strings_are_no_names_of_files(home, corpora):
+    with pytest.raises(DataError) as error:
+        encode_corpora(corpora, TextSettings(), Notes(), home)
+    assert error.value.file == "corpora"
 
 
 def test_urls_are_kept_under_their_name():

@@ -1,12 +1,14 @@
 """`SkipGram` from Python: as a transformer of scikit-learn, and with callbacks."""
 
 import pickle
+import sys
+import types
 
 import numpy as np
 import pytest
 
 import embedx
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, SettingError
 
 SMALL = {"dim": 8, "epochs": 3, "threads": 1, "min_count": 1, "sample": 0.0}
 
@@ -34,6 +36,44 @@ def test_a_document_becomes_the_mean_of_its_words(documents):
         pickle.loads(pickle.dumps(fitted)).transform(texts), fitted.transform(texts)
     )
     assert fitted.get_feature_names_out().tolist() == [f"skipgram{k}" for k in range(8)]
+
+
+def test_token_lists_may_be_given_once(documents):
+    texts, _ = documents
+    once = embedx.SkipGram(**SMALL).fit_transform(iter(texts))
+    np.testing.assert_array_equal(once, embedx.SkipGram(**SMALL).fit_transform(texts))
+
+
+def test_tokens_that_look_like_features_are_words():
+    baskets = [["12:345", "12:346", "3:1"], ["12:345", "__label__x", "3:1"]] * 20
+    model = embedx.SkipGram(**SMALL).fit(baskets).model
+    assert set(model.words) == {"12:345", "12:346", "3:1", "__label__x"}
+
+
+def test_the_output_is_a_data_frame_where_that_is_asked_for(documents, monkeypatch):
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+
+    texts, _ = documents
+    fitted = embedx.SkipGram(**SMALL).fit(texts)
+    array = fitted.transform(texts[:3])
+    frames = types.SimpleNamespace(DataFrame=lambda rows, **how: (rows, how))
+    monkeypatch.setitem(sys.modules, "pandas", frames)
+    monkeypatch.setitem(sys.modules, "polars", frames)
+    names = [f"skipgram{k}" for k in range(8)]
+    assert make_pipeline(fitted).set_output(transform="pandas").steps[0][1] is fitted
+    rows, how = fitted.transform(texts[:3])
+    np.testing.assert_array_equal(rows, array)
+    assert (how["columns"].tolist(), how["index"]) == (names, None)
+    assert clone(fitted)._sklearn_output_config == {"transform": "pandas"}
+    assert fitted.set_output(transform="polars").transform(texts[:3])[1] == {"schema": names}
+    assert fitted.set_output().transform(texts[:3])[1] == {"schema": names}
+    np.testing.assert_array_equal(
+        fitted.set_output(transform="default").transform(texts[:3]), array
+    )
+    with pytest.raises(SettingError) as error:
+        fitted.set_output(transform="csv")
+    assert (error.value.setting, error.value.value) == ("transform", "csv")
 
 
 def test_it_works_in_a_pipeline_and_in_a_search(documents):

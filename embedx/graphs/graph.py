@@ -6,10 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy import float32, int32, int64, ndarray
-from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse import coo_matrix, csr_matrix, issparse
 
 from embedx import checks
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
+from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
 from embedx.settings import MOST
 from embedx.text.tables import shown
@@ -252,6 +253,22 @@ class Graph:
             cumulative,
             {what: int(each) for what, each in counts.items() if each},
         )
+
+
+def as_graph(corpora: Any, settings: GraphSettings | None) -> Any:
+    """A graph of networkx or a sparse matrix as a `Graph`; all else as it is. Raises
+    `SettingError` for a graph without walks.
+    """
+    is_networkx = all(hasattr(corpora, name) for name in ("is_directed", "edges", "nodes"))
+    is_graph = isinstance(corpora, Graph) or is_networkx or issparse(corpora)
+    if is_graph and settings is None:
+        remedy = ("set it, such as ", Setting("walks", 10))
+        raise SettingError("walks", None, "a graph is trained on by walks", remedy)
+    if not is_graph or isinstance(corpora, Graph) or settings is None:
+        return corpora
+    if is_networkx:
+        return Graph.from_networkx(corpora, "weight" if settings.weighted else None)
+    return Graph.from_scipy(corpora, weighted=settings.weighted, directed=settings.directed)
 
 
 def _number_of(node: Hashable, number: dict[Hashable, int], edge: int) -> int:

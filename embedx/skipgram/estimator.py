@@ -3,14 +3,16 @@ scikit-learn.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from embedx import objectives, parameters
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, SettingError, choice
+from embedx.graphs.graph import as_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.settings import settings_of
 from embedx.skipgram import task
@@ -40,6 +42,7 @@ DEFAULTS = {
     name: None if name in parameters.objectives_own() else field.default
     for name, field in FIELDS.items()
 }
+CONTAINERS = ("default", "pandas", "polars")  # what `transform` returns
 OWN = ("objective", "cache_dir", "verbose")  # parameters beside the settings
 
 
@@ -139,6 +142,7 @@ class SkipGram:
 
     def _train(self, corpora: Corpora, callbacks: Iterable[task.Callback]) -> Self:
         progress = reporter(self.verbose)
+        corpora = as_graph(corpora, self.config.graph)
         trained = task.train(
             corpora, self.config, progress=progress, cache_dir=self.cache_dir, callbacks=callbacks
         )
@@ -153,17 +157,47 @@ class SkipGram:
 
     # ---- by scikit-learn's conventions
 
-    def transform(self, documents: Iterable[Sequence[str]]) -> np.ndarray:
+    def transform(self, documents: Iterable[Sequence[str]]) -> Any:
         """float32 (documents, dim): the mean of the vectors of each document's tokens; zeros where
-        none is a known word.
+        none has one. A data frame after `set_output`.
         """
-        return self.model.mean_vectors(documents)
+        return self._as_output(self.model.mean_vectors(documents), documents)
 
     def fit_transform(
-        self, documents: Sequence[Sequence[str]], y: object = None, **fit_params: Any
-    ) -> np.ndarray:
+        self, documents: Iterable[Sequence[str]], y: object = None, **fit_params: Any
+    ) -> Any:
         """`fit`, then `transform` of the same token lists."""
+        if isinstance(documents, Iterator):  # which is gone through twice
+            documents = list(documents)
         return self.fit(documents, y, **fit_params).transform(documents)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """What `transform` returns: "default", an array, or a data frame of "pandas" or "polars".
+        None changes nothing.
+        """
+        if transform is not None and transform not in CONTAINERS:
+            raise SettingError("transform", transform, choice(transform, CONTAINERS))
+        if transform is not None:
+            # the name by which scikit-learn's `clone` copies it
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _as_output(self, means: np.ndarray, documents: object) -> Any:
+        """The rows of `transform` in the container that `set_output`, or scikit-learn's own
+        configuration, names.
+        """
+        sklearn = sys.modules.get("sklearn")
+        default = sklearn.get_config()["transform_output"] if sklearn else "default"
+        config = getattr(self, "_sklearn_output_config", {"transform": default})
+        columns = self.get_feature_names_out()
+        if config["transform"] == "pandas":
+            # the index of a series of documents; that of a list is a method
+            index = getattr(documents, "index", None)
+            rows = None if callable(index) else index
+            return import_module("pandas").DataFrame(means, columns=columns, index=rows)
+        if config["transform"] == "polars":
+            return import_module("polars").DataFrame(means, schema=columns.tolist())
+        return means
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of `transform`."""

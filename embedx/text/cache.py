@@ -22,6 +22,7 @@ in FOLDER are never touched. A corpus of the cache is checked before it is used
 import array
 import hashlib
 import json
+import reprlib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.settings import Record
 from embedx.storage.cache_home import absolute, kept_in, with_spare
 from embedx.storage.schema import as_utf8, is_utf8
@@ -39,7 +40,7 @@ from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
-from embedx.text.word_list import WordList
+from embedx.text.word_list import WordList, check_is_list
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
@@ -92,12 +93,14 @@ def encode_sentences(
     progress.start("reading", None, "sentences")
     with CorpusWriter(folders(cache_dir)[0]) as writer:
         for done, sentence in enumerate(sentences, 1):
-            if isinstance(sentence, str):
-                raise EmbedxError(
-                    f"a sentence is a list of words, not a string; split {sentence[:40]!r} first"
-                )
-            if found := [numbers[word] for word in sentence]:
-                pending.extend([*found, END_OF_SENTENCE])
+            words = check_is_list(sentence, done, "sentences")
+            try:
+                ids = [numbers[word] for word in words]
+            except TypeError as error:  # a list, which has no hash
+                problem = f"number {done:,} has words that are no strings ({error})"
+                raise DataError("sentences", None, problem, "give lists of strings") from error
+            if ids:
+                pending.extend([*ids, END_OF_SENTENCE])
             if len(pending) >= FLUSH_TOKENS:
                 writer.write_tokens(np.array(pending))
                 del pending[:]
@@ -109,7 +112,8 @@ def encode_sentences(
                 "the sentences have no words; perhaps the iterator was used up before"
             )
         if wrong := [word for word in numbers if not isinstance(word, str)]:
-            raise EmbedxError(f"a word is a string, not {type(wrong[0]).__name__}: {wrong[0]!r}")
+            problem = f"{reprlib.repr(wrong[0])} is a word, but no string"
+            raise DataError("sentences", None, problem, "give strings: str(word) for each")
         if numbers.n_replaced:
             progress.note(
                 f"{_number(numbers.n_replaced, 'word')} with half of a surrogate pair, which no"

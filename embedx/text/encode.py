@@ -1,9 +1,13 @@
 """From what the user names, or hands over as sentences, to provisional token ids."""
 
+import glob
+import os
+import reprlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
+from embedx.errors import DataError
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
@@ -32,12 +36,25 @@ def encode(
     """
     if isinstance(corpora, str | Path):
         corpora = [corpora]
-    if isinstance(corpora, Sequence) and (
-        names := [str(name) for name in corpora if isinstance(name, str | Path)]
-    ):
+    if isinstance(corpora, Sequence) and any(isinstance(name, str | Path) for name in corpora):
+        names = _names_of(corpora)
         corpus = cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
     else:
         corpus = cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)
     if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
         return corpus
     return with_phrases(corpus, phrases, progress, cache_dir)
+
+
+def _names_of(corpora: Sequence[object]) -> list[str]:
+    """The names of corpora. Raises `DataError` for sentences among them, as lists or strings."""
+    for corpus in corpora:
+        if not isinstance(corpus, str | Path):
+            problem = f"{reprlib.repr(corpus)} among names of files"
+            raise DataError("corpora", None, problem, "give either names or lists of words")
+        name = str(corpus)
+        is_name = os.path.exists(name) or sources.is_url(name) or glob.glob(name, recursive=True)
+        if len(name.split()) > 1 and not is_name and not sources.OF_ARCHIVE.fullmatch(name):
+            problem = f"{reprlib.repr(name)} is no file, and a sentence is a list of words"
+            raise DataError("corpora", None, problem, "split sentences into words, or check names")
+    return [str(name) for name in corpora]

@@ -6,10 +6,13 @@ and never used.
 """
 
 import mmap
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
+
+from embedx.errors import DataError
 
 AT_ONCE = 1 << 18  # words that are made strings together
 
@@ -53,3 +56,26 @@ class WordList(Sequence[str]):
         return [
             letters[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)
         ]
+
+
+def check_words(words: object, number: int, argument: str) -> None:
+    """Raise `DataError` for what is no list of strings.
+
+    number    of the list, from 1, in an argument of a function
+    argument  its name
+    """
+    for word in check_is_list(words, number, argument):
+        if not isinstance(word, str):
+            problem = f"number {number:,} has {reprlib.repr(word)} among its words"
+            raise DataError(argument, None, problem, "give strings")
+
+
+def check_is_list(words: object, number: int, argument: str) -> Iterable[Any]:
+    """The words. Raises `DataError` for a string, and for a missing value in place of a list."""
+    if isinstance(words, str):
+        problem = f"number {number:,} is the string {reprlib.repr(words)}"
+        raise DataError(argument, None, problem, "give a list of words: split the text")
+    if isinstance(words, bytes) or not isinstance(words, Iterable):
+        problem = f"number {number:,} is {reprlib.repr(words)}, not a list of words"
+        raise DataError(argument, None, problem, "leave missing ones out")
+    return words

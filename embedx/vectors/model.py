@@ -23,13 +23,13 @@ from functools import cached_property
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy import float32, ndarray
 
 from embedx import checks
-from embedx.errors import EmbedxError, choice, near
+from embedx.errors import DataError, EmbedxError, choice, near
 from embedx.settings import MOST, Record
 from embedx.storage.folder import (
     DESCRIPTION,
@@ -45,6 +45,7 @@ from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Valu
 from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import MAX_PASSES, PhraseSettings
+from embedx.text.word_list import check_words
 from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords
@@ -92,6 +93,12 @@ SCHEMA = FolderSchema(
         **FACTS_OF_RUN,
     },
 )
+
+
+Key = str | int | np.integer[Any]  # a word, or the number of its row
+K = TypeVar("K", bound=Key)
+Term = Key | ndarray | tuple[Key | ndarray, float]  # of a query, with its weight
+Query = Term | Sequence[Term]
 
 
 class UnknownWordError(EmbedxError, KeyError):
@@ -177,25 +184,41 @@ class WordVectors:
         return f"<table>{cells}</table>"
 
     def __contains__(self, word: object) -> bool:
-        return word in self.key_to_index
+        return self._row(word) is not None
 
-    def __getitem__(self, word: str | Sequence[str]) -> ndarray:
-        """The vector of a word, float32 (dim,), or of a list of words, float32 (words, dim). Raises
-        KeyError.
+    def __getitem__(self, word: Key | Sequence[Key]) -> ndarray:
+        """The vector of a word or a row number, float32 (dim,), or of a list of these, float32 (n,
+        dim). Raises KeyError.
 
         In a model with subwords a word that was never seen has a vector too, if one of its n-grams
         has.
         """
-        if not isinstance(word, str):
-            return np.array([self[each] for each in word], float32).reshape(-1, self.vector_size)
-        if word in self.key_to_index:
-            return self.vectors[self.key_to_index[word]]
-        vector = self.subwords.vector(word) if self.subwords is not None else None
+        if not isinstance(word, str | int | np.integer):
+            vectors = [self[key] for key in word]
+            if not vectors:
+                raise DataError("words", None, "an empty list", "give a word")
+            return np.array(vectors, float32)
+        vector = self._vector(word)
         if vector is None:
             raise self._unknown(word)
         return vector
 
-    def get_vector(self, word: str, norm: bool = False) -> ndarray:
+    def _row(self, key: object) -> int | None:
+        """The row of a word, or of a row number; None for an unknown one."""
+        if isinstance(key, int | np.integer):
+            return int(key) if 0 <= key < len(self) else None
+        return self.key_to_index.get(key) if isinstance(key, str) else None
+
+    def _vector(self, key: Key) -> ndarray | None:
+        """The vector of a word or a row number, float32 (dim,); None for one without."""
+        row = self._row(key)
+        if row is not None:
+            return self.vectors[row]
+        if self.subwords is None or not isinstance(key, str):
+            return None
+        return self.subwords.vector(key)
+
+    def get_vector(self, word: Key, norm: bool = False) -> ndarray:
         """The vector of a word, float32 (dim,), with `norm` at length 1. Raises KeyError."""
         return self._unit(word) if norm else self[word]
 
@@ -220,55 +243,63 @@ class WordVectors:
             raise self._unknown(word)
         return self.key_to_index[word]
 
-    def _unknown(self, word: str) -> UnknownWordError:
+    def _unknown(self, word: Key) -> UnknownWordError:
+        if not isinstance(word, str):
+            return UnknownWordError(
+                f"row {word}: not among the {len(self):,} rows of the model, from 0"
+            )
         of_ngrams = ", nor is any of its n-grams" if self.subwords is not None else ""
         remedy = near(word, self.words[:MAX_SUGGESTED], "give a word of the vocabulary")
         return UnknownWordError(
             f"{word}: not among the {len(self):,} words of the model{of_ngrams}; {remedy}"
         )
 
-    def similarity(self, a: str, b: str) -> float:
+    def similarity(self, a: Key, b: Key) -> float:
         """Cosine of two words' vectors."""
         return float(self._unit(a) @ self._unit(b))
 
-    def distance(self, a: str, b: str) -> float:
+    def distance(self, a: Key, b: Key) -> float:
         """1 - the cosine of two words' vectors."""
         return 1 - self.similarity(a, b)
 
-    def n_similarity(self, some: Sequence[str], others: Sequence[str]) -> float:
-        """Cosine of the means of two lists of words' vectors. Raises EmbedxError where one is
-        empty.
+    def n_similarity(self, some: Sequence[Key], others: Sequence[Key]) -> float:
+        """Cosine of the means of two lists of words' vectors; words without one are ignored. Raises
+        EmbedxError where none of a list has one.
         """
-        if not (some and others):
-            raise EmbedxError("n_similarity: a list of words is empty; give at least one in each")
-        return float(unit(self[list(some)].mean(axis=0)) @ unit(self[list(others)].mean(axis=0)))
+        a, b = (np.mean(self._known(words)[1], axis=0) for words in (some, others))
+        return float(unit(a) @ unit(b))
 
-    def doesnt_match(self, words: Sequence[str]) -> str:
-        """The word with the smallest cosine to the mean of all unit vectors. Raises EmbedxError for
-        no words.
+    def doesnt_match(self, words: Sequence[K]) -> K:
+        """The word with the smallest cosine to the mean of all unit vectors; words without a vector
+        are ignored. Raises EmbedxError where none has one.
         """
-        if not words:
-            raise EmbedxError("doesnt_match: no words are given; give three or more")
-        vectors = np.array([self._unit(word) for word in words])
-        cosines = vectors @ unit(vectors.mean(axis=0))
-        return min(zip(cosines.tolist(), words, strict=True))[1]
+        known, vectors = self._known(words)
+        units = np.array([unit(vector) for vector in vectors])
+        cosines = units @ unit(units.mean(axis=0))
+        return min(zip(cosines.tolist(), known, strict=True))[1]
+
+    def _known(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
+        """The words that have vectors, and these. Raises DataError where none has one."""
+        if isinstance(words, str):
+            raise DataError("words", None, f"{words!r} is a string", "give a list of words")
+        vectors = {key: vector for key in words if (vector := self._vector(key)) is not None}
+        known = [key for key in words if key in vectors]
+        if not known:
+            problem = f"none of the {len(words):,} words has a vector" if words else "no words"
+            raise DataError("words", None, problem, "give words of the vocabulary")
+        return known, [vectors[key] for key in known]
 
     def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
         """float32 (documents, dim): the mean of the vectors of each document's words; zeros where
-        none is known.
+        none has one. Raises EmbedxError for a document that is no list of strings.
 
-        documents  lists of tokens; tokens outside the vocabulary are ignored
+        documents  lists of tokens; tokens without a vector are ignored
         """
         means = []
-        for tokens in documents:
-            if isinstance(tokens, str):
-                raise EmbedxError(
-                    f"{tokens[:40]!r}: a document is a list of tokens; split the text"
-                )
-            rows = [row for token in tokens if (row := self.key_to_index.get(token)) is not None]
-            means.append(
-                self.vectors[rows].mean(axis=0) if rows else np.zeros(self.vector_size, float32)
-            )
+        for document, tokens in enumerate(documents, 1):
+            check_words(tokens, document, "documents")
+            vectors = [v for token in tokens if (v := self._vector(token)) is not None]
+            means.append(np.mean(vectors, axis=0) if vectors else np.zeros(self.vector_size))
         return np.array(means, float32).reshape(len(means), self.vector_size)
 
     def analogy(
@@ -281,77 +312,116 @@ class WordVectors:
 
     def most_similar(
         self,
-        positive: str | ndarray | Sequence[str | ndarray],
-        negative: str | ndarray | Sequence[str | ndarray] = (),
+        positive: Query | None = None,
+        negative: Query | None = None,
         top_k: int = TOP_K,
         *,
         topn: int | None = None,
+        restrict_vocab: int | None = None,
     ) -> list[tuple[str, float]]:
         """The `top_k` words with the largest cosine to the sum of the unit vectors of `positive`
         minus that of `negative`.
 
-        Words of the query are excluded, as in word2vec.c and gensim. A vector in place of a word
-        counts with its own length. `topn`, as gensim calls it, is another name of `top_k`.
+        Each is a word, a row number, a vector, or a list of these. In a list a pair of one and a
+        weight has the weight in place of 1, or of -1 in `negative`. Words of the query are
+        excluded, as in word2vec.c and gensim. A vector counts with its own length. `topn`, as
+        gensim calls it, is another name of `top_k`. Raises EmbedxError for an empty query.
+
+        restrict_vocab  only the first words, which are the most frequent; None: all
         """
-        plus, minus = as_list(positive), as_list(negative)
-        query = np.zeros(self.vectors.shape[1], float32)
-        for sign, items in ((1, plus), (-1, minus)):
-            for item in items:
-                query += sign * (self._unit(item) if isinstance(item, str) else item)
-        excluded = {
-            self.key_to_index[item]
-            for item in plus + minus
-            if isinstance(item, str) and item in self.key_to_index
-        }
-        return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn))[0]
+        terms = [*weighted_terms(positive, 1.0), *weighted_terms(negative, -1.0)]
+        if not terms:
+            raise DataError("positive", None, "an empty query", "give a word or a vector")
+        query = np.zeros(self.vector_size, float32)
+        excluded = set[int]()
+        for term, weight in terms:
+            query += float32(weight) * self._term(term)
+            row = None if isinstance(term, ndarray) else self._row(term)
+            if row is not None:
+                excluded.add(row)
+        return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn), restrict_vocab)[0]
+
+    def _term(self, term: Key | ndarray) -> ndarray:
+        """The unit vector of a word or row, or a vector as it is. Raises DataError for one that
+        does not fit.
+        """
+        if not isinstance(term, ndarray):
+            return self._unit(term)
+        if term.shape != (self.vector_size,) or not np.isfinite(term).all():
+            wanted = f"give {self.vector_size} finite numbers"
+            raise DataError("vector", None, f"an array {term.shape} as a query", wanted)
+        return term
 
     def similar_by_word(
-        self, word: str, top_k: int = TOP_K, *, topn: int | None = None
+        self,
+        word: Key,
+        top_k: int = TOP_K,
+        restrict_vocab: int | None = None,
+        *,
+        topn: int | None = None,
     ) -> list[tuple[str, float]]:
-        """The words with the largest cosine to that of `word`."""
-        return self.most_similar(word, (), top_k, topn=topn)
+        """The words with the largest cosine to that of `word`, as of `most_similar`."""
+        return self.most_similar(word, None, top_k, topn=topn, restrict_vocab=restrict_vocab)
 
     def similar_by_vector(
-        self, vector: ndarray, top_k: int = TOP_K, *, topn: int | None = None
+        self,
+        vector: ndarray,
+        top_k: int = TOP_K,
+        restrict_vocab: int | None = None,
+        *,
+        topn: int | None = None,
     ) -> list[tuple[str, float]]:
-        """The words with the largest cosine to a vector (dim,)."""
-        return self.most_similar(np.asarray(vector), (), top_k, topn=topn)
+        """The words with the largest cosine to a vector (dim,), as of `most_similar`."""
+        query = np.asarray(vector)
+        return self.most_similar(query, None, top_k, topn=topn, restrict_vocab=restrict_vocab)
 
     def most_similar_batch(
         self,
-        queries: Sequence[str | ndarray] | ndarray,
+        queries: Sequence[Key | ndarray] | ndarray,
         top_k: int = TOP_K,
         *,
         topn: int | None = None,
     ) -> list[list[tuple[str, float]]]:
-        """The result of `most_similar` for each query by itself, a word or a vector (or a row of an
-        array).
+        """The result of `most_similar` for each query by itself, a word, a row number or a vector
+        (or a row of an array).
         """
-        units = [self._unit(each) if isinstance(each, str) else unit(each) for each in queries]
-        excluded = [{self.index(each)} if isinstance(each, str) else set() for each in queries]
+        if isinstance(queries, str):
+            raise DataError("queries", None, f"{queries!r} is a string", "give a list of words")
+        units = [unit(self._term(query)) for query in queries]
+        excluded = [
+            set() if isinstance(query, ndarray) or (row := self._row(query)) is None else {row}
+            for query in queries
+        ]
         return self._nearest(units, excluded, n_wanted(top_k, topn))
 
     def _nearest(
-        self, units: Sequence[ndarray], excluded: Sequence[set[int]], top_k: int
+        self,
+        units: Sequence[ndarray],
+        excluded: Sequence[set[int]],
+        top_k: int,
+        n_words: int | None = None,
     ) -> list[list[tuple[str, float]]]:
         """The words with the largest cosines to each of some unit vectors (dim,), but for the
-        excluded rows of each.
+        excluded rows of each; among the first `n_words`, or all.
         """
         if top_k < 0:
             raise EmbedxError(f"top_k {top_k}: must be at least 0")
-        found = []
-        step = max(1, MAX_COSINES // len(self))
+        vectors = self.vectors[:n_words]
+        norms = self._norms[:n_words]
+        results = []
+        step = max(1, MAX_COSINES // max(1, len(vectors)))
         for start in range(0, len(units), step):
-            cosines = np.array(units[start : start + step], float32) @ self.vectors.T / self._norms
-            for row, own in zip(cosines, excluded[start : start + step], strict=True):
-                row[list(own)] = -np.inf
-                n = min(top_k, len(self) - len(own))
+            cosines = np.array(units[start : start + step], float32) @ vectors.T / norms
+            for row, left_out in zip(cosines, excluded[start : start + step], strict=True):
+                hidden = [k for k in left_out if k < len(vectors)]
+                row[hidden] = -np.inf
+                n = min(top_k, len(vectors) - len(hidden))
                 best = np.argpartition(-row, max(n - 1, 0))[:n]
                 best = best[np.lexsort((best, -row[best]))]
-                found.append([(self.words[k], float(row[k])) for k in best.tolist()])
-        return found
+                results.append([(self.words[k], float(row[k])) for k in best.tolist()])
+        return results
 
-    def _unit(self, word: str) -> ndarray:
+    def _unit(self, word: Key) -> ndarray:
         return unit(self[word])
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
@@ -428,12 +498,21 @@ def n_wanted(top_k: int, topn: int | None) -> int:
     return top_k if topn is None else topn
 
 
-def as_list(items: str | ndarray | Sequence[str | ndarray]) -> list[str | ndarray]:
-    return (
-        [items]
-        if isinstance(items, str) or (isinstance(items, ndarray) and items.ndim == 1)
-        else list(items)
-    )
+def weighted_terms(query: Query | None, sign: float) -> list[tuple[Key | ndarray, float]]:
+    """The words, rows and vectors of a query, with their weights, `sign` where none is given."""
+    if query is None:
+        return []
+    is_vector = isinstance(query, ndarray) and query.ndim < 2
+    is_one = isinstance(query, str | int | np.integer) or is_vector or _is_weighted(query)
+    terms: Any = [query] if is_one else query
+    return [term if _is_weighted(term) else (term, sign) for term in terms]
+
+
+def _is_weighted(term: object) -> bool:
+    """Whether it is a pair of a word, a row or a vector, and its weight."""
+    if not isinstance(term, tuple) or len(term) != 2:
+        return False
+    return isinstance(term[0], str | ndarray) and isinstance(term[1], int | float | np.number)
 
 
 # ---- reading
