@@ -650,3 +650,50 @@ def test_a_byte_order_mark_belongs_to_no_query(tmp_path):
     assert done.stdout == "a\tb\t0.8000\n"
     done = embedx_run(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
     assert done.stdout == "a 1 2\n"
+
+
+def answered(home, *words, lines):
+    """What a command answers to each line of its standard input before it gets the next."""
+    with started(home, *words) as process:
+        for line in lines:
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            yield process.stdout.readline().rstrip("\n")
+        process.communicate()  # closes the streams
+        assert process.returncode == 0
+
+
+def test_each_line_of_standard_input_is_answered_as_it_comes(tmp_path):
+    (tmp_path / "v.txt").write_text("a 1 2\nb 2 1\nc 3 1\nd 1 1\n")
+    found = [*answered(tmp_path, "nn", "v.txt", "-", "--top-k", "1", lines="bc")]
+    assert found == ["b\tc\t0.9899", "c\tb\t0.9899"]
+    assert [*answered(tmp_path, "vectors", "v.txt", lines="ab")] == ["a 1 2", "b 2 1"]
+    questions = ["a b c", "a c b"]
+    found = [*answered(tmp_path, "analogy", "v.txt", "-", "--top-k", "1", lines=questions)]
+    assert [line.split()[0] for line in found] == ["d", "d"]
+
+
+def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
+    rows = ["__label__pos good nice film", "__label__neg bad ugly film"] * 20
+    (tmp_path / "reviews.txt").write_text("\n".join(rows) + "\n")
+    embedx_run(tmp_path, *["supervised", "-input", "reviews.txt", "-output", "ft", "-dim", "4"])
+    texts = ["good", "bad"]
+    assert [*answered(tmp_path, *["predict", "ft.bin", "-"], lines=texts)] == [
+        "__label__pos",
+        "__label__neg",
+    ]
+    assert [*answered(tmp_path, *["predict", "ft", "-", "2"], lines=texts)] == [
+        "__label__pos __label__neg",
+        "__label__neg __label__pos",
+    ]
+    found = [*answered(tmp_path, *["predict-prob", "ft.bin", "-"], lines=texts)]
+    assert [line.split()[0] for line in found] == ["__label__pos", "__label__neg"]
+    done = embedx_run(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
+    measures = "F1-Score : 1.000000  Precision : 1.000000  Recall : 1.000000   __label__"
+    assert done.stdout.splitlines() == [
+        f"{measures}pos",
+        f"{measures}neg",
+        "N\t40",
+        "P@1\t1",
+        "R@1\t1",
+    ]

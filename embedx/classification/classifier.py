@@ -667,6 +667,18 @@ class Classifier:
         n_right = int((hits(ids, labels.rows(kept)) & is_given).sum())
         return len(kept), ratio(n_right, int(is_given.sum())), ratio(n_right, len(labels.ids))
 
+    def label_counts(self, data: Labeled, k: int, threshold: float = 0.0) -> ndarray:
+        """int64 (n_labels, 3): of each label how many rows have it, for how many it is one of the k
+        best from a probability on, and for how many both.
+        """
+        labels = known_labels(data.labels, self.trained_counts)
+        kept = np.flatnonzero(labels.n_of_row)
+        ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
+        is_given = p >= threshold
+        is_right = hits(ids, labels.rows(kept)) & is_given
+        counts = (labels.ids, ids[is_given], ids[is_right])
+        return np.stack([np.bincount(found, minlength=self.n_labels) for found in counts], axis=1)
+
     # ---- the folder
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:

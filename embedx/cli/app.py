@@ -28,6 +28,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "word2vec": peers.word2vec,
         "supervised": peers.supervised,
         "test": peers.score,
+        "test-label": peers.score_labels,
         "predict-prob": peers.predict_prob,
     },
     "Use a model": {

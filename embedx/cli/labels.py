@@ -7,16 +7,15 @@ import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from embedx import samplers
 from embedx.api import configured
 from embedx.classification import classifier, start, task as classification
+from embedx.classification.classifier import Best
 from embedx.classification.defaults import NOT_OF_DUAL
 from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
 from embedx.cli import run
@@ -26,14 +25,16 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
+from embedx.labeled.files import arriving_lines
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables import TableSettings
-from embedx.labeled.words import TextFeatureSettings
+from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.pages.plain import csv_text
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
 from embedx.storage.folder import check_output, is_model, read_description
+from embedx.text.sources import STANDARD_INPUT
 from embedx.training.progress import Progress
 
 # labels that `predict` prints for a row, unless a number, threshold or coverage is given
@@ -258,23 +259,19 @@ def predict(given: SimpleNamespace) -> None:
     given.top_k = given.top_k or (
         found.max_labels(given.coverage is not None) if decides else N_BEST
     )
-    table = TableSettings(given.text_column, None, given.id_column, header=given.header)
-    data = read(given.data, progress=progress, like=found.known, keeps_empty=True, table=table)
-    features, called = data.features, iter(data.ids if data.ids is not None else ())
     if given.search and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     n_rows = n_decided = n_empty = 0
-    best: Iterable[tuple[np.ndarray, np.ndarray]]
-    if cluster.is_asked_for:
-        from embedx.distributed.predict import predict as by_workers
-
-        best = by_workers(cluster, found, features, given.top_k, given.threads, progress)
-    elif given.search:
-        best = found.searched_top_k(
-            features, given.top_k, given.scored_fraction, progress, given.threads
-        )
+    best: Iterable[Best]
+    ids_of_rows = None
+    if takes_lines(found, given.data) and not (given.search or cluster.is_asked_for):
+        best = best_of_lines(found, given.top_k, given.threads)
     else:
-        best = found.top_k(features, given.top_k, progress, given.threads)
+        table = TableSettings(given.text_column, None, given.id_column, header=given.header)
+        data = read(given.data, progress=progress, like=found.known, keeps_empty=True, table=table)
+        best = _best_of(data, found, given, cluster, progress)
+        ids_of_rows = data.ids
+    called = iter(ids_of_rows if ids_of_rows is not None else ())
     names = [found.name(k) for k in range(found.n_labels)]
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
@@ -287,12 +284,12 @@ def predict(given: SimpleNamespace) -> None:
             if given.as_json:
                 print(
                     json.dumps(
-                        labels if data.ids is None else {"id": next(called), "labels": labels},
+                        labels if ids_of_rows is None else {"id": next(called), "labels": labels},
                         default=str,
                     )
                 )
             else:
-                first = [] if data.ids is None else [" ".join(str(next(called)).split())]
+                first = [] if ids_of_rows is None else [" ".join(str(next(called)).split())]
                 print(
                     "\t".join(
                         [
@@ -301,11 +298,46 @@ def predict(given: SimpleNamespace) -> None:
                         ]
                     )
                 )
+        sys.stdout.flush()  # who wrote the lines may wait for the answers
     if decides and n_rows:
         progress.note(
             f"labels of probability {least:.4g} and more: {n_decided / n_rows:.2f} for each of"
             f" {n_rows:,} rows on average, none for {n_empty:,}"
         )
+
+
+def takes_lines(found: classifier.Classifier, data: str) -> bool:
+    """Whether data are lines of text on standard input, which are answered as they come."""
+    known = found.known
+    return data == STANDARD_INPUT and known.text is not None and known.columns is None
+
+
+def best_of_lines(
+    found: classifier.Classifier, top_k: int, threads: int | None = None
+) -> Iterator[Best]:
+    """The best labels of the lines of standard input, of those that are there at a time."""
+    if found.known.text is not None:
+        for lines in arriving_lines():
+            yield from found.top_k(text_features(lines, found.known.text), top_k, threads=threads)
+
+
+def _best_of(
+    data: Labeled,
+    found: classifier.Classifier,
+    given: SimpleNamespace,
+    cluster: ClusterSettings,
+    progress: Progress,
+) -> Iterable[Best]:
+    """The best labels of rows that were read: by a cluster's workers, an index, or all scores."""
+    if cluster.is_asked_for:
+        from embedx.distributed.predict import predict as by_workers
+
+        return by_workers(cluster, found, data.features, given.top_k, given.threads, progress)
+    if given.search:
+        return found.searched_top_k(
+            data.features, given.top_k, given.scored_fraction, progress, given.threads
+        )
+    return found.top_k(data.features, given.top_k, progress, given.threads)
 
 
 def _note_probabilities(found: classifier.Classifier, progress: Progress) -> None:

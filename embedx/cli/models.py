@@ -11,8 +11,9 @@ import typer
 from embedx.cli import tables
 from embedx.cli.streams import reporter, results_to
 from embedx.distributed.settings import MAX_WORKERS
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.settings import MAX_THREADS
+from embedx.text.sources import STANDARD_INPUT
 
 TopK = Annotated[int, typer.Option(min=1)]
 
@@ -30,6 +31,8 @@ def info(model: str, as_json: bool = False) -> None:
 def predict(
     model: str,
     data: str,
+    k: Annotated[int | None, typer.Argument(min=1)] = None,
+    least: Annotated[float, typer.Argument(min=0, max=1)] = 0.0,
     top_k: Annotated[int | None, typer.Option(min=1)] = None,
     threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
@@ -50,11 +53,14 @@ def predict(
     """List the best labels of each row, with their probabilities.
 
     --threshold and --coverage leave out labels that are not probable enough. A row without any is
-    an empty line, or [].
+    an empty line, or []. With K, or with a model named MODEL.bin, labels are printed as `fasttext
+    predict` does. Lines of text on standard input are answered as they come.
 
     model            folder written by `embedx classify`
     data             in any format that `embedx classify` reads, or plain lines for a model of text;
                      labels are not used
+    k                as in `fasttext predict`: number of labels, printed with their prefix alone
+    least            as there: only labels of at least this probability
     top_k            maximum number of labels per row; by default 5, with --threshold 100, with
                      --coverage 1000
     threshold        only labels of at least this probability
@@ -76,7 +82,12 @@ def predict(
     """
     given = SimpleNamespace(**locals())
     from embedx.cli import labels
+    from embedx.cli.peers import is_fasttext_file, print_best
 
+    if k is not None or is_fasttext_file(model):
+        with results_to(output, overwrite):
+            print_best(model, data, k or top_k or 1, threshold or least, has_probabilities=False)
+        return
     with results_to(output, overwrite):
         labels.predict(given)
 
@@ -272,6 +283,7 @@ def nearest(
                 print(f"embedx: {error}", file=sys.stderr)
         if not are_named:  # each as it comes
             _show_neighbours(found, as_json)
+            sys.stdout.flush()
             found = {}
     if are_named and found:
         _show_neighbours(found, as_json)
@@ -317,14 +329,41 @@ def vectors(
         progress.note(f"warning: lines without a known word: {n:,}")
 
 
-def analogy(model: str, a: str, b: str, c: str, top_k: TopK = 10, as_json: bool = False) -> None:
+Word = Annotated[str | None, typer.Argument()]
+
+
+def analogy(
+    model: str, a: str, b: Word = None, c: Word = None, top_k: TopK = 10, as_json: bool = False
+) -> None:
     """A is to B as C is to what? List the answers: word, cosine.
 
     model  model folder, or a vector file of another program, such as word2vec's
+    a      - reads three words from each line of standard input, and answers each as it comes
     """
     from embedx import load
+    from embedx.cli.queries import input_lines
+    from embedx.vectors.model import UnknownWordError
 
-    rows = load(model).analogy(a, b, c, top_k)
+    loaded = load(model)
+    if a != STANDARD_INPUT:
+        if b is None or c is None:
+            raise DataError("the question", None, "fewer than three words", "give A, B and C")
+        _show_answers(loaded.analogy(a, b, c, top_k), as_json)
+        return
+    for number, line in enumerate(input_lines(), 1):
+        if not (words := line.split()):
+            continue
+        if len(words) != 3:
+            raise DataError("-", number, f"{len(words)} words", "a question has three")
+        first, second, third = words
+        try:
+            _show_answers(loaded.analogy(first, second, third, top_k), as_json)
+        except UnknownWordError as error:
+            print(f"embedx: {error}", file=sys.stderr)
+        sys.stdout.flush()
+
+
+def _show_answers(rows: list[tuple[str, float]], as_json: bool) -> None:
     values = [{"word": word, "cosine": cosine} for word, cosine in rows]
     tables.show(
         ("word", "cosine"),

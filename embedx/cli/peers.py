@@ -12,14 +12,18 @@ which are ours. Options that have no effect on the model there have none here.
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from embedx.cli import training
-from embedx.errors import EmbedxError, choice
+from embedx.errors import EmbedxError, SettingError, choice
 from embedx.training.progress import Reporter
 
+if TYPE_CHECKING:
+    from embedx.classification.classifier import Classifier
+
+CLUSTERING = "leave it out, and cluster the vectors of the output by scikit-learn's KMeans"
 Flag = Annotated[int, typer.Option(min=0, max=1)]
 LOSSES = {"softmax": "softmax", "ns": "ns", "hs": "hs", "ova": "ova", "one-vs-all": "ova"}
 # What fastText's losses are, beside their names: the noise by the square root of the counts, the
@@ -51,6 +55,7 @@ def word2vec(
     save_vocab: Path | None = None,
     read_vocab: str | None = None,
     debug: int = 2,
+    classes: int = 0,
     overwrite: bool = False,
 ) -> None:
     """Train word vectors with the command line of word2vec.c.
@@ -61,7 +66,10 @@ def word2vec(
 
     train   text
     output  file of the vectors
+    classes  0: vectors are not clustered
     """
+    if classes:
+        raise SettingError("classes", classes, "vectors are not clustered", CLUSTERING)
     if bool(hs) == bool(negative):
         raise EmbedxError(
             f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other"
@@ -198,26 +206,83 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
 
 
-def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
-    """Print the best labels of each row with their probabilities, as `fasttext predict-prob` does.
+def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
+    """Print F1, precision and recall of each label, as `fasttext test-label` does.
+
+    Rows without a label of the training data are ignored, as by `embedx test`.
 
     model      folder of a classifier, MODEL or MODEL.bin
-    data       lines of text; - is standard input
-    k          number of labels for a row
+    data       labelled data
+    k          number of labels predicted for a row
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
     found = load(_folder(model))
-    data_read = read(data, like=found.known, keeps_empty=True)
-    prefix = found.known.text.settings["label_prefix"] if found.known.text else "__label__"
-    for ids, probabilities in found.top_k(data_read.features, k):
+    prefix = _prefix(found)
+    rows = read(data, like=found.known)
+    for name, counts in zip(
+        [found.name(label) for label in range(found.n_labels)],
+        found.label_counts(rows, k, threshold).tolist(),
+        strict=True,
+    ):
+        n_true, n_predicted, n_correct = counts
+        measures = {
+            "F1-Score": _share(2 * n_correct, n_true + n_predicted),
+            "Precision": _share(n_correct, n_predicted),
+            "Recall": _share(n_correct, n_true),
+        }
+        shown = "  ".join(f"{measure} : {value}" for measure, value in measures.items())
+        print(f"{shown}   {prefix}{name}")
+    score(model, data, k, threshold)
+
+
+def _share(part: int, whole: int) -> str:
+    """A measure as fastText prints it, dashes where there is none."""
+    return f"{part / whole:.6f}" if whole else "--------"
+
+
+def _prefix(found: "Classifier") -> str:
+    """What stands before each label."""
+    text = found.known.text
+    return str(text.settings["label_prefix"]) if text else "__label__"
+
+
+def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
+    """Print the best labels of each row with their probabilities, as `fasttext predict-prob` does.
+
+    model      folder of a classifier, MODEL or MODEL.bin
+    data       lines of text; - is standard input, whose lines are answered as they come
+    k          number of labels for a row
+    threshold  only labels of at least this probability
+    """
+    print_best(model, data, k, threshold, has_probabilities=True)
+
+
+def print_best(model: str, data: str, k: int, threshold: float, has_probabilities: bool) -> None:
+    """Print the best labels of each row as fastText does."""
+    from embedx.classification.classifier import load
+    from embedx.cli.labels import best_of_lines, takes_lines
+    from embedx.labeled.read import read
+
+    found = load(_folder(model))
+    prefix = _prefix(found)
+    if takes_lines(found, data):
+        best = best_of_lines(found, k)
+    else:
+        best = found.top_k(read(data, like=found.known, keeps_empty=True).features, k)
+    for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            print(
-                *(
-                    f"{prefix}{found.name(each)} {p:.6g}"
-                    for each, p in zip(row, values, strict=True)
-                    if p >= threshold
-                )
-            )
+            labels = [
+                f"{prefix}{found.name(label)}" + (f" {p:.6g}" if has_probabilities else "")
+                for label, p in zip(row, values, strict=True)
+                if p >= threshold
+            ]
+            print(*labels)
+        sys.stdout.flush()
+
+
+def is_fasttext_file(model: str) -> bool:
+    """Whether a model is called as fastText's file would be."""
+    return _folder(model) != model

@@ -77,7 +77,7 @@ def write_vectors(vectors: WordVectors, file: Path | None, overwrite: bool) -> i
             if is_array:
                 rows.append(np.zeros(vectors.vector_size, np.float32) if vector is None else vector)
             elif vector is not None:
-                print("_".join(words), *(f"{number:.6g}" for number in vector.tolist()))
+                print("_".join(words), *(f"{number:.6g}" for number in vector.tolist()), flush=True)
         if is_array:
             np.save(out, np.array(rows, np.float32).reshape(-1, vectors.vector_size))
     return n_unknown

@@ -21,6 +21,7 @@ from embedx.training.progress import Progress
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
+READ_BYTES = 1 << 18
 # of the memory that is available; the parameters and their optimiser need the rest
 MAX_SHARE_READ = 0.5
 # bytes that are taken without a look at how much memory there is: those of a text of some pages
@@ -61,6 +62,20 @@ def head_of(source: Source) -> bytes:
             return file.read(HEAD_BYTES)
         except EmbedxError:
             return b""  # whoever reads it as text explains what is wrong
+
+
+def arriving_lines() -> Iterator[list[bytes]]:
+    """The lines of standard input, all that are there at a time: each can be answered before the
+    next is written.
+    """
+    begun = b""
+    with UnpackedReader(source_of(STANDARD_INPUT), as_it_comes=True) as file:
+        while block := file.read(READ_BYTES):
+            *lines, begun = (begun + block).split(b"\n")
+            if lines:
+                yield lines
+    if begun:
+        yield [begun]
 
 
 class MemoryBudget:

@@ -409,6 +409,14 @@ def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
     return b" " + prefix.encode() in b" " + lines.head.replace(b"\n", b" ")
 
 
+def text_features(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
+    """The features of lines of text, from which labels are left out."""
+    prefix = str(known.settings["label_prefix"]).encode()
+    label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
+    features = TextFeatures(TextFeatureSettings(), MemoryBudget("standard input"), known)
+    return features.rows(label.sub(b" ", text) for text in texts)
+
+
 def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> FileRows:
     """fastText's lines, `__label__a __label__b some words here`; labels stand anywhere between
     white space.

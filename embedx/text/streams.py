@@ -121,13 +121,15 @@ class UnpackedReader(archives.BlockReader):
     `EmbedxError`.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, as_it_comes: bool = False) -> None:
+        """`as_it_comes`: whether a read gives what a pipe holds, without waiting for more."""
         self._file = open_source(source)
-        super().__init__(self._content(source))
+        super().__init__(self._content(source, as_it_comes))
 
-    def _content(self, source: Source) -> Iterator[bytes]:
+    def _content(self, source: Source, as_it_comes: bool) -> Iterator[bytes]:
+        file = io.BufferedReader(self._file, BLOCK_BYTES)
         with damage_explained(source):
-            yield from without_mark(unpacked(source, io.BufferedReader(self._file, BLOCK_BYTES)))
+            yield from without_mark(unpacked(source, file, as_it_comes=as_it_comes))
 
     def close(self) -> None:
         if not self.closed:
@@ -188,7 +190,9 @@ def damage_explained(source: Source) -> Iterator[None]:
         ) from error
 
 
-def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
+def unpacked(
+    source: Source, file: Any, threads: int = 1, as_it_comes: bool = False
+) -> Iterator[bytes]:
     """What the file holds, decompressed if need be, in blocks. Raises one of DAMAGED where it is
     damaged.
     """
@@ -200,7 +204,8 @@ def unpacked(source: Source, file: Any, threads: int = 1) -> Iterator[bytes]:
     if ZSTD_START.match(magic):
         return _zstd_blocks(source.name, file)
     stream = gzip.GzipFile(fileobj=file) if magic.startswith(b"\x1f\x8b") else file
-    return iter(lambda: stream.read(BLOCK_BYTES), b"")
+    read = stream.read1 if as_it_comes else stream.read
+    return iter(lambda: read(BLOCK_BYTES), b"")
 
 
 def without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
