@@ -29,7 +29,7 @@ from embedx.labeled.files import arriving_lines
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables import TableSettings
-from embedx.labeled.words import TextFeatureSettings, text_features
+from embedx.labeled.words import TextFeatureSettings, features_of_lines
 from embedx.pages.plain import csv_text
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
@@ -318,7 +318,9 @@ def best_of_lines(
     """The best labels of the lines of standard input, of those that are there at a time."""
     if found.known.text is not None:
         for lines in arriving_lines():
-            yield from found.top_k(text_features(lines, found.known.text), top_k, threads=threads)
+            yield from found.top_k(
+                features_of_lines(lines, found.known.text), top_k, threads=threads
+            )
 
 
 def _best_of(

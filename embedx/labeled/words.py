@@ -409,11 +409,11 @@ def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
     return b" " + prefix.encode() in b" " + lines.head.replace(b"\n", b" ")
 
 
-def text_features(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
+def features_of_lines(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
     """The features of lines of text, from which labels are left out."""
     prefix = str(known.settings["label_prefix"]).encode()
     label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
-    features = TextFeatures(TextFeatureSettings(), MemoryBudget("standard input"), known)
+    features = KnownTextFeatures(known, MemoryBudget("standard input"))
     return features.rows(label.sub(b" ", text) for text in texts)
 
 
