@@ -18,7 +18,7 @@ import pytest
 import reference_text
 from notes import Notes
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.text import cache, corpus_writer, encoded_corpus, sources
 from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
 from embedx.text.encode import encode as encode_corpora
@@ -435,7 +435,6 @@ def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
     assert list_caches(home) == []
-    assert clear_caches(home) == 0
     encoded = read(corpus, home)
     (kept,) = list_caches(home)
     assert (kept["key"], kept["sources"], kept["tokens"]) == (encoded.key, [str(corpus)], 10)
@@ -443,6 +442,7 @@ def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
         (encoded.folder / "about.json").write_text("[]")
         (kept,) = list_caches(home)
     assert clear_caches(home) == kept["bytes"] > 0
+    assert clear_caches(home) == 0
     assert leftovers(home) == []
     assert encoded.tokens[0] == 0  # what is mapped stays readable
 
@@ -509,6 +509,12 @@ def test_sentences_that_are_none_are_errors(home, sentences, problem):
     assert error.value.file == "sentences"
     assert error.value.problem.startswith(problem)
     assert leftovers(home) == []
+
+
+def test_a_folder_that_is_not_there_is_not_cleared(tmp_path):
+    with pytest.raises(SettingError) as error:
+        clear_caches(tmp_path / "typo")
+    assert (error.value.setting, error.value.value) == ("cache_dir", str(tmp_path / "typo"))
 
 
 def test_no_sentences_are_an_error(home):

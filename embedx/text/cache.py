@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, SettingError, near_file
 from embedx.settings import Record
 from embedx.storage.cache_home import absolute, kept_in, with_spare
 from embedx.storage.schema import as_utf8, is_utf8
@@ -180,8 +180,11 @@ def list_caches(cache_dir: Path | None = None) -> list[Record]:
 
 def clear_caches(cache_dir: Path | None = None) -> int:
     """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep
-    what they have mapped.
+    what they have mapped. Raises `SettingError` where the folder that is named does not exist.
     """
+    if cache_dir is not None and not cache_dir.is_dir():
+        remedy = near_file(str(cache_dir), "check the name")
+        raise SettingError("cache_dir", str(cache_dir), "no such folder", remedy)
     home = cache_dir or default_folders()[0]
     with explained(home):
         before = bytes_in(home)
