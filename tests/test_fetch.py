@@ -4,16 +4,19 @@ import hashlib
 import http.server
 import os
 import re
+import sys
 import threading
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 
 import pytest
 from notes import Notes
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch
-from embedx.text.recipes import Recipe, data_folder
+from embedx.text.recipes import Recipe, data_folder, find_recipe, public_url
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
 
@@ -38,6 +41,7 @@ class Site:
         self.then = lambda: None  # what happens after the first answer
         self.asked = []  # (path, Range)
         self.n_resumed = 0
+        self.other_part = None  # Content-Range of an answer that was not asked for
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -50,6 +54,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", site.moved[path])
             return self.end_headers()
+        if site.other_part is not None:  # whatever was asked for
+            self.send_response(206)
+            self.send_header("Content-Range", site.other_part)
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            self.wfile.write(b"wrong")
+            return None
         content = site.content
         starts = wanted is not None and site.has_ranges and self.headers["If-Range"] == site.date
         start = int(wanted.removeprefix("bytes=").removesuffix("-")) if starts else 0
@@ -289,3 +300,115 @@ def test_a_url_is_read(site):
         read(f"{site.url}/cut.txt")
     with pytest.raises(EmbedxError, match=r"nosuchscheme://x/y: cannot be opened"):
         read("nosuchscheme://x/y")
+
+
+# ---- servers and recipes of strangers
+
+
+@pytest.mark.parametrize("sent", ["bytes 5-9/100", "bytes 0-4/100", "nonsense", ""])
+def test_a_part_that_was_not_asked_for_is_not_taken_for_the_file(site, recipe, sent):
+    site.other_part = sent
+    with pytest.raises(EmbedxError, match="another part"):
+        fetch(recipe())
+    assert left() == []
+    assert not (data_folder() / "mine.txt").exists()
+
+
+def test_a_part_that_does_not_continue_is_not_appended(site, recipe):
+    site.cuts, site.missing_bytes = [300], 1
+    with pytest.raises(EmbedxError):
+        fetch(recipe())
+    site.other_part = "bytes 7-11/100"
+    with pytest.raises(EmbedxError, match="another part"):
+        fetch(recipe())
+    assert not (data_folder() / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("date", ["garbage", "Fri, 99 Foo 2024", "Fri, 01 Jan 99999 00:00:00 GMT"])
+def test_a_date_that_cannot_be_read_is_none(site, recipe, date):
+    site.date = date
+    assert fetch(recipe()).read_bytes() == TEXT
+
+
+@pytest.mark.parametrize("path", ["", "folder/", "x" * 300])
+def test_a_url_has_to_end_in_the_name_of_a_file(site, recipe, path):
+    with pytest.raises(DataError) as error:
+        fetch(recipe(path))
+    assert "urls" in error.value.remedy
+    assert site.asked == []
+
+
+def test_a_part_that_is_a_link_is_not_written_through(site, recipe, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    data_folder().mkdir(parents=True)
+    (data_folder() / "mine.txt.part").symlink_to(precious)
+    with pytest.raises(DataError):
+        fetch(recipe())
+    assert precious.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:secret@host:8080/a/b.txt", "https://host:8080/a/b.txt"),
+        ("https://host/b.txt?token=secret&part=2", "https://host/b.txt?token=...&part=..."),
+        ("https://host/b.txt?secret", "https://host/b.txt?..."),
+        ("s3://key:secret@bucket/b.txt#secret", "s3://bucket/b.txt"),
+        ("https://host?a=secret@x/y", "https://host?a=..."),
+        ("folder/what?=1.txt", "folder/what?=1.txt"),
+    ],
+)
+def test_secrets_of_a_url_are_not_shown(url, shown):
+    assert public_url(url) == shown
+    if "://" in url:
+        assert "secret" not in str(replace(resolve([url])[0], location=""))
+
+
+def test_errors_of_a_streamed_url_keep_its_secrets(site):
+    site.statuses["/b.txt?token=secret"] = 403
+    source = resolve([f"{site.url}/b.txt?token=secret"])[0]
+    with pytest.raises(EmbedxError) as error:
+        open_source(source)
+    assert "secret" not in str(error.value)
+    assert site.asked == [("/b.txt?token=secret", None)]
+
+
+def test_a_recipe_imports_nothing(here):
+    (here / "x").mkdir()
+    (here / "x" / "__init__.py").write_text("raise SystemExit('imported')")
+    (here / "x" / "y").mkdir()
+    sys.path.insert(0, str(here))
+    try:
+        (here / "x" / "y" / "mine.txt").write_text("text")
+        found = Recipe("mine", here, package="x.y", files=["mine.txt"]).files_here()
+    finally:
+        sys.path.remove(str(here))
+    assert found == [str(here / "x" / "y" / "mine.txt")]
+    assert "x" not in sys.modules
+
+
+PLACEHOLDERS = """kind = "text"
+reader = "text"
+files = ["{a}"]
+[values]
+"""
+
+
+def test_values_are_put_in_once(here):
+    (here / "mine.toml").write_text(PLACEHOLDERS + 'a = "{b}"\nb = "c"\n')
+    assert find_recipe("mine").files == ["{b}"]
+
+
+def test_values_do_not_grow_without_bound(here):
+    row = "".join(["{a}"] * 3000)
+    text = PLACEHOLDERS.replace("{a}", row) + f'a = "{"x" * 3000}"\n'
+    (here / "mine.toml").write_text(text)
+    with pytest.raises(EmbedxError, match="longer than"):
+        find_recipe("mine")
+
+
+def test_a_recipe_in_place_of_a_built_in_one_says_so(here, caplog):
+    (here / "text8.toml").write_text('kind = "text"\nreader = "text"\nfiles = ["text8"]\n')
+    assert find_recipe("text8").folder == Path()
+    assert "takes the place of the recipe text8" in caplog.text

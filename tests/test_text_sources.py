@@ -109,7 +109,7 @@ TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
         (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
         (
             TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3",
-            "replace.. argument 2 must be str, not int",
+            "values: date = 3 is no str",
         ),
         (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
         (

@@ -18,6 +18,7 @@ from embedx.errors import DivergedError, EmbedxError
 from embedx.settings import as_arguments, as_typed, seconds
 from embedx.storage.disk import free_disk, summary
 from embedx.storage.folder import check_output
+from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import KEPT, Checkpoints, Request
 from embedx.training.interrupts import to_the_end
@@ -63,7 +64,8 @@ def command_line(command: str, given: SimpleNamespace, **decided: Any) -> str:
     given = SimpleNamespace(**vars(given) | decided)
     data = given.corpora if command == "train" else [given.train]
     named = {name: value for name, value in vars(given).items() if name in OF_MODEL and value}
-    return shlex.join(["embedx", command, *data, *as_arguments(named | (given.typed or {}))])
+    words = ["embedx", command, *data, *as_arguments(named | (given.typed or {}))]
+    return shlex.join(map(public_url, words))
 
 
 def saved(

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from embedx.errors import DataError, EmbedxError, near_file
-from embedx.text.recipes import recipe_names
-from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant
+from embedx.text.recipes import public_url, recipe_names
+from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant, url_fingerprint
 from embedx.text.streams import ReadAhead, UnpackedReader
 from embedx.training.memory import available_memory
 from embedx.training.progress import Progress
@@ -33,7 +33,9 @@ MAX_LINE_BYTES = 1 << 25
 def source_of(name: str) -> Source:
     """The one file, URL, recipe or standard input of that name; `EmbedxError` if it is none."""
     if name == STANDARD_INPUT or is_url(name):
-        return Source(name, ROWS, {"url": name} if is_url(name) else None)
+        if is_url(name):
+            return Source(public_url(name), ROWS, url_fingerprint(name), location=name)
+        return Source(name, ROWS, None)
     if os.path.isdir(name):
         raise EmbedxError(f"{name}: a directory; name the one file that holds the rows")
     if recipe := recipe_meant(name):

@@ -12,22 +12,23 @@ import contextlib
 import hashlib
 import http.client
 import os
+import re
 import time
 import urllib.error
 import urllib.request
 from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.storage.atomic import sync
 from embedx.storage.disk import amount
 from embedx.storage.locks import is_locked, lock, unlock
-from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe
-from embedx.text.streams import BLOCK_BYTES, CountedReader, reason
+from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe, public_url
+from embedx.text.streams import BLOCK_BYTES, TIMEOUT, CountedReader, reason
 from embedx.training.progress import SILENT, Progress
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
-TIMEOUT = 60.0  # seconds without a byte
+MAX_NAME = 255  # bytes of the name of a file
 # Wikimedia requires a name; some servers refuse Python's own
 AGENT = "embedx (https://pypi.org/project/embedx)"
 # of a file whose date the server does not say; it is never resumed
@@ -46,6 +47,11 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
         raise EmbedxError(f"{named}: no recipe of that name; {near_recipe(str(named))}")
     if not recipe.urls:
         return Path(recipe.find_files()[0])  # or how to get them
+    name = recipe.download
+    if name in ("", ".", "..") or len(os.fsencode(f"{name}.part")) > MAX_NAME:
+        problem = f"its first URL does not end in the name of a file: {public_url(recipe.urls[0])}"
+        remedy = "correct urls in the recipe"
+        raise DataError(f"{recipe.folder / recipe.name}.toml", None, problem, remedy)
     folder = to or data_folder()
     target = folder / recipe.download
     here = [str(target)] if target.exists() else recipe.files_here() if to is None else []
@@ -57,6 +63,8 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
         raise EmbedxError(f"{part}: another process is fetching it; wait for that one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if part.is_symlink():
+            raise DataError(part, None, "a link, which is not written through", "delete it")
         open(part, "ab").close()  # unlike `Path.touch`, keeps the date of a part that is there
         held = lock(part)
         try:
@@ -103,6 +111,11 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
         try:
             _download_from(url, part, progress)
             if not recipe.sha256:
+                if url.startswith("http://"):
+                    progress.note(
+                        f"warning: {public_url(url)}: neither encrypted nor checked; whoever is on"
+                        " the way could have changed it"
+                    )
                 return
             progress.note(f"checking {part.stem}, {amount(part.stat().st_size)}")
             with open(part, "rb") as file:
@@ -112,9 +125,9 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
             os.truncate(part, 0)
             raise _FailedError(f"sha256 is {found} instead of {recipe.sha256}")
         except _FailedError as error:
-            failures.append(f"{url}: {error}")
+            failures.append(f"{public_url(url)}: {error}")
             if len(failures) < len(recipe.urls):
-                progress.note(f"{url}: {error}; trying the next mirror")
+                progress.note(f"{public_url(url)}: {error}; trying the next mirror")
     size = part.stat().st_size
     kept = f"; the {amount(size)} received are kept, and resumed next time" if size else ""
     remedy = f"; or fetch it elsewhere and put {recipe.download} into {part.parent}"
@@ -165,11 +178,15 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
         ) from error
     if start and response.status != http.client.PARTIAL_CONTENT:
         progress.note(
-            f"{url}: begins with the first byte again: the file has changed, or the server does not"
-            " resume downloads"
+            f"{public_url(url)}: begins with the first byte again: the file has changed, or the"
+            " server does not resume downloads"
         )
         start = 0
-    changed = parsedate_to_datetime(response.headers.get("Last-Modified", NEVER)).timestamp()
+    if response.status == http.client.PARTIAL_CONTENT and not _continues(response, start):
+        response.close()
+        os.truncate(part, 0)
+        raise _FailedError("it sends another part of the file than was asked for", may_retry=True)
+    changed = _date_of(response)
     with (
         response,
         open(part, "ab" if start else "wb") as out,
@@ -191,6 +208,21 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
             sync(out)
     if not part.stat().st_size:
         raise _FailedError("0 bytes came")
+
+
+def _continues(response: http.client.HTTPResponse, start: int) -> bool:
+    """Whether a partial answer was asked for, and begins at this byte."""
+    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    return start > 0 and sent is not None and int(sent[1]) == start
+
+
+def _date_of(response: http.client.HTTPResponse) -> float:
+    """When the server's version changed, in seconds; `NEVER` where it says nothing readable."""
+    try:
+        date = parsedate_to_datetime(response.headers.get("Last-Modified", NEVER)).timestamp()
+    except (ValueError, TypeError, OverflowError, OSError):
+        date = 0.0
+    return min(max(date, 0.0), float(1 << 33))
 
 
 def _received(body: CountedReader) -> bytes | None:

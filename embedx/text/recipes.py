@@ -11,10 +11,12 @@ that come with embedx, in this order. `corpora/README.md` explains the fields.
 """
 
 import contextlib
+import functools
 import glob
 import importlib.util
 import itertools
 import json
+import logging
 import os
 import posixpath
 import re
@@ -35,6 +37,7 @@ OF_PARTS = ("about", "files", "members")  # fields that a part has of its own
 VALUE = re.compile(r"\w+")
 # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 MAX_BYTES = 1 << 16
+log = logging.getLogger("embedx")
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,7 @@ class Recipe:
         """Where its files are on this machine, none if they are not."""
         places = [Path(), self.folder, data_folder()]
         if self.package:
-            # Only locates the package; importing it could take seconds.
-            with contextlib.suppress(ImportError, ValueError):  # ".." is no name of a package
-                spec = importlib.util.find_spec(self.package)
-                places = (
-                    [Path(place) for place in spec.submodule_search_locations or []] if spec else []
-                )
+            places = _package_folders(self.package)
         for place, pattern in itertools.product(places, self.files):
             with contextlib.suppress(ValueError):  # no file has a zero byte in its name
                 if found := sorted(
@@ -97,7 +95,7 @@ class Recipe:
             remedy = f"get it {self.obtain}, then put {self.files[0]} into the working directory"
         elif self.urls:
             where = (
-                f"put {self.download} of {self.urls[0]} into the working directory or"
+                f"put {self.download} of {public_url(self.urls[0])} into the working directory or"
                 f" {data_folder()}"
             )
             remedy = f"get it with `embedx corpus fetch {self.name}`, or {where}"
@@ -123,6 +121,32 @@ FIELDS = {
     for name, value in vars(Recipe("", Path())).items()
     if name not in ("name", "folder")
 }
+
+
+def public_url(name: str) -> str:
+    """A URL without what may be secret: user, password, and values of its query. Any other name
+    stays as it is.
+    """
+    scheme, is_url, rest = name.partition("://")
+    if not is_url:
+        return name
+    rest, has_query, query = rest.partition("#")[0].partition("?")
+    host, slash, path = rest.partition("/")
+    keys = [part.partition("=")[0] for part in re.split("[&;]", query) if "=" in part]
+    shown = "&".join(f"{key}=..." for key in keys) or "..."
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" + (f"?{shown}" if has_query else "")
+
+
+def _package_folders(package: str) -> list[Path]:
+    """The folders of an installed package, which is not imported: that runs its code."""
+    top, *inner = package.split(".")
+    if not all(map(str.isidentifier, (top, *inner))):
+        return []
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(top)
+        if spec is not None:
+            return [Path(place, *inner) for place in spec.submodule_search_locations or []]
+    return []
 
 
 def data_folder() -> Path:
@@ -151,8 +175,17 @@ def _of_name(name: str) -> Recipe | None:
             if os.path.isfile(file):  # unlike `Path.is_file`, takes a name that is too long
                 values = _content_if_readable(file).get("values") if given else None
                 if not given or (isinstance(values, dict) and len(given) <= len(values)):
+                    _warn_of_shadow(file)
                     return _load(file, name, given) if all(map(VALUE.fullmatch, given)) else None
     return None
+
+
+@functools.cache  # so that it is told once
+def _warn_of_shadow(file: Path) -> None:
+    """Say that a recipe takes the place of one that comes with embedx."""
+    built_in = [*_folders()][-1] / file.name
+    if file.parent != built_in.parent and built_in.exists():
+        log.warning(f"{file}: takes the place of the recipe {file.stem} that comes with embedx")
 
 
 def recipe_names() -> list[str]:
@@ -232,10 +265,8 @@ def _load(file: Path, name: str, given: list[str]) -> Recipe:
         content = _content(file)
         _check(content, FIELDS, "")
         own = content.get("values", {})
-        text = json.dumps(content)
-        for placeholder, value in {**own, **dict(zip(own, given, strict=False))}.items():
-            text = text.replace(f"{{{placeholder}}}", value)
-        content = json.loads(text)
+        values = {**own, **dict(zip(own, given, strict=False))}
+        content = json.loads(_filled(json.dumps(content), values))
         for part, fields in content.get("parts", {}).items():
             _check(fields, {each: FIELDS[each] for each in OF_PARTS}, f"parts: {part}: ")
         kind, reader = content.get("kind", ""), content.get("reader", "")
@@ -248,6 +279,23 @@ def _load(file: Path, name: str, given: list[str]) -> Recipe:
             f"{file}: not a readable recipe ({error}); compare it with corpora/README.md"
         ) from error
     return Recipe(name=name, folder=file.parent, **content)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """JSON with values for its placeholders, in which no others are looked for. Raises ValueError
+    if it is then longer than a recipe may be.
+    """
+    if not values:
+        return text
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise ValueError(f"values: {name} = {value!r} is no str")
+    json_of = {f"{{{name}}}": json.dumps(value)[1:-1] for name, value in values.items()}
+    size = len(text) + sum(text.count(name) * len(value) for name, value in json_of.items())
+    if size > 2 * MAX_BYTES:
+        raise ValueError(f"with its values it is longer than {2 * MAX_BYTES:,} characters")
+    pattern = re.compile("|".join(map(re.escape, json_of)))
+    return pattern.sub(lambda found: json_of[found[0]], text)
 
 
 def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:

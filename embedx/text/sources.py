@@ -5,6 +5,7 @@ Nothing is opened here, and numba is not imported, so that help and error messag
 """
 
 import glob
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from embedx.errors import EmbedxError
 from embedx.settings import Record
-from embedx.text.recipes import Recipe, find_recipe, near_recipe
+from embedx.text.recipes import Recipe, find_recipe, near_recipe, public_url
 from embedx.text.settings import TextSettings
 
 STANDARD_INPUT = "-"
@@ -127,12 +128,23 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
+def url_fingerprint(url: str) -> Record:
+    """What tells a URL from others, without its secrets."""
+    shown = public_url(url)
+    if shown == url:
+        return {"url": url}
+    return {"url": shown, "sha256": hashlib.sha256(url.encode()).hexdigest()}
+
+
 def _resolve_one(corpus: str) -> list[Source]:
     if corpus == STANDARD_INPUT:
         return [Source(corpus, "any", None)]
     if is_url(corpus):
         members = ALL_MEMBERS if ARCHIVE_NAME.fullmatch(corpus.partition("?")[0]) else ""
-        return [Source(corpus, reader_of(corpus), {"url": corpus}, members=members)]
+        source = Source(
+            public_url(corpus), reader_of(corpus), url_fingerprint(corpus), location=corpus
+        )
+        return [replace(source, members=members)]
     if recipe := recipe_meant(corpus):
         return _of_recipe(recipe)
     if os.path.isdir(corpus):

@@ -16,6 +16,7 @@ import select
 import shlex
 import sys
 import threading
+import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ from embedx.text.tables import PARQUET_START, NotTextError
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
+TIMEOUT = 60.0  # seconds without a byte from a server
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
 MAX_AHEAD = 128  # where several sources are read at once: most of one whose turn is still to come
 ZSTD_BYTES = 1 << 11  # read at a time, which bounds the output: at most 64 MB
@@ -152,7 +154,7 @@ def open_source(source: Source) -> CountedReader:
             return CountedReader(open(address, "rb", buffering=0))
         if address.startswith(("http://", "https://")):
             # Not through smart_open, which needs the package requests for it.
-            response = urllib.request.urlopen(address)
+            response = urllib.request.urlopen(address, timeout=TIMEOUT)
             return CountedReader(response, response.length)
         import smart_open  # here because it takes a while to import
 
@@ -162,6 +164,8 @@ def open_source(source: Source) -> CountedReader:
             f'{source.name}: reading this needs more packages; pip install "smart_open[all]"'
         ) from error
     except Exception as error:  # every kind of storage has its own
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         raise EmbedxError(
             f"{source.name}: cannot be opened ({reason(error)}); check the name and your"
             " permissions"

@@ -12,6 +12,7 @@ from pathlib import Path
 from embedx import registry
 from embedx.errors import EmbedxError, near_file
 from embedx.storage.schema import as_utf8, is_utf8
+from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.text.streams import UnpackedReader
 from embedx.training.progress import SILENT, Progress
@@ -91,7 +92,9 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
         raise EmbedxError(
             f"{name}: no such file or model folder; {near_file(name, 'check the name')}"
         )
-    with UnpackedReader(Source(name, "vectors", None)) as file:  # once, for it may be a pipe
+    with UnpackedReader(
+        Source(public_url(name), "vectors", None, location=name)
+    ) as file:  # once, for it may be a pipe
         head = b""
         while len(head) < contract.HEAD_BYTES and (
             piece := file.read(contract.HEAD_BYTES - len(head))
