@@ -11,7 +11,7 @@ from test_classify import REPRESENTATIVES, TINY, of, run
 
 from embedx.classification.settings import ClassifySettings, check_given, whole_or_all
 from embedx.classification.task import train
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.training import memory
@@ -153,14 +153,16 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
         run(objective, data=wide, optimizer="lbfgs")
 
 
-def test_an_id_that_is_no_label_is_refused_before_so_many_are_counted(monkeypatch):
-    monkeypatch.setattr("embedx.classification.task.available_memory", lambda: 10_000_000)
+@pytest.mark.parametrize("size", ["n_labels", "n_features"])
+def test_ids_that_are_far_too_large_are_refused_before_so_many_are_counted(monkeypatch, size):
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
-    message = (
-        r"^1,000,000 labels need 80\.0 MB to be counted, more than the 10\.0 MB available; ids"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    if size == "n_features":
+        wide = csr_matrix((len(TINY), 1_000_000), dtype=np.float32)
+        far = dataclasses.replace(TINY, features=wide)
+    with pytest.raises(DataError, match="1,000,000 ") as raised:
         run(REPRESENTATIVES["drawn"], data=far)
+    assert raised.value.file == "the training data"
 
 
 def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):

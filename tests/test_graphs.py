@@ -582,3 +582,19 @@ def test_sessions_need_three_columns(tmp_path):
     with pytest.raises(SettingError) as error:
         list(sessions(str(tmp_path / "orders.csv"), "user,item", None, Silent()))
     assert (error.value.setting, error.value.value) == ("columns", "user,item")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "coordinate real general\n10 10 1000000000000\n1 2 1\n",
+        "coordinate real general\n1000000000000 1000000000000 1\n1 2 1\n",
+        "array real general\n100000 100000\n1\n",
+    ],
+)
+def test_a_matrix_that_declares_more_than_its_file_holds_is_refused_at_once(tmp_path, lines):
+    file = tmp_path / "graph.mtx"
+    file.write_text(f"%%MatrixMarket matrix {lines}")
+    with pytest.raises(DataError) as raised:
+        read_graph([str(file)], GraphSettings(walks=1), Silent(), tmp_path, 1)
+    assert raised.value.file == str(file)

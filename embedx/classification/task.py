@@ -40,11 +40,10 @@ from embedx.labeled.rules import chosen_labels, input_length, known_labels, scal
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.storage.disk import amount
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, allocating, available_memory
+from embedx.training.memory import MemoryPlan, allocating, available_memory, check_declared
 from embedx.training.progress import Progress, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
@@ -54,6 +53,7 @@ MAX_REFITTED = 20_000
 # arrays, and facts, of held-out rows
 OF_HELD_OUT = ("calibration", "coverage", "neighbour_blend", "neighbour_calibration")
 FACTS_OF_HELD_OUT = ("temperature", "threshold")
+BYTES_PER_FEATURE = 24  # counts, their scale and one weight
 BYTES_PER_LABEL = 80  # of counts, of what noise is drawn by, and while that is made
 MIN_BUDGET = 0.01  # seconds to train for, where fitting the sampler took all that there were
 
@@ -194,15 +194,15 @@ class Run:
         arrays: dict[str, ndarray] = {
             name: former[name] for name in ("maxima", "idf", "label_order") if name in former
         }
+        check_declared(  # ids and headers may say anything
+            "the training data",
+            BYTES_PER_LABEL * data.n_labels + BYTES_PER_FEATURE * data.n_features,
+            f"{data.n_labels:,} labels and {data.n_features:,} features",
+            "ids are numbered from 0 or 1, so check the largest ones and the header",
+        )
         if before is None:
             arrays |= scaling_arrays(data.features, str(settings.scaling))
         labels = chosen_labels(data.labels, settings.labels)
-        need, have = BYTES_PER_LABEL * data.n_labels, available_memory()
-        if need > have:  # ids may be anything
-            raise EmbedxError(
-                f"{data.n_labels:,} labels need {amount(need)} to be counted, more than the"
-                f" {amount(have)} available; ids are numbered from 0, so check the largest one"
-            )
         counts = np.bincount(labels.ids, minlength=data.n_labels).astype(np.int64)
         if before is not None:
             start_of.check_new_labels(before, data.n_labels)

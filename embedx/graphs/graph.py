@@ -158,9 +158,8 @@ class Graph:
             raise EmbedxError(
                 f"a matrix of {n_rows:,} × {n_columns:,} is no graph; it must be square"
             )
-        problem = f"a matrix of {n_rows:,} × {n_rows:,}"
         need = (BYTES_OF_NAME + BYTES_OF_NODE) * n_rows
-        check_declared("matrix", need, problem, TOO_LARGE)
+        check_declared("matrix", need, f"{n_rows:,} nodes", TOO_LARGE)
         names = [str(k) for k in range(n_rows)] if names is None else list(names)
         problem = "" if len(names) == n_rows else f"{len(names):,} for {n_rows:,} nodes"
         checks.require(problem, "names", "give one for each node")

@@ -6,19 +6,20 @@ cache, and an edge is a line.
 """
 
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from scipy.io import mmread
-from scipy.sparse import load_npz
+from scipy.io import mminfo, mmread
 
 from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
+from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
 from embedx.text import cache, sources
 from embedx.text.cells import COMMENTS, LOOKED_AT, cell_lines
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -27,9 +28,13 @@ from embedx.text.sources import EDGES, Source
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
+from embedx.training.memory import check_declared
 from embedx.training.progress import Progress
 
 MATRICES = (".npz", ".mtx", ".mtx.gz")
+BYTES_PER_ENTRY_AS_TEXT = {"coordinate": 4, "array": 2}  # of Matrix Market, at least
+BYTES_PER_ENTRY = 16  # of a matrix in memory
+MAX_GZIP_RATIO = 1032  # of deflate
 COLUMNS = 3  # of an edge, at most
 PART = 1 << 20  # edges that are taken at a time
 # Words in usual names of the columns of nodes
@@ -81,9 +86,16 @@ def read_graph(
 
 def _matrix(file: str, settings: GraphSettings) -> Graph:
     try:
-        matrix = load_npz(file) if file.endswith(".npz") else mmread(file)
+        if file.endswith(".npz"):
+            with open(file, "rb") as opened:
+                matrix = sparse_in(file, opened)
+        else:
+            _check_matrix_market(file)
+            matrix = mmread(file)
         return Graph.from_scipy(matrix, weighted=settings.weighted, directed=settings.directed)
     except EmbedxError as error:
+        if isinstance(error, DataError) and error.file == file:
+            raise
         raise EmbedxError(f"{file}: {error}") from error
     except MemoryError:
         raise
@@ -92,6 +104,21 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
             f"{file}: not a sparse matrix ({error}); write one with scipy.sparse.save_npz or"
             " mmwrite"
         ) from error
+
+
+def _check_matrix_market(file: str) -> None:
+    """Raise `DataError` where a Matrix Market file declares more entries than its bytes can hold,
+    or than memory.
+    """
+    n_rows, n_columns, n_entries, layout, _, _ = mminfo(file)
+    n_bytes = os.stat(file).st_size * (MAX_GZIP_RATIO if file.endswith(".gz") else 1)
+    least = BYTES_PER_ENTRY_AS_TEXT[layout] * n_entries
+    if least > n_bytes:
+        problem = f"{n_entries:,} entries are declared in a file of {n_bytes:,} bytes"
+        raise DataError(file, None, problem, "copy it again, or correct its header")
+    need = BYTES_PER_ENTRY * n_entries + BYTES_PER_ROW * (n_rows + n_columns)
+    what = f"{n_entries:,} entries of {n_rows:,} × {n_columns:,}"
+    check_declared(file, need, what, "correct the header, or take a smaller graph")
 
 
 @kernel

@@ -17,20 +17,22 @@ from numpy import ndarray
 from scipy.sparse import csr_matrix, issparse, load_npz
 
 from embedx import checks
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
 from embedx.labeled.schema import MAX_IDS
 from embedx.text.sources import Source, is_url
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader, reason
 from embedx.text.tables import PARQUET_START
-from embedx.training.memory import available_memory
+from embedx.training.memory import available_memory, check_declared
 from embedx.training.progress import Progress
 
 NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
 # http://yann.lecun.com/exdb/mnist/: two zeros, the type of the elements, the number of dimensions.
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 MAX_IDX_DIMENSIONS = 8
+NPZ_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+BYTES_PER_ROW = 16  # of a matrix, whatever it holds
 
 
 def is_binary(head: bytes) -> bool:
@@ -158,9 +160,27 @@ def _idx(name: str, content: bytes) -> ndarray:
     return np.frombuffer(content, dtype, offset=start).reshape(shape)
 
 
+def sparse_in(name: str, file: IO[bytes]) -> csr_matrix:
+    """The matrix in an .npz file of scipy.sparse.save_npz, whose indices are in range."""
+    try:
+        return _sparse(name, file)
+    except (EmbedxError, MemoryError):
+        raise
+    except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
+        raise DataError(
+            name,
+            None,
+            f"no readable matrix of scipy.sparse.save_npz ({reason(error)})",
+            "write it again",
+        ) from error
+
+
 def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
     with zipfile.ZipFile(file) as archive:
-        MemoryBudget(name).take(sum(member.file_size for member in archive.infolist()))
+        members = archive.infolist()
+    MemoryBudget(name).take(sum(member.file_size for member in members))
+    if any(member.compress_type not in NPZ_METHODS for member in members):
+        raise ValueError("packed by bzip2 or LZMA, which NumPy does not write")
     file.seek(0)
     matrix = load_npz(file)
     if matrix.ndim != 2 or matrix.format not in ("csr", "csc", "coo"):
@@ -169,6 +189,13 @@ def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
         raise ValueError(f"shape {matrix.shape}, of which no number may be above {MAX_IDS}")
     if problem := checks.wrong_sparse(matrix):
         raise ValueError(problem)
+    remedy = "rows and columns are numbered from 0, so check the largest"
+    check_declared(
+        name,
+        BYTES_PER_ROW * sum(matrix.shape),
+        f"{matrix.shape[0]:,} rows and {matrix.shape[1]:,} columns",
+        remedy,
+    )
     return csr_matrix(matrix)
 
 

@@ -45,8 +45,8 @@ def check_declared(name: object, n_bytes: float, what: str, remedy: str) -> None
     """
     available = available_memory()
     if n_bytes > available:
-        problem = f"{what} take {amount(n_bytes)}, more memory than is available"
-        raise DataError(name, None, f"{problem} ({amount(available)})", remedy)
+        problem = f"declares {what}, which need {amount(n_bytes)} of memory, more than the"
+        raise DataError(name, None, f"{problem} {amount(available)} available", remedy)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.labeled.arrays import NPZ_METHODS
 from embedx.text.streams import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
@@ -27,6 +28,7 @@ from embedx.vectors.formats.contract import (
     shown,
 )
 
+COPIES = 2  # of what is read, as words and vectors become those of a model
 MAX_WORD_BYTES = 1 << 31  # of the array of words, in the memory of whoever loads it
 
 
@@ -41,11 +43,11 @@ def read(file: Opened) -> Found:
     name, path = file.name, file.path("an .npz file")
     try:
         with zipfile.ZipFile(path) as archive:
-            check_memory(
-                name,
-                sum(member.file_size for member in archive.infolist()),
-                "write fewer words, by --top",
-            )
+            members = archive.infolist()
+        n_bytes = sum(member.file_size for member in members)
+        check_memory(name, COPIES * n_bytes, "write fewer words, by --top")
+        if any(member.compress_type not in NPZ_METHODS for member in members):
+            raise ValueError("packed by bzip2 or LZMA, which NumPy does not write")
         with np.load(path, allow_pickle=False) as loaded:
             arrays = dict(loaded)
         words = arrays.pop("words").tolist()
