@@ -279,7 +279,7 @@ def test_matrices_and_networkx_are_graphs(tmp_path):
         [0.75, 1],
     )
     (tmp_path / "bad.npz").write_bytes(b"PK")
-    with pytest.raises(EmbedxError, match=r"bad\.npz: not a sparse matrix"):
+    with pytest.raises(EmbedxError, match=r"bad\.npz: no readable matrix"):
         read_graph([str(tmp_path / "bad.npz")], GraphSettings(walks=1), Silent(), tmp_path, 1)
 
 
