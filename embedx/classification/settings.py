@@ -299,6 +299,7 @@ def check_given(
             (name, by_steps, steps)
             for name in (*OF_STEPS, "time_budget", "replacement", "patience")
         ),
+        *((name, False, needed) for name, needed in objective.without_effect().items()),
     ]
     check_used(options, needs)
 

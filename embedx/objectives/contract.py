@@ -156,6 +156,10 @@ class Objective(abc.ABC):
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 
+    def without_effect(self) -> dict[str, str]:
+        """Settings of its own that have no effect beside its others, each with what it needs."""
+        return {}
+
     @classmethod
     def samplers(cls) -> tuple[str, ...]:
         """The names of the samplers that it takes; the first is the default."""

@@ -44,7 +44,14 @@ class Ldgs(RetrievalObjective):
         " of its time"
     )
     Settings = LdgsSettings
+    # The blocks of words pass no messages: the rows found for a word are kept by their exact scores
+    label_settings = ("rescore", "iterations")
     settings: LdgsSettings
+
+    def without_effect(self) -> dict[str, str]:
+        if self.settings.rescore:
+            return {**super().without_effect(), "iterations": "--set rescore=no"}
+        return {**super().without_effect(), "slack": "--set rescore=yes"}
 
     def search(self, n_classes: int) -> SearchSpec:
         own = self.settings

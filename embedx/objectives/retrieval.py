@@ -102,6 +102,11 @@ class RetrievalObjective(Objective):
     word_settings = ("found", "refresh", "tail")
     settings: SearchSettings
 
+    def without_effect(self) -> dict[str, str]:
+        if self.is_margin:
+            return {"tail": "--loss softmax"}
+        return {"smoothing": "--loss margin"}
+
     @property
     def is_margin(self) -> bool:
         return self.settings.loss == "margin"

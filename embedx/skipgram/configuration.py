@@ -234,7 +234,8 @@ def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]:
             "a sampler that draws",
         ),
         ("buckets", settings.subwords is not None, "--subwords"),
-        *((each, False, "labels, which have features") for each in objective.label_settings),
+        *((name, False, "labels, by `embedx classify`") for name in objective.label_settings),
+        *((name, False, needed) for name, needed in made.without_effect().items()),
     )
     check_used(options, needs)
     return made, settings

@@ -1,0 +1,45 @@
+"""A setting that is accepted changes what is trained; one that would not is refused."""
+
+import pytest
+
+from embedx.classification.defaults import new_objective
+from embedx.classification.settings import ClassifySettings, check_given
+from embedx.errors import EmbedxError
+from embedx.objectives import OBJECTIVES
+from embedx.skipgram.configuration import configure
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "needs"),
+    [
+        ("ldgs", {"rescore": False}, "--set rescore applies only with labels"),
+        ("ldgs", {"iterations": 7}, "--set iterations applies only with labels"),
+        ("ldgs", {"smoothing": 3.0}, "--set smoothing applies only with --loss margin"),
+        ("mips", {"smoothing": 3.0}, "--set smoothing applies only with --loss margin"),
+        ("mips", {"loss": "margin", "tail": True}, "--set tail applies only with --loss softmax"),
+    ],
+)
+def test_of_words(objective, options, needs):
+    with pytest.raises(EmbedxError, match=needs):
+        configure(objective, options)
+
+
+@pytest.mark.parametrize(
+    ("objective", "options", "needs"),
+    [
+        ("ldgs", {"iterations": 7}, "--set iterations applies only with --set rescore=no"),
+        ("ldgs", {"rescore": False, "slack": 1.0}, "--set slack applies only with"),
+        ("ldgs", {"loss": "softmax", "smoothing": 3.0}, "--set smoothing applies only with"),
+    ],
+)
+def test_of_labels(objective, options, needs):
+    made = new_objective(OBJECTIVES[objective], options)
+    with pytest.raises(EmbedxError, match=needs):
+        check_given(options, ClassifySettings(), made)
+
+
+@pytest.mark.parametrize(
+    "options", [{"rescore": False, "iterations": 7}, {"slack": 1.0}, {"smoothing": 3.0}]
+)
+def test_of_labels_what_has_an_effect_is_accepted(options):
+    check_given(options, ClassifySettings(), new_objective(OBJECTIVES["ldgs"], options))
