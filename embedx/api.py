@@ -163,6 +163,7 @@ def evaluate(
     *,
     test: str | Path | None = None,
     test_labels: str | None = None,
+    label_column: str | None = None,
     verbose: bool = False,
     **tests: Any,
 ) -> Report | dict[str, float]:
@@ -177,7 +178,8 @@ def evaluate(
     which                         "input", "output" or "sum": the vectors
     oov, seed, trust_pickle       as the options of `embedx eval`
 
-    Of a classifier its metrics on the data in the file `test`, by name.
+    Of a classifier its metrics on the data in the file `test`, by name; of a table by the labels in
+    `label_column`, by default that of the training data.
     """
     is_path, progress = isinstance(model, str | Path), reporter(verbose)
     if isinstance(model, WordVectors) or (is_path and task_of(Path(str(model))) != classifier.TASK):
@@ -191,6 +193,6 @@ def evaluate(
             "a classifier is scored on labelled data: name them with --test, alone or with"
             " --test-labels"
         )
-    return found.evaluate(
-        read(str(test), test_labels, progress=progress, like=found.known), progress=progress
-    )
+    table = TableSettings(label_column=label_column)
+    data = read(str(test), test_labels, progress=progress, like=found.known, table=table)
+    return found.evaluate(data, progress=progress)

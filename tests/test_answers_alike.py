@@ -1,6 +1,7 @@
 """A classifier answers alike on the command line and in Python, whichever of them trained it."""
 
 import importlib
+import json
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.datasets import load_svmlight_file
 from embedx import api
 from embedx.classification import classifier
 from embedx.classification.estimator import SoftmaxClassifier
+from embedx.cli.app import application
 from embedx.errors import EmbedxError
 from embedx.labeled.read import read
 from tests.needs import needs_pandas
@@ -118,3 +120,23 @@ def test_a_record_without_a_column_of_the_training_data_is_an_error(tmp_path):
         loaded.predict([{"size": 3}])
     with pytest.raises(EmbedxError, match="wide"):
         loaded.predict([{"area": "wide"}])
+
+
+def test_test_data_may_call_the_column_of_labels_otherwise(tmp_path):
+    rows = "1,a\n2,b\n" * 20
+    (tmp_path / "train.csv").write_text("area,label\n" + rows)
+    (tmp_path / "test.csv").write_text("area,answer\n" + rows)
+    api.classify(tmp_path / "train.csv", label_column="label", output=tmp_path / "model")
+    measures = api.evaluate(tmp_path / "model", test=tmp_path / "test.csv", label_column="answer")
+    assert measures["accuracy"] == 1
+
+
+def test_eval_takes_the_column_of_labels(tmp_path, capsys):
+    file = tmp_path / "rows.csv"
+    file.write_text("area,answer\n" + "1,a\n2,b\n" * 20)
+    api.classify(file, label_column="answer", feature_columns="area", output=tmp_path / "model")
+    file.write_text("area,truth\n" + "1,a\n2,b\n" * 20)
+    command = ["eval", tmp_path / "model", "--test", file, "--label-column", "truth", "--json"]
+    words = [str(word) for word in command]
+    application(words)(words, standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["test"]["accuracy"] == 1

@@ -29,6 +29,12 @@ RATE = (
     " for `embedx train`"
 )
 LENGTHS = "the lengths of character n-grams are one option of `embedx train`: --subwords 3-6"
+COMMANDS_INSTEAD = {  # commands of fastText that there are not
+    "quantize": (
+        "`embedx export MODEL FILE.npz --dtype int8` writes small word vectors; of classifiers"
+        " `--weights sparse` and `--set weight-threshold` keep few weights"
+    ),
+}
 INSTEAD = {  # options that no command has, or only other commands: what to write
     "cbow": ARCHITECTURE,  # word2vec.c
     "sg": ARCHITECTURE,  # gensim

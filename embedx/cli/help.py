@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo
 
-from embedx.cli.aliases import INSTEAD, long_names, own_name
+from embedx.cli.aliases import COMMANDS_INSTEAD, INSTEAD, long_names, own_name
 from embedx.cli.config import words_of
 from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keyword, set_option
 from embedx.errors import EmbedxError
@@ -53,6 +53,8 @@ class Group(TyperGroup):
         write_sections(formatter, rows, "Commands")
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS_INSTEAD:
+            raise EmbedxError(f"no command {cmd_name}: {COMMANDS_INSTEAD[cmd_name]}")
         return super().get_command(ctx, "export" if cmd_name == "convert" else cmd_name)
 
 

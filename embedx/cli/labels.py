@@ -357,7 +357,7 @@ def test_metrics(
     test_labels: str | None,
     progress: Progress,
     per_label: Path | None,
-    header: str | None,
+    table: TableSettings,
 ) -> dict[str, float]:
     """The metrics of a saved classifier on test data, and of its decisions; those of each label go
     to the file `per_label`.
@@ -370,7 +370,6 @@ def test_metrics(
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")
     _note_probabilities(found, progress)
-    table = TableSettings(header=header)
     data = read(test, test_labels, progress=progress, like=found.known, table=table)
     metrics = found.evaluate(data, progress=progress)
     if per_label is None and found.facts.get("several_labels") and not found.has_probabilities:

@@ -106,6 +106,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     test: str | None = None,
     test_labels: str | None = None,
+    label_column: str | None = None,
     header: str | None = None,
     per_label: Path | None = None,
     links: str | None = None,
@@ -132,6 +133,7 @@ def evaluate(
                 train`; similarity is then scored only with --pairs or --analogies
     oov         score words outside the vocabulary too, by their n-grams
     seed        random seed of resampling and of held-out pairs
+    label_column  with --test: column with the label; by default that of the training data
     header      with --test: yes or no, whether the first row of a table is a heading; by default as
                 in the training data
     per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of
@@ -165,8 +167,10 @@ def evaluate(
     if test is not None or task_of(Path(model)) == "classification":
         from embedx.cli.labels import test_metrics
         from embedx.cli.run import metric_lines, plain_numbers
+        from embedx.labeled.tables import TableSettings
 
-        metrics = test_metrics(model, test, test_labels, progress, per_label, header)
+        table = TableSettings(label_column=label_column, header=header)
+        metrics = test_metrics(model, test, test_labels, progress, per_label, table)
         print(
             json.dumps({"test": plain_numbers(metrics)})
             if as_json
