@@ -11,10 +11,15 @@ from embedx.distributed import address, labels, received
 from embedx.distributed.received import LostWorkerError
 from embedx.distributed.server import STATE, Parameters, ParameterServer
 from embedx.engine.merging import Delta
-from embedx.errors import SettingError
+from embedx.errors import LostClusterError, SettingError
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
-from embedx.training.strategy import Tally
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.progress import Silent
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
 
 N_ROWS, DIM, WIDTH = 6, 16, 2
 float32, int16, int32 = np.float32, np.int16, np.int32
@@ -226,3 +231,40 @@ class TestPlacesThatOthersMayWriteTo:
 @pytest.mark.parametrize("name", ["host", "host:", ":6379", "host:0", "host:70000", "host:٣", ""])
 def test_an_address_is_a_host_and_a_port(name):
     refused(name)
+
+
+# ---- a cluster that is lost
+
+
+class Losing(Strategy):
+    """Trains some chunks, after which the cluster is gone."""
+
+    workers, n_chunks, is_guarded = (None,), 10, False
+
+    def __init__(self):
+        self.rows = np.zeros(1)
+
+    def compile(self, progress): ...
+
+    def train(self, worker, epoch, chunk, rate):
+        if self.rows[0] == 4:
+            raise LostClusterError("the head at 10.0.0.1:6379 is lost")
+        self.rows += 1
+        return Tally(1.0, 1, 10)
+
+    def state(self):
+        state = TrainState()
+        state.add_array("rows", self.rows)
+        return state
+
+
+def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(here):
+    output = here / "model"
+    request = Request("train", {}, float("inf"), False)
+    checkpoints = Checkpoints(output, request, False, Silent())
+    strategy = Losing()
+    with pytest.raises(LostClusterError) as error:
+        trainer.run(strategy, Schedule(0.1, 10, 100, 1), Silent(), checkpoints=checkpoints)
+    assert error.value.problem == "the head at 10.0.0.1:6379 is lost"
+    assert f"embedx resume {output}" in error.value.remedy
+    assert checkpoints.states()

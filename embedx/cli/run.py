@@ -38,6 +38,8 @@ OF_MODEL = (
     "output",
 )
 
+SEPARATORS = f"/{os.sep}"
+
 
 def checkpoints_of(
     command: str, given: SimpleNamespace, folder: Path, progress: Progress
@@ -111,7 +113,7 @@ def stem_of(source: str, *others: str) -> str:
         source = os.path.commonpath(list(map(os.path.abspath, (source, *others))))
     if source == STANDARD_INPUT:
         return "stdin"
-    path = Path(os.path.basename(source.rstrip("/")))
+    path = Path(os.path.basename(source.rstrip(SEPARATORS)))
     path = path.with_suffix("") if path.suffix in COMPRESSED else path
     return path.stem.replace("*", "").strip(".-_@") or "corpus"
 

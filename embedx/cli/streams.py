@@ -86,7 +86,9 @@ def open_streams() -> None:
             sys.stdout = _for_people(sys.stdout)
             return
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
-    sys.stdout = io.TextIOWrapper(results, encoding, "backslashreplace", line_buffering=by_line)
+    sys.stdout = io.TextIOWrapper(
+        results, encoding, "backslashreplace", newline="\n", line_buffering=by_line
+    )
 
 
 def is_read_at_once() -> bool:

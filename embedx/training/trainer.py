@@ -170,6 +170,7 @@ def run(
         interrupted_by = interrupt
     except LostClusterError as error:
         lost_cluster = error
+        work.futures = []  # other threads lost it too
     finally:
         work.stop = True
         strategy.interrupt()
