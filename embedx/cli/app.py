@@ -16,7 +16,7 @@ import typer
 from embedx.cli import data, models, options, peers, training
 from embedx.cli.help import Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.training.progress import Reporter
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
@@ -56,6 +56,10 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
     },
 }
 
+# What Python raises where a limit of processes is met (`ulimit -u`, pids of a container)
+NO_NEW_THREAD = "can't start new thread"
+MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
+
 _received: list[int] = []  # the signal that ended the run
 
 
@@ -68,6 +72,7 @@ def main() -> None:
         os.environ["HOME"] = "/nonexistent"
     code = None
     try:
+        _check_working_folder()
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
         sys.stdout.flush()
     except EmbedxError as error:
@@ -85,6 +90,11 @@ def main() -> None:
         code = 2
     except OutputClosedError:
         code = 128 + 13  # as SIGPIPE
+    except RuntimeError as error:
+        if str(error) != NO_NEW_THREAD:
+            raise
+        _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
+        code = 2
     except (KeyboardInterrupt, typer.Abort):
         pass
     if _received:  # whatever typer made of it
@@ -92,6 +102,15 @@ def main() -> None:
         code = 128 + _received[0]
     close_error_stream()
     sys.exit(code)
+
+
+def _check_working_folder() -> None:
+    """Raise `DataError` if it is deleted, so that no relative name leads anywhere."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        problem = f"cannot be used ({error.strerror or error})"
+        raise DataError("the working folder", None, problem, "change to another one") from error
 
 
 def _print_error(line: str) -> None:

@@ -1,0 +1,44 @@
+"""What the system around a command refuses is one line and exit code 2."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from embedx.cli import app
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="no folder in use can be deleted")
+
+
+def test_a_deleted_working_folder(tmp_path):
+    code = "import os, embedx.cli.app as app; os.rmdir(os.getcwd()); app.main()"
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train", "text.txt"],
+        cwd=tmp_path / "gone",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("embedx: the working folder: cannot be used (")
+
+
+@pytest.mark.parametrize(
+    ("message", "raised"), [(app.NO_NEW_THREAD, SystemExit), ("a bug", RuntimeError)]
+)
+def test_no_new_thread(monkeypatch, capsys, message, raised):
+    def application(arguments):
+        raise RuntimeError(message)
+
+    for name in ("open_streams", "close_error_stream"):
+        monkeypatch.setattr(app, name, lambda: None)
+    monkeypatch.setattr(app.signal, "signal", lambda *handler: None)
+    monkeypatch.setattr(app, "application", application)
+    with pytest.raises(raised) as ended:
+        app.main()
+    if raised is SystemExit:
+        assert ended.value.code == 2
+        assert "no more threads" in capsys.readouterr().err
