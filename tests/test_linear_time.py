@@ -18,7 +18,9 @@ import embedx.labeled
 import embedx.text
 from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
+from embedx.labeled.read import read
 from embedx.labeled.sparse import check_libsvm
+from embedx.labeled.tables import TableSettings
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
 from embedx.training.progress import Silent
@@ -198,3 +200,18 @@ def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
         return done
 
     check_linear(work, 4096)
+
+
+def test_a_heading_of_many_columns_is_read_in_linear_time(tmp_path):
+    file = tmp_path / "wide.csv"
+    columns = [f"c{k}" for k in range(MANY)]
+    rows = [",".join(str(k % 7 + row) for k in range(MANY)) for row in range(2)]
+    file.write_text(
+        "\n".join([",".join([*columns, "label"]), f"{rows[0]},a", f"{rows[1]},b"]) + "\n"
+    )
+    named = TableSettings(feature_columns=",".join(columns), label_column="label")
+    with time_limit(10):
+        data = read(str(file))
+        read(str(file), like=data.schema)
+        read(str(file), table=named)
+    assert data.features.shape == (2, MANY)

@@ -72,9 +72,7 @@ def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
         assert out.read_text("utf-8") == "3 2\nnaïve 1.0 2.0\nb 2.0 1.0\nc 1.0 1.0\n"
 
 
-def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors):
-    done = embedx_run('"$@"', "nn", vectors, "b", PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stdout) == (0, b"b\tc\t0.9487\nb\tna\\xefve\t0.8000\n")
+def test_letters_that_standard_error_does_not_know_are_written_as_numbers(vectors):
     done = embedx_run(
         '"$@"', "nn", vectors, "na\u00efv", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C"
     )
@@ -82,3 +80,20 @@ def test_letters_that_a_terminal_does_not_know_are_written_as_numbers(vectors):
     assert done.stderr.startswith(b"embedx: na\\")
     assert b"v: not among the 3 words of the model" in done.stderr
     assert done.stderr.isascii()
+
+
+EASTERN = ("\u6771", "na\u00efve")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-16"])
+def test_results_and_input_are_utf_8_whatever_the_locale(tmp_path, encoding):
+    file = tmp_path / "v.vec"
+    file.write_text("2 2\n" + "".join(f"{word} 1 {k}\n" for k, word in enumerate(EASTERN)), "utf-8")
+    given = tmp_path / "words.txt"
+    given.write_text("\n".join(EASTERN) + "\n", "utf-8")
+    variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = embedx_run(f'"$@" <{given}', "vectors", file, **variables)
+    assert done.stdout.decode().split("\n")[:2] == [f"{EASTERN[0]} 1 0", f"{EASTERN[1]} 1 1"]
+    done = embedx_run(f'"$@" <{given}', "nn", file, "-", **variables)
+    assert done.stdout.decode().split()[:2] == [*EASTERN]
+    assert done.returncode == 0

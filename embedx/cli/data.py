@@ -13,6 +13,7 @@ import typer
 from embedx.cli import tables
 from embedx.cli.help import help_formatter
 from embedx.cli.options import settings_listed
+from embedx.pages.plain import as_cell
 from embedx.training.progress import Reporter
 
 Objective = Annotated[str | None, typer.Argument()]
@@ -136,7 +137,8 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
     """
     from embedx.text.fetch import fetch as fetch_recipe
 
-    print(fetch_recipe(name, to, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)))
+    path = fetch_recipe(name, to, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose))
+    print(as_cell(str(path)))
 
 
 def check(

@@ -30,7 +30,7 @@ from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings, features_of_lines
-from embedx.pages.plain import csv_text
+from embedx.pages.plain import as_cell, csv_text, tab_separated
 from embedx.settings import as_arguments, check_used, settings_of
 from embedx.storage import atomic
 from embedx.storage.folder import check_output, is_model, read_description
@@ -70,7 +70,7 @@ def classify(given: SimpleNamespace) -> None:
         )
         words += [f"{name} {metrics[name]:.4f}" for name in shown if name in metrics]
         words.append(f"{metrics['n']:,} labelled test rows")
-    print(f"{folder}\t{', '.join(words)}")
+    print(*tab_separated([[str(folder), ", ".join(words)]]))
 
 
 def train_classifier(
@@ -289,15 +289,10 @@ def predict(given: SimpleNamespace) -> None:
                     )
                 )
             else:
-                first = [] if ids_of_rows is None else [" ".join(str(next(called)).split())]
-                print(
-                    "\t".join(
-                        [
-                            *first,
-                            *(f"{each['label']}\t{each['probability']:.4g}" for each in labels),
-                        ]
-                    )
-                )
+                cells = [] if ids_of_rows is None else [" ".join(str(next(called)).split())]
+                for label in labels:
+                    cells += [label["label"], f"{label['probability']:.4g}"]
+                print(*tab_separated([cells]))
         sys.stdout.flush()  # who wrote the lines may wait for the answers
     if decides and n_rows:
         progress.note(
@@ -407,6 +402,6 @@ def compare(given: SimpleNamespace) -> None:
         print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))
     else:
         print(tables.text(found.ranking))
-        print(found.folder / comparison.PAGE)
+        print(as_cell(str(found.folder / comparison.PAGE)))
     if found.interrupted:
         raise KeyboardInterrupt

@@ -12,6 +12,7 @@ from embedx.cli import tables
 from embedx.cli.streams import reporter, results_to
 from embedx.distributed.settings import MAX_WORKERS
 from embedx.errors import DataError, EmbedxError
+from embedx.pages.plain import as_cell
 from embedx.settings import MAX_THREADS
 from embedx.text.sources import STANDARD_INPUT
 
@@ -248,7 +249,7 @@ def report(
             progress=progress,
             **typed or {},
         )
-    print(page)
+    print(as_cell(str(page)))
 
 
 def nearest(
@@ -395,12 +396,11 @@ def export(
 
     progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
     options = {"format": None} | (typed or {})
-    print(
-        write(
-            load(model, progress, trust_pickle),
-            out=out,
-            overwrite=overwrite,
-            progress=progress,
-            **options,
-        )
+    written = write(
+        load(model, progress, trust_pickle),
+        out=out,
+        overwrite=overwrite,
+        progress=progress,
+        **options,
     )
+    print(as_cell(str(written)))

@@ -1,5 +1,6 @@
 """The standard streams of a command: whole or closed, full, of any encoding, and read by nobody."""
 
+import codecs
 import contextlib
 import errno
 import io
@@ -14,6 +15,20 @@ from typing import Any
 from embedx.errors import EmbedxError, visible
 from embedx.storage import atomic
 from embedx.training.progress import Reporter
+
+# the error handler of results: bytes that were not UTF-8 are written as they were read, as in names
+# of files; other surrogates, which no bytes stand for, as \\udxxx
+AS_READ = "embedx-as-read"
+
+
+def _as_read(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(AS_READ, _as_read)
 
 
 class OutputClosedError(Exception):
@@ -61,8 +76,8 @@ def _for_people(stream: Any) -> Any:
 
 
 def open_streams() -> None:
-    """Have three standard streams, of which those for output take any text; on a terminal they
-    escape what it would obey.
+    """Have three standard streams, of which those for output take any text. Results and standard
+    input are UTF-8; a terminal has its own encoding, and what it would obey is escaped.
 
     One that is closed becomes the null device, lest the next file that is opened have its number
     and be written to instead; for standard output opened to be read, so that writing results fails.
@@ -76,19 +91,17 @@ def open_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
     sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
     sys.stderr = _for_people(sys.stderr)
-    encoding, by_line = "utf-8", False
+    if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():
+        # what is not UTF-8 is written as it was read
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    by_line = False
     if isinstance(sys.stdout, io.TextIOWrapper):
-        encoding, by_line = (
-            sys.stdout.encoding,
-            sys.stdout.line_buffering or sys.stdout.write_through,
-        )
+        by_line = sys.stdout.line_buffering or sys.stdout.write_through
         if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
             sys.stdout = _for_people(sys.stdout)
             return
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
-    sys.stdout = io.TextIOWrapper(
-        results, encoding, "backslashreplace", newline="\n", line_buffering=by_line
-    )
+    sys.stdout = io.TextIOWrapper(results, "utf-8", AS_READ, newline="\n", line_buffering=by_line)
 
 
 def is_read_at_once() -> bool:
@@ -123,7 +136,7 @@ def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iter
         )
     try:
         with atomic.replacing(atomic.followed(file)) as raw:
-            out = io.TextIOWrapper(raw, "utf-8", newline="\n")
+            out = io.TextIOWrapper(raw, "utf-8", AS_READ, newline="\n")
             with contextlib.redirect_stdout(out) if is_text else contextlib.nullcontext():
                 yield raw
             out.detach()  # writes what is left

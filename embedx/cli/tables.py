@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.errors import visible
-from embedx.pages.plain import aligned
+from embedx.pages.plain import aligned, tab_separated
 from embedx.settings import as_typed
 
 
@@ -19,7 +19,7 @@ def show(heading: Sequence[str], rows: Sequence[Sequence[str]], value: Any = Non
     elif sys.stdout.isatty():
         print("\n".join(aligned([heading, *([*map(visible, row)] for row in rows)])))
     else:
-        print("".join("\t".join(row) + "\n" for row in rows), end="")
+        print("".join(f"{line}\n" for line in tab_separated(rows)), end="")
 
 
 def show_facts(found: Mapping[str, Any], as_json: bool) -> None:

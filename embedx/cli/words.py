@@ -15,6 +15,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
+from embedx.pages.plain import tab_separated
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
@@ -47,7 +48,7 @@ def train(given: SimpleNamespace) -> None:
         loss += f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}"
     of_collapsed = f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
     speed = of_collapsed if given.collapsed else f"{facts['words_per_second']:,} words/s"
-    print(f"{folder}\t{facts['words']:,} words, {loss}, {speed}")
+    print(*tab_separated([[str(folder), f"{facts['words']:,} words, {loss}, {speed}"]]))
 
 
 def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipgram.TrainedVectors]:
@@ -177,4 +178,4 @@ def score_text(
     numbers, lines = [*map(run.plain_numbers, metrics)], run.metric_lines(*metrics)
     if len(found) == 1:
         return numbers[0], lines
-    return dict(zip(names, numbers, strict=True)), ["\t".join(["metric", *names]), *lines]
+    return dict(zip(names, numbers, strict=True)), [*tab_separated([["metric", *names]]), *lines]

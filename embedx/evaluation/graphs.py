@@ -16,7 +16,7 @@ from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import DataError, EmbedxError
 from embedx.evaluation.heldout import log_probability_of
-from embedx.pages.plain import aligned
+from embedx.pages.plain import aligned, tab_separated
 from embedx.text.cells import COMMENTS, cell_lines
 from embedx.text.sources import resolve
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader
@@ -322,7 +322,7 @@ def as_table(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     table = [list(rows[0]), *cells]
-    return "\n".join(aligned(table) if sys.stdout.isatty() else map("\t".join, table))
+    return "\n".join(aligned(table) if sys.stdout.isatty() else tab_separated(table))
 
 
 def scores(

@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import number
-from embedx.pages.plain import aligned
+from embedx.pages.plain import aligned, tab_separated
 
 PROTOCOL = {
     "case": "ignored; the most frequent variant counts",
@@ -171,13 +171,7 @@ class Report:
             [d.test, "A - B", d.measure, d.difference, *d.interval, d.shared, "", "", ""]
             for d in self.differences
         ]
-        return "\n".join(
-            "\t".join(
-                "" if cell != cell else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
-                for cell in row
-            )
-            for row in rows
-        )
+        return "\n".join(tab_separated(map(_as_text, row) for row in rows))
 
     def conclusions(self) -> list[str]:
         """A sentence for each difference."""
@@ -188,6 +182,12 @@ class Report:
                 " several seeds of both."
             )
         return found
+
+
+def _as_text(cell: Any) -> str:
+    if cell != cell:
+        return ""
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
 def sentence(found: ScoreDifference) -> str:

@@ -44,7 +44,7 @@ TOKEN = re.compile(
     r"(?(scalar)\s*\)|)(?=[\s,]|\Z))",
     re.DOTALL,
 )
-NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0*")
 WHOLE_OF_R = re.compile(r"([+-]?\d+)L")
 NO_ITEM = ("None", "nan", "NaN", "null", "NULL", "NA")

@@ -23,8 +23,6 @@ from embedx.labeled.schema import MAX_IDS, Numbering
 HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")
 WORD = re.compile(r"\S+")
 COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
-# of labels, with blanks beside it; after the comma a label follows
-SPACED_COMMA = re.compile(rb"[ \t]*,[ \t]*(?=[^\s:]+\s)")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
 NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, SMALL_E = b"\n +,-.09:e"
@@ -283,8 +281,21 @@ def plain_rows(chunk: bytes, first_line: int) -> tuple[bytes, Sequence[int]]:
         chunk = b"".join(COMMENT.sub(b"", lines[k]) + b"\n" for k in kept)
         line_of_row = [line_of_row[k] for k in kept]
     if any(comma in chunk for comma in (b", ", b" ,", b",\t", b"\t,")):
-        chunk = SPACED_COMMA.sub(b",", chunk)
+        chunk = b"".join(_with_joined_labels(line) + b"\n" for line in chunk.split(b"\n")[:-1])
     return chunk, line_of_row
+
+
+def _with_joined_labels(line: bytes) -> bytes:
+    """The line without blanks beside the commas between its labels, which come before the first
+    feature.
+    """
+    before, colon, after = line.partition(b":")
+    first, *others = [part.strip(b" \t") for part in before.split(b",")]
+    if not others:
+        return line
+    if colon and len(others[-1].split()) == 1:  # the id of a feature, after the last comma
+        others[-1] = b" " + others[-1]
+    return b",".join([first, *others]) + colon + after
 
 
 def _feature_fault(start: bytes, ranges: Ranges) -> str:

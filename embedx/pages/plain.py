@@ -2,13 +2,17 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
+ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+BREAKS_TABLES = re.compile(r"[\t\n\r]")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table, its columns side by side."""
+    rows = [[as_cell(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -40,3 +44,22 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def tab_separated(rows: Iterable[Iterable[str]]) -> list[str]:
+    """The lines of tab-separated values; see `as_cell`."""
+    return ["\t".join(map(as_cell, row)) for row in rows]
+
+
+def escape(name: str) -> str:
+    """The name with a tab, newline, carriage return or backslash written as `\\t`, `\\n`,
+    `\\r` and two backslashes.
+    """
+    return re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], name)
+
+
+def as_cell(text: str) -> str:
+    """The text within a line of tab-separated values. One with a tab or a line end is escaped as in
+    the .tsv files of a model folder; others stay as they are.
+    """
+    return escape(text) if BREAKS_TABLES.search(text) else text

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from embedx.pages.plain import tab_separated
 from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import prepared
@@ -53,7 +54,7 @@ def table(found: Record) -> str:
     is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
     rows["memory"] = disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])
     rows["disk"] = disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short
-    return "\n".join(f"{name}\t{value}" for name, value in rows.items())
+    return "\n".join(tab_separated((name, str(value)) for name, value in rows.items()))
 
 
 def check(

@@ -42,6 +42,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.errors import DataError, EmbedxError
+from embedx.pages.plain import ESCAPES, escape
 from embedx.settings import Options, Record
 from embedx.storage import atomic, locks
 from embedx.storage.schema import FolderSchema, check_can_be_saved, row_blocks
@@ -54,7 +55,6 @@ MAX_COUNT = 2**62  # of all names together, so that sums stay within int64
 # of arrays, and stems of names: so no file outside the folder is ever meant
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
-ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 
 
@@ -329,10 +329,6 @@ def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
     if sum(counts) > MAX_COUNT:
         raise damaged(file, f"counts of more than {MAX_COUNT:,} together")
     return names, np.array(counts, np.int64)
-
-
-def escape(name: str) -> str:
-    return re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], name)
 
 
 def unescape(name: str) -> str:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, visible
 from embedx.settings import Record
 
 LOGGER = logging.getLogger("embedx")
@@ -232,7 +232,7 @@ class Reporter(Progress):
         )
 
     def _print(self, line: str) -> None:
-        self._write(f"{line}\n")
+        self._write(f"{visible(line)}\n")
 
     def _write(self, text: str) -> None:
         """Training continues when the text cannot be written: a closed pipe, a full disk."""
@@ -249,7 +249,9 @@ class Logged(Reporter):
     def _print(self, line: str) -> None:
         is_warning = line.startswith("warning: ")
         LOGGER.log(
-            logging.WARNING if is_warning else logging.INFO, "%s", line.removeprefix("warning: ")
+            logging.WARNING if is_warning else logging.INFO,
+            "%s",
+            visible(line.removeprefix("warning: ")),
         )
 
 

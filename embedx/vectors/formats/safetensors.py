@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from embedx.errors import EmbedxError
-from embedx.storage.folder import escape, plain, unescape
+from embedx.pages.plain import escape
+from embedx.storage.folder import plain, unescape
 from embedx.text.streams import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
