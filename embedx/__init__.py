@@ -2,7 +2,15 @@
 a flag.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# Compiled kernels are kept under a hash of the sources, and help is made from them.
+if not (__file__.endswith(".py") and os.path.isfile(__file__)):
+    raise ImportError(
+        f"embedx needs its source files, which {os.path.dirname(__file__)} is without; install it"
+        " with pip, unpacked and with its .py files"
+    )
 
 if TYPE_CHECKING:
     from embedx.api import classify, compare, evaluate, train, write_report

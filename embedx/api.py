@@ -2,8 +2,9 @@
 `write_report`.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,9 @@ from embedx.report import report as pages
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
 from embedx.storage.folder import check_output, task_of
+from embedx.storage.rescue import save_or_rescue
 from embedx.text.encode import Corpora
+from embedx.training.checkpoint import reserved
 from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
 
@@ -65,11 +68,10 @@ def train(
     callbacks  as of `SkipGram.fit`
     """
     trainer = skipgram.SkipGram(objective, cache_dir=cache_dir, verbose=verbose, **settings)
-    if output is not None:
-        check_output(Path(output), overwrite)
-    model = trainer.fit(corpora, callbacks=callbacks).model
-    if output is not None:
-        model.save(output, overwrite)
+    with _reserved(output, overwrite):
+        model = trainer.fit(corpora, callbacks=callbacks).model
+        if output is not None:
+            save_or_rescue(lambda place: model.save(place, overwrite), Path(output))
     return model
 
 
@@ -95,19 +97,34 @@ def classify(
     check_names("classify", settings, CLASSIFY)
     given, progress = settled(settings, CLASSIFY), reporter(verbose)
     table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
-    if output is not None:
-        check_output(Path(output), overwrite)
-    data = cache(
-        lambda: read_training(str(train), train_labels, progress=progress, text=text, table=table)
-    )
-    made, chosen, given = configured(objective, given, data)
-    trained = classification.Run(
-        data(), made, chosen, samplers.own_options(given), progress
-    ).train()
-    if output is not None:
-        trained.classifier.save(output, overwrite)
+    with _reserved(output, overwrite):
+        data = cache(
+            lambda: read_training(
+                str(train), train_labels, progress=progress, text=text, table=table
+            )
+        )
+        made, chosen, given = configured(objective, given, data)
+        trained = classification.Run(
+            data(), made, chosen, samplers.own_options(given), progress
+        ).train()
+        if output is not None:
+            save_or_rescue(lambda place: trained.classifier.save(place, overwrite), Path(output))
     trained.outcome.raise_reason()
     return trained.classifier
+
+
+@contextlib.contextmanager
+def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
+    """A lock on the output, if there is one, while it is computed.
+
+    Raises `EmbedxError` if it cannot be written, or another run writes it.
+    """
+    if output is None:
+        yield
+        return
+    check_output(Path(output), overwrite)
+    with reserved(Path(output)):
+        yield
 
 
 def configured(

@@ -73,10 +73,12 @@ def option_name(name: str) -> str:
 
 
 def on_command_line(setting: Setting) -> str:
-    """A setting as it is typed: `--min-count 0`, `--set rescore=no`."""
+    """A setting as it is typed: `--min-count 0`, `--no-lowercase`, `--set rescore=no`."""
     name = option_name(setting.name)
     if setting.value is None:
         return name
+    if isinstance(setting.value, bool) and setting.name not in FINE:
+        return name if setting.value else f"--no-{name[2:]}"
     value = as_typed(setting.value)
     return f"{name}={value}" if setting.name in FINE else f"{name} {value}"
 

@@ -3,6 +3,7 @@ or in one clear line.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from embedx.cli import run
-from embedx.errors import DivergedError, EmbedxError
+import embedx
+from embedx.cli import training
+from embedx.errors import DataError, DivergedError, EmbedxError
+from embedx.storage.rescue import save_or_rescue
 from embedx.training import checkpoint, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
@@ -193,9 +196,7 @@ def test_a_new_run_does_not_go_over_the_state_of_another(tmp_path):
     left_behind(tmp_path / "out")
     with pytest.raises(EmbedxError, match="add --resume"):
         Checkpoints(tmp_path / "out", asked(), False, Silent())
-    anew = Checkpoints(tmp_path / "out", asked(), True, Silent())
-    assert not anew.resumes
-    assert not anew.folder.exists()
+    assert not Checkpoints(tmp_path / "out", asked(), True, Silent()).resumes
 
 
 def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
@@ -230,10 +231,38 @@ def test_a_run_of_another_version_is_refused(tmp_path):
 
 def test_a_run_at_work_is_not_disturbed(tmp_path):
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(a_state()[0], wait=True)
-    for overwrite in (False, True):
-        with pytest.raises(EmbedxError, match="in use by a run"):
-            Checkpoints(tmp_path / "out", asked(), overwrite, Silent())
+    late = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    with writing.at_work():
+        for overwrite in (False, True):
+            with pytest.raises(DataError, match="in use by a run"):
+                Checkpoints(tmp_path / "out", asked(), overwrite, Silent())
+        with pytest.raises(DataError, match="in use by a run"), late.at_work():
+            pass
+        with pytest.raises(DataError, match="in use by a run"):
+            embedx.train([["a", "b"]], output=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    with late.at_work():
+        late.take(a_state()[0], wait=True)
+    assert late.states()
+
+
+def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
+    waiting = Checkpoints(tmp_path / "new" / "folder" / "out", asked(), False, Silent())
+    with pytest.raises(ValueError, match="no data"), waiting.at_work():
+        raise ValueError("no data")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_state_of_a_run_is_kept_until_the_data_of_its_successor_are_read(tmp_path):
+    left_behind(tmp_path / "out")
+    again = Checkpoints(tmp_path / "out", asked(), True, Silent())
+    with pytest.raises(ValueError, match="no data"), again.at_work():
+        raise ValueError("no data")
+    assert again.states()
+    with again.at_work():
+        again.identify(dict)
+        assert not again.states()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_not_ours_stays(tmp_path):
@@ -244,7 +273,7 @@ def test_what_is_not_ours_stays(tmp_path):
         Checkpoints(tmp_path / "out", asked(), True, Silent())
     left_behind(tmp_path / "other")
     (tmp_path / "other.checkpoint" / "mine").write_text("dear")
-    Checkpoints(tmp_path / "other", asked(), True, Silent())
+    Checkpoints(tmp_path / "other", asked(), True, Silent()).identify(dict)
     assert [file.name for file in (tmp_path / "other.checkpoint").iterdir()] == ["mine"]
     assert (folder / "mine").exists()
 
@@ -256,9 +285,14 @@ def test_resuming_what_is_not_there_is_one_line(tmp_path):
 
 def test_a_run_that_diverged_leaves_nothing(tmp_path):
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    writing.take(a_state()[0], wait=True)
-    with pytest.raises(DivergedError), writing.ended():
-        raise DivergedError("the loss")
+
+    def diverge():
+        with writing.at_work():
+            writing.take(a_state()[0], wait=True)
+            raise DivergedError("the loss")
+
+    with pytest.raises(DivergedError):
+        diverge()
     assert not writing.folder.exists()
 
 
@@ -481,10 +515,11 @@ def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(
     assert done.returncode == 2
     assert "no checkpoint was written to" in done.stderr
     assert "File too large; the last one is kept" in done.stderr
-    assert (
-        done.stderr.splitlines()[-1]
-        == f"embedx: {home / 'full'}: cannot write the model: File too large; when that is fixed,"
-        " `embedx resume full` continues from the last checkpoint"
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"embedx: {home / 'full'}: cannot write the model: File too large; ")
+    assert f"elsewhere either: {tmp_path} (File too large), " in last
+    assert last.endswith(
+        "; when that is fixed, `embedx resume full` continues from the last checkpoint"
     )
     assert sorted(file.name for file in home.glob("full*")) == ["full.checkpoint"]
     assert sorted(file.name for file in (home / "full.checkpoint").iterdir()) == [
@@ -510,6 +545,132 @@ def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_p
 
     message = r"^.*/full/model: cannot write .* on device; the model is in (.*) instead$"
     with pytest.raises(EmbedxError, match=message) as raised:
-        run.save_somewhere(save, folder, Checkpoints(folder, asked(), False, Silent()))
+        save_or_rescue(save, folder)
     (instead,) = tmp_path.glob("embedx-*/model")
     assert f" {instead} " in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(OSError(28, "No space left on device"), "No space left"), (ValueError("odd"), "ValueError")],
+)
+def test_whatever_keeps_a_model_from_being_written_it_is_saved_elsewhere(
+    error, why, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def save(place):
+        if place.parent == Path("full"):
+            raise error
+        place.mkdir()
+        return place
+
+    with pytest.raises(EmbedxError, match=f"{why}.*; the model is in {tmp_path}/.* instead"):
+        save_or_rescue(save, Path("full") / ("v" * 238))
+    assert len(list(tmp_path.glob("embedx-*/*"))) == 1
+
+
+def test_a_model_that_can_be_saved_nowhere_names_what_was_tried_and_how_to_resume(
+    tmp_path, monkeypatch
+):
+    left_behind(tmp_path / "out")
+    left = Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+    left.take(a_state()[0], wait=True)
+
+    def save(place):
+        raise RuntimeError("never")
+
+    def no_folder():
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", no_folder)
+    with pytest.raises(EmbedxError) as raised:
+        save_or_rescue(save, tmp_path / "out", left.how_to_resume)
+    message = str(raised.value)
+    assert "RuntimeError (never); it could not be saved elsewhere either: /var/tmp (" in message
+    assert "; rm " in message
+    assert f"`embedx resume {tmp_path / 'out'}` continues from the last checkpoint" in message
+    assert len(left.states()) == 2
+    assert not [each for each in Path("/var/tmp").glob("embedx-*") if not any(each.iterdir())]
+
+
+def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypatch):
+    writing = Checkpoints(tmp_path / "out", asked(), False, Notes())
+    for _ in range(2):
+        writing.take(a_state()[0], wait=True)
+    for number in (7, 8, 9):
+        (writing.folder / f"state-{number:08}.npz").write_bytes(b"")
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.atomic, "sync", full)
+    writing.take(a_state()[0], wait=True)
+    assert len(writing.states()) == checkpoint.KEPT
+    assert "no checkpoint was written" in writing.progress.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"command": "compare"}, "no command compare"),
+        ({"arguments": {"corpora": ["a"], "nonsense": 1}}, "no argument nonsense"),
+        ({"arguments": {"corpora": "a"}}, "corpora is 'a'"),
+        ({"arguments": {}}, "no corpora"),
+        ({"arguments": {"corpora": ["a"], "quiet": "x"}}, "quiet is 'x'"),
+        ({"arguments": {"corpora": ["a"], "typed": {"dimm": 3}}}, "no setting dimm"),
+        ({"arguments": {"corpora": ["a"], "typed": {"dim": "3"}}}, "damaged"),
+        ({"arguments": {"corpora": ["a"], "typed": []}}, "typed is"),
+        ({"directory": "/nowhere/at/all"}, "cannot be entered"),
+    ],
+)
+def test_a_description_of_a_run_is_checked_before_anything_is_done(
+    change, problem, here, monkeypatch
+):
+    left_behind(here / "out")
+    file = here / "out.checkpoint" / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(DataError, match=problem) as raised:
+        training.resume(Path("out"))
+    assert raised.value.file == file
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="there are no permissions of this kind")
+def test_a_run_on_a_cluster_is_not_resumed_from_what_others_can_write(here):
+    left_behind(here / "out", typed={"cluster": "ray://evil:10001"})
+    file = here / "out.checkpoint" / "run.json"
+    file.chmod(0o666)
+    with pytest.raises(DataError, match="other users can write it"):
+        training.resume(Path("out"))
+    file.chmod(0o644)
+    file.parent.chmod(0o777)
+    with pytest.raises(DataError, match="other users can write it"):
+        training.resume(Path("out"))
+
+
+def test_a_checkpoint_that_was_moved_resumes_where_it_is(here, monkeypatch):
+    left_behind(here / "out")
+    (here / "new").mkdir()
+    (here / "out.checkpoint").rename(here / "new" / "out.checkpoint")
+    called = []
+    monkeypatch.setattr("embedx.cli.words.train", called.append)
+    training.resume(Path("new/out.checkpoint"))
+    assert called[0].output == here / "new" / "out"
+    assert called[0].resume
+
+
+@pytest.mark.parametrize("name", ["/", "loop"])
+def test_what_is_no_name_of_an_output_is_one_line(name, here):
+    os.symlink("loop", here / "loop")
+    with pytest.raises(DataError):
+        training.resume(Path(name))
+    with pytest.raises(DataError):
+        embedx.train([["a", "b"]], output=name)
+
+
+def test_names_of_a_run_come_back_as_bytes(here):
+    name = os.fsdecode(b"caf\xe9")
+    left_behind(here / name, corpora=[name])
+    _, arguments, _ = checkpoint.requested(here / name)
+    assert [os.fsencode(each) for each in arguments["corpora"]] == [b"caf\xe9"]
+    json.loads((here / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))

@@ -87,7 +87,7 @@ def test_an_existing_file_stays_unless_reported_otherwise(tmp_path):
     out = tmp_path / "out"
     out.write_text("years of work")
     with pytest.raises(
-        EmbedxError, match="out: exists already; add --overwrite, or choose another name"
+        EmbedxError, match="out: exists already; add overwrite=True, or choose another name"
     ):
         export.export(toy(), "word2vec", out)
     assert out.read_text() == "years of work"
@@ -160,7 +160,7 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file_nor_a_link_to_a_file(tmp_p
 def test_a_name_that_is_too_long_is_reported_in_one_line(tmp_path):
     loaded = model.WordVectors(["a"], {"input": np.ones((1, 2), np.float32)})
     with pytest.raises(
-        EmbedxError, match=r"v\.vec: cannot be written: File name too long; name another file$"
+        EmbedxError, match=r"v\.vec: cannot be written: File name too long; choose another name$"
     ):
         export.export(loaded, "word2vec", tmp_path / ("v" * 246 + ".vec"))
     assert not list(tmp_path.iterdir())

@@ -413,7 +413,7 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     out = tmp_path / "folder"
     given = toy()
     export.export(given, format, out)
-    with pytest.raises(EmbedxError, match="folder: exists already; add --overwrite"):
+    with pytest.raises(EmbedxError, match="folder: exists already; add overwrite=True"):
         export.export(given, format, out)
     export.export(toy(WORDS[:3]), format, out, overwrite=True)
     words = (

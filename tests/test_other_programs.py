@@ -277,8 +277,8 @@ def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch,
         [word, str(count)] for word, count in zip(model.words, model.counts, strict=True)
     ]
     for again, complaint in (
-        (line, "v.bin: exists already; add --overwrite"),
-        (line.replace("v.bin", "new.bin"), "v.txt: exists already; add --overwrite"),
+        (line, "v.bin: exists already; add overwrite=True"),
+        (line.replace("v.bin", "new.bin"), "v.txt: exists already; add overwrite=True"),
     ):
         with pytest.raises(EmbedxError, match=complaint):
             run("word2vec", *again.split())

@@ -424,7 +424,7 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
     assert default_output("elsewhere/c.softmax.embedx") == Path("c.softmax.report.html")
     assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
     with pytest.raises(
-        EmbedxError, match=r"c.softmax.report.html: exists already; add --overwrite"
+        EmbedxError, match=r"c.softmax.report.html: exists already; add overwrite=True"
     ):
         application(typed)(typed, standalone_mode=False)
     (tmp_path / "c.softmax.report.html").write_text("old")
@@ -445,7 +445,11 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
         ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
         ("words", {"examples": 5}, "--examples is for a classifier"),
         ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
-        ("words", {"output": "nowhere/page.html"}, "nowhere/page.html: its folder does not exist"),
+        (
+            "words",
+            {"output": "nowhere/page.html"},
+            "nowhere/page.html: cannot be written: No such file or directory; choose another name",
+        ),
         ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
         ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
         ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),

@@ -1,10 +1,11 @@
 """The command line: each command makes settings, calls the library and prints the result.
 
 Standard output has results only, standard error everything else. Exit codes: 0; 1 our bug; 2 the
-user's mistake; 3 diverged; 130 and 143 interrupted by Ctrl-C and SIGTERM.
+user's mistake; 3 diverged; 130, 143 and 129 interrupted by Ctrl-C, SIGTERM and a closed terminal.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from embedx.cli import data, models, options, peers, training
 from embedx.cli.help import Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import DataError, EmbedxError
+from embedx.training.interrupts import SIGNALS
 from embedx.training.progress import Reporter
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
@@ -66,8 +68,9 @@ _received: list[int] = []  # the signal that ended the run
 def main() -> None:
     """The console script."""
     open_streams()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, _interrupt)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupt)
     if os.path.expanduser("~") == "~":  # a user without a home, where importing smart_open fails
         os.environ["HOME"] = "/nonexistent"
     code = None
@@ -91,12 +94,16 @@ def main() -> None:
     except OutputClosedError:
         code = 128 + 13  # as SIGPIPE
     except RuntimeError as error:
-        if str(error) != NO_NEW_THREAD:
+        if str(error) == NO_NEW_THREAD:
+            _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
+            code = 2
+        elif not _received or not _comes_from_interrupt(error):
             raise
-        _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
-        code = 2
     except (KeyboardInterrupt, typer.Abort):
         pass
+    except BaseException as error:
+        if not _received or not _comes_from_interrupt(error):
+            raise
     if _received:  # whatever typer made of it
         _print_error("embedx: interrupted")
         code = 128 + _received[0]
@@ -113,6 +120,16 @@ def _check_working_folder() -> None:
         raise DataError("the working folder", None, problem, "change to another one") from error
 
 
+def _comes_from_interrupt(error: BaseException | None) -> bool:
+    """Whether an error was raised for an interrupt, as by a compiler that turns what it meets into
+    errors of its own, or by printing to a terminal that is closed.
+    """
+    is_hung_up = isinstance(error, OSError) and error.errno == errno.EIO
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return is_hung_up or error is not None
+
+
 def _print_error(line: str) -> None:
     if Reporter.last_drawn is not None:
         Reporter.last_drawn.clear()
@@ -121,12 +138,12 @@ def _print_error(line: str) -> None:
 
 
 def _interrupt(signal_number: int, frame: object) -> None:
-    """End the run, by SIGTERM as by Ctrl-C. Further signals are ignored, so that saving is not cut
-    short.
+    """End the run, by SIGTERM and SIGHUP as by Ctrl-C. Further signals are ignored, so that saving
+    is not cut short.
     """
     _received.append(signal_number)
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

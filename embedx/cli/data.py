@@ -13,6 +13,7 @@ import typer
 from embedx.cli import tables
 from embedx.cli.help import help_formatter
 from embedx.cli.options import settings_listed
+from embedx.cli.streams import results_to
 from embedx.pages.plain import as_cell
 from embedx.training.progress import Reporter
 
@@ -170,6 +171,7 @@ def sessions(
     gap: str | None = None,
     time_unit: str | None = None,
     output: Path | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
     verbose: bool = False,
 ) -> None:
@@ -186,16 +188,13 @@ def sessions(
     output     file to write; by default standard output
     """
     from embedx.settings import seconds
-    from embedx.storage.atomic import write_bytes
     from embedx.text.sessions import sessions as read_sessions
 
     pause = None if gap is None else seconds(gap, "--gap")
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
-    lines = read_sessions(table, columns, pause, progress, time_unit)
-    if output is None:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-    else:
-        write_bytes(output, (f"{line}\n".encode() for line in lines))
+    with results_to(output, overwrite):
+        for line in read_sessions(table, columns, pause, progress, time_unit):
+            print(line)
 
 
 def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:

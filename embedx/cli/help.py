@@ -18,6 +18,7 @@ from typer.models import OptionInfo
 
 from embedx.cli.aliases import COMMANDS_INSTEAD, INSTEAD, long_names, own_name
 from embedx.cli.config import words_of
+from embedx.cli.files import check_outputs
 from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keyword, set_option
 from embedx.errors import EmbedxError
 from embedx.settings import on_command_line
@@ -201,6 +202,7 @@ def with_settings(
             given.pop("set_", None) or []
         )
         typed = {setting: value for setting, value in typed.items() if value is not None}
+        check_outputs(given | typed)
         command(**given, **({"typed": typed} if settings else {}))
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -32,9 +32,10 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings, features_of_lines
 from embedx.pages.plain import as_cell, csv_text, tab_separated
 from embedx.settings import as_arguments, check_used, settings_of
-from embedx.storage import atomic
+from embedx.storage import atomic, outputs
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.text.sources import STANDARD_INPUT
+from embedx.training.checkpoint import check_not_in_use
 from embedx.training.progress import Progress
 
 # labels that `predict` prints for a row, unless a number, threshold or coverage is given
@@ -91,6 +92,7 @@ def train_classifier(
     for folder in folders:
         if folder == given.output or _is_by(run.command_line("classify", given), folder):
             check_output(folder, given.overwrite or given.resume)
+            check_not_in_use(folder)
     cluster = ClusterSettings.from_options(typed)
     if given.test_labels and not given.test:
         raise EmbedxError("--test-labels needs --test")
@@ -121,6 +123,7 @@ def train_classifier(
             )
             task.train(before)
         checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
+        opened.enter_context(checkpoints.at_work())
         progress.note(
             run.command_line(
                 "classify", given, objective=objective.name, output=folder, typed=typed
@@ -132,8 +135,7 @@ def train_classifier(
             labels.distribute(task, cluster, size)
         run.note_settings(progress, given.typed or {}, used_settings(task) | cluster.record())
         _note_data(progress, training)
-        with checkpoints.ended():
-            trained = task.train(before, checkpoints=checkpoints)
+        trained = task.train(before, checkpoints=checkpoints)
         trained.classifier.facts["command"] = run.command_line("classify", given)
         place = run.saved(
             lambda place: trained.classifier.save(place, overwrite),
@@ -353,14 +355,13 @@ def test_metrics(
     progress: Progress,
     per_label: Path | None,
     table: TableSettings,
+    overwrite: bool,
 ) -> dict[str, float]:
     """The metrics of a saved classifier on test data, and of its decisions; those of each label go
     to the file `per_label`.
     """
-    if per_label is not None and not atomic.followed(per_label).parent.is_dir():
-        raise EmbedxError(
-            f"--per-label {per_label}: no such folder; create it, or name another file"
-        )
+    if per_label is not None:
+        outputs.check_file(per_label, overwrite)
     found = classifier.load(model)
     if test is None:
         raise EmbedxError(f"{model}: a classifier; name its test data with --test")

@@ -110,6 +110,7 @@ def evaluate(
     label_column: str | None = None,
     header: str | None = None,
     per_label: Path | None = None,
+    overwrite: bool = False,
     links: str | None = None,
     non_links: str | None = None,
     node_labels: str | None = None,
@@ -139,6 +140,7 @@ def evaluate(
                 in the training data
     per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of
                 each label
+    overwrite   replace the file of --per-label
     links       graphs: edges that were not trained on; AUC and average precision
     non_links   graphs: pairs of nodes to tell --links from; by default as many random pairs
     node_labels  graphs: a node and its labels per line; F1 of logistic regression on the vectors
@@ -171,7 +173,7 @@ def evaluate(
         from embedx.labeled.tables import TableSettings
 
         table = TableSettings(label_column=label_column, header=header)
-        metrics = test_metrics(model, test, test_labels, progress, per_label, table)
+        metrics = test_metrics(model, test, test_labels, progress, per_label, table, overwrite)
         print(
             json.dumps({"test": plain_numbers(metrics)})
             if as_json

@@ -2,10 +2,13 @@
 commands share.
 """
 
+import ast
 import copy
 import dataclasses
 import inspect
 import re
+import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -133,7 +136,7 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
     that list.
     """
     names, rest, texts, last = inspect.signature(command).parameters, [], {}, None
-    for line in (inspect.getdoc(command) or "").splitlines():
+    for line in docstring_of(command).splitlines():
         match = re.fullmatch(r"(\w+)  +(.+)", line)
         if match and match[1] in names:
             last = match[1]
@@ -144,6 +147,15 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
             last = None
             rest.append(line)
     return "\n".join(rest).strip(), texts
+
+
+def docstring_of(function: Callable[..., None]) -> str:
+    """The docstring of a function, read from its source under `python -OO`, which drops them."""
+    if sys.flags.optimize < 2:
+        return inspect.getdoc(function) or ""
+    definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    return ast.get_docstring(definition) or ""
 
 
 def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect.Parameter:

@@ -5,7 +5,6 @@ model saved.
 import math
 import os
 import shlex
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +13,11 @@ from typing import Any
 import typer
 
 from embedx.cli.tables import show_facts
-from embedx.errors import DivergedError, EmbedxError
+from embedx.errors import DivergedError
 from embedx.settings import as_arguments, as_typed, seconds
 from embedx.storage.disk import free_disk, summary
 from embedx.storage.folder import check_output
+from embedx.storage.rescue import save_or_rescue
 from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import KEPT, Checkpoints, Request
@@ -75,7 +75,7 @@ def saved(
 ) -> Path:
     """Save a model and remove its checkpoints. Raises `DivergedError` if the run ended for that."""
     # however often Ctrl-C is pressed
-    place = to_the_end(lambda: save_somewhere(save, folder, checkpoints))
+    place = to_the_end(lambda: save_or_rescue(save, folder, checkpoints.how_to_resume))
     checkpoints.close(place, is_over=outcome.interrupted_by is None)
     if outcome.diverged is not None:
         raise DivergedError(
@@ -83,23 +83,6 @@ def saved(
             f" epoch{'' if outcome.epochs == 1 else 's'} is in {place}"
         )
     return place
-
-
-def save_somewhere(save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints) -> Path:
-    """Save a model. Raises `EmbedxError` if it cannot be written; it is then saved to a temporary
-    folder, if possible, which the error names.
-    """
-    try:
-        return save(folder)
-    except EmbedxError as error:
-        what, _, remedy = str(error).partition("; ")
-        spare = Path(tempfile.mkdtemp(prefix="embedx-"))
-        try:
-            remedy = f"the model is in {save(spare / folder.name)} instead"
-        except EmbedxError:
-            spare.rmdir()
-            remedy = checkpoints.how_to_resume(folder) or remedy
-        raise EmbedxError(f"{what}; {remedy}") from error
 
 
 def default_output(objective: str, *sources: str) -> Path:

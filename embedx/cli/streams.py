@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from embedx.errors import EmbedxError, visible
-from embedx.storage import atomic
+from embedx.storage import outputs
 from embedx.training.progress import Reporter
 
 # the error handler of results: bytes that were not UTF-8 are written as they were read, as in names
@@ -130,20 +130,11 @@ def results_to(file: Path | None, overwrite: bool, is_text: bool = True) -> Iter
     if file is None:
         yield None
         return
-    if file.exists() and not overwrite:
-        raise EmbedxError(
-            f"{file}: exists; add --overwrite to replace it, or choose another --output"
-        )
-    try:
-        with atomic.replacing(atomic.followed(file)) as raw:
-            out = io.TextIOWrapper(raw, "utf-8", AS_READ, newline="\n")
-            with contextlib.redirect_stdout(out) if is_text else contextlib.nullcontext():
-                yield raw
-            out.detach()  # writes what is left
-    except OSError as error:
-        raise EmbedxError(
-            f"{file}: cannot be written: {error.strerror or error}; choose another --output"
-        ) from error
+    with outputs.writing(file, overwrite) as raw:
+        out = io.TextIOWrapper(raw, "utf-8", AS_READ, newline="\n")
+        with contextlib.redirect_stdout(out) if is_text else contextlib.nullcontext():
+            yield raw
+        out.detach()  # writes what is left
 
 
 def close_error_stream() -> None:

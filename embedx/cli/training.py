@@ -2,12 +2,16 @@
 need numba.
 """
 
+import inspect
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Any
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
+
+from embedx.errors import DataError, EmbedxError
 
 
 def train(
@@ -122,12 +126,64 @@ def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
     """
     from embedx.training import checkpoint
 
-    command, arguments, directory = checkpoint.requested(checkpoint.output_of(output))
-    os.chdir(directory)
+    output = checkpoint.output_of(output).absolute()
+    command, arguments, directory = checkpoint.requested(output)
+    file = checkpoint.folder_of(output) / checkpoint.RUN
+    commands: dict[str, Callable[..., None]] = {"train": train, "classify": classify}
+    run = commands.get(command)
+    if run is None:
+        raise checkpoint.damaged(file, f"no command {command}")
+    check_arguments(file, command, run, arguments)
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        problem = f"the folder it was started in, {directory}, cannot be entered: {error.strerror}"
+        raise DataError(file, None, problem, "restore that folder") from error
     paths = {
-        name: Path(arguments[name])
-        for name in ("output", "cache_dir", "log_json")
-        if arguments.get(name)
+        name: Path(arguments[name]) for name in ("cache_dir", "log_json") if arguments.get(name)
     }
-    run = train if command == "train" else classify
-    run(**arguments | paths | {"quiet": quiet, "verbose": verbose}, resume=True)
+    here = {"output": output, "quiet": quiet, "verbose": verbose}
+    run(**arguments | paths | here, resume=True)
+
+
+def check_arguments(
+    file: Path, command: str, run: Callable[..., None], arguments: Mapping[str, Any]
+) -> None:
+    """Raise `EmbedxError` if the arguments in the `file` of a checkpoint are not those of the
+    command, or name a cluster or a log while other users may have written them.
+    """
+    from embedx.cli.options import SETTINGS
+    from embedx.settings import check
+    from embedx.training import checkpoint
+
+    types = get_type_hints(run)
+    for name, value in arguments.items():
+        if name not in types:
+            raise checkpoint.damaged(file, f"{command} has no argument {name}")
+        if not fits(value, types[name]):
+            raise checkpoint.damaged(file, f"{name} is {value!r}")
+    for name, parameter in inspect.signature(run).parameters.items():
+        if parameter.default is parameter.empty and name not in arguments:
+            raise checkpoint.damaged(file, f"no {name}")
+    typed = arguments.get("typed") or {}
+    settings = SETTINGS[command]()
+    for name, value in typed.items():
+        if name not in settings:
+            raise checkpoint.damaged(file, f"{command} has no setting {name}")
+        try:
+            check(settings[name].field, value)
+        except EmbedxError as error:
+            raise checkpoint.damaged(file, str(error)) from error
+    if typed.get("cluster") or arguments.get("log_json"):
+        checkpoint.check_trusted(file)
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a value from JSON is of a type of the signature of a command."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(fits(value, part) for part in get_args(kind))
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(fits(item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(isinstance(name, str) for name in value)
+    return type(value) is (str if kind is Path else kind)

@@ -65,19 +65,23 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         from embedx.distributed import words
 
         trainer = partial(words.train, cluster=cluster)
-    progress.note(run.command_line("train", given, objective=config.objective.name, output=folder))
+    command = run.command_line("train", given, objective=config.objective.name, output=folder)
     settings = {
         name: value for name, value in config.record().items() if name not in config.settings.open
     }
-    run.note_settings(progress, recipe_defaults(corpora) | typed, settings | cluster.record())
-    with checkpoints.ended():
+    with checkpoints.at_work():
+        progress.note(command)
+        run.note_settings(progress, recipe_defaults(corpora) | typed, settings | cluster.record())
         trained = trainer(
             corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints
         )
-    trained.vectors.facts["command"] = run.command_line("train", given)
-    place = run.saved(
-        lambda place: trained.vectors.save(place, overwrite), folder, checkpoints, trained.outcome
-    )
+        trained.vectors.facts["command"] = run.command_line("train", given)
+        place = run.saved(
+            lambda place: trained.vectors.save(place, overwrite),
+            folder,
+            checkpoints,
+            trained.outcome,
+        )
     return place, trained
 
 

@@ -4,10 +4,11 @@ The folder has runs.jsonl (see `embedx.comparison.records`) and, replaced after 
 compare.html and compare.csv.
 """
 
+import contextlib
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import tuned
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.digits import GENERATED
 from embedx.settings import settings_of
 from embedx.storage import locks
-from embedx.storage.atomic import write_text
+from embedx.storage.atomic import errors_named, write_text
 from embedx.storage.folder import installed_version
 from embedx.training.progress import Progress, Silent
 
@@ -82,6 +83,8 @@ class Comparison:
     def measure(self) -> None:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
         data, settings, records, progress = self.data, self.settings, self.records, self.progress
+        if not records.file.exists():  # it shows that the folder is that of a comparison
+            records.save()
         try:
             by_time = [name for name in self.names if name not in data.converging]
             options = (
@@ -194,16 +197,33 @@ def compare(
         "machine": runs.machine(),
         "embedx": installed_version(),
     }
-    found = Comparison(
-        data, names, settings, folder, Records(folder, identity, overwrite=not resume), progress
-    )
-    progress.note(settings.plan(len(names)))
+    with opened(folder):
+        records = Records(folder, identity, overwrite=not resume)
+        found = Comparison(data, names, settings, folder, records, progress)
+        progress.note(settings.plan(len(names)))
+        found.circumstances = _circumstances(data, settings, command, identity, progress)
+        found.measure()
+        found.write()
+    if not found.ranking.lines and not found.interrupted:
+        raise EmbedxError("no run finished: " + "; ".join(found.ranking.troubles))
+    return found
+
+
+def _circumstances(
+    data: Data,
+    settings: CompareSettings,
+    command: Sequence[str],
+    identity: Mapping[str, Any],
+    progress: Progress,
+) -> dict[str, str]:
+    """What the page says of the runs: data, which are prepared here, machine, versions."""
     facts = data.prepare(progress)
     if data.converging:
         progress.note(
             f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time"
         )
-    found.circumstances = {
+    until = identity["until"]
+    circumstances = {
         "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
         "runs": (
             f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives"
@@ -213,19 +233,11 @@ def compare(
         "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
     }
     if command:
-        found.circumstances["command"] = shlex.join(command)
+        circumstances["command"] = shlex.join(command)
     if settings.tune:
         trial = " ".join(settings.stopping_of_trial)
-        found.circumstances["tuning"] = f"{trial} for each trial, scored on validation data"
-    lock = opened(folder)
-    try:
-        found.measure()
-        found.write()
-    finally:
-        locks.unlock(lock)
-    if not found.ranking.lines and not found.interrupted:
-        raise EmbedxError("no run finished: " + "; ".join(found.ranking.troubles))
-    return found
+        circumstances["tuning"] = f"{trial} for each trial, scored on validation data"
+    return circumstances
 
 
 def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -240,22 +252,26 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
                 f"{folder}: has a comparison already; add --resume to continue it, or --overwrite"
                 " to start again"
             )
-    elif any(each.name not in (PAGE, NUMBERS, WORK) for each in folder.iterdir()):
+    elif any(folder.iterdir()):
         raise EmbedxError(f"{folder}: not empty, and no comparison; choose another --output")
 
 
-def opened(folder: Path) -> "locks.Lock | None":
-    """The folder, made if it is not there, and locked. Raises `EmbedxError` if that cannot be, or
-    another is at work.
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[None]:
+    """The folder, made if it is not there, and locked; deleted at the end if it is empty. Raises
+    `DataError` if that cannot be, or another comparison is at work there.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EmbedxError(
-            f"{folder}: {error.strerror}, so it cannot be written to; choose another --output"
-        ) from error
-    if locks.is_locked(folder):
-        raise EmbedxError(
-            f"{folder}: in use by another comparison; wait for it, or choose another --output"
-        )
-    return locks.lock(folder, wait=False)
+        with errors_named(folder):
+            held = locks.take(folder)
+    except DataError as error:
+        if not isinstance(error.__cause__, BlockingIOError):
+            raise
+        remedy = ("wait for it, or choose another ", Setting("output"))
+        raise DataError(folder, None, "in use by another comparison", remedy) from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()
+        locks.unlock(held)

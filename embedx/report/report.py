@@ -15,9 +15,9 @@ from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
 from embedx.settings import as_typed, option_name
 from embedx.storage.atomic import followed, write_text
 from embedx.storage.folder import present, task_of
+from embedx.storage.outputs import check_file
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
-from embedx.vectors.export import check_free
 
 SUFFIX = ".report.html"
 FIGURES = {  # facts at the top of a page
@@ -101,11 +101,8 @@ def report(
             raise EmbedxError(f"{option_name(name)} is for {kinds[0]}; {model} is {kinds[1]}")
     if test_labels is not None and test is None:
         raise EmbedxError("--test-labels needs --test")
-    check_free(out, overwrite)
-    if not followed(out).parent.is_dir():
-        raise EmbedxError(
-            f"{out}: its folder does not exist; create it, or choose another --output"
-        )
+    inputs = [*models, test, test_labels, *(pairs or []), analogies]
+    check_file(out, overwrite, [name for name in inputs if name is not None])
     loaded: list[Any] = [
         classification.load(each) if is_classifier else vectors.load_folder(each)
         for each in folders

@@ -5,26 +5,36 @@ A killed process leaves NAME.partial-XXXXXXXX beside the file, or the temporary 
 """
 
 import contextlib
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+# Where a folder cannot be opened or synchronised, as on CIFS and some FUSE file systems, its names
+# are as safe as they can be there (as in PostgreSQL's fsync_fname_ext).
+FOLDERS_NOT_OPENED = (errno.EACCES, errno.EPERM, errno.EISDIR)
+FOLDERS_NOT_SYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 
 
 @contextlib.contextmanager
 def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
     """A stream to a temporary file, which replaces `file` when the block ends; if it raises, `file`
-    stays as it was.
+    stays as it was. A file that is replaced hands on its permissions.
 
     partial  the temporary file, on the same file system; by default a new name beside `file`
     """
     partial = partial or beside(file, "partial")
     try:
         with partial.open("wb") as out:
+            with contextlib.suppress(OSError):
+                partial.chmod(stat.S_IMODE(file.stat().st_mode))
             yield out
             sync(out)
         partial.replace(file)
@@ -43,18 +53,31 @@ def followed(path: Path) -> Path:
         ) from error
 
 
+@contextlib.contextmanager
+def errors_named(file: Path, problem: str = "cannot be written") -> Iterator[None]:
+    """Raise `DataError`, with the file and a remedy, for what the system says of writing it."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "choose another name"
+        if error.errno in NO_SPACE:
+            remedy = f"free some space, or {remedy}"
+        raise DataError(file, None, f"{problem}: {error.strerror or error}", remedy) from error
+
+
 def write_text(file: Path, text: str) -> None:
     """Replace a file, or that to which it links, by one of this text, in UTF-8. Raises
     `EmbedxError` if that cannot be done.
     """
-    try:
-        with replacing(followed(file)) as out:
-            out.write(text.encode())
-    except OSError as error:
-        raise EmbedxError(
-            f"{file}: cannot be written: {error.strerror or error}; free some space, or name"
-            " another"
-        ) from error
+    with errors_named(file), replacing(followed(file)) as out:
+        out.write(utf8(text))
+
+
+def utf8(text: str) -> bytes:
+    """The text in UTF-8. What stands for a byte of a file name that is no UTF-8 is written as an
+    escape, `\\udcff`, which in JSON gives back the name.
+    """
+    return text.encode("utf-8", "backslashreplace")
 
 
 def write_bytes(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
@@ -82,7 +105,7 @@ def leftovers(path: Path, kind: str) -> list[Path]:
         return []
 
 
-def sync(out: Any) -> None:
+def sync(out: IO[bytes]) -> None:
     """Have the disk hold what was written to the open file `out`, so that it is there after a power
     cut.
     """
@@ -90,12 +113,28 @@ def sync(out: Any) -> None:
     os.fsync(out.fileno())
 
 
+def sync_files(folder: Path) -> None:
+    """Have the disk hold all files in a folder."""
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with open(os.path.join(parent, name), "rb") as file:
+                os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
-    """Have the disk hold the names in a folder, where the system can do that."""
+    """Have the disk hold the names in a folder, where the file system can do that."""
     if os.name != "posix":  # elsewhere folders cannot be opened
         return
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in FOLDERS_NOT_OPENED:
+            return
+        raise
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in FOLDERS_NOT_SYNCED:
+            raise
     finally:
         os.close(handle)

@@ -261,10 +261,15 @@ def checksum_of(description: Options) -> int:
 def as_text(description: Options) -> str:
     """A description as model.json has it."""
     content = json.loads(json.dumps(description, default=plain))
-    return (
-        json.dumps({**content, "checksum": checksum_of(content)}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    return json_text({**content, "checksum": checksum_of(content)})
+
+
+def json_text(value: Options) -> str:
+    """A value as indented JSON that can be written in UTF-8: a name of a file that is no text gets
+    escapes, which give it back.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return atomic.utf8(text).decode()
 
 
 def _short(value: Any) -> str:
@@ -340,8 +345,11 @@ def unescape(name: str) -> str:
 
 def check_output(folder: Path, overwrite: bool) -> None:
     """Raise EmbedxError if a model cannot be saved as `folder`; called before training."""
+    place = atomic.followed(folder)
+    if not place.name:
+        raise DataError(folder, None, "the root of all folders", "name a folder within it")
     try:
-        there = present(atomic.followed(folder))
+        there = present(place)
         if there.exists():
             if not overwrite:
                 raise EmbedxError(
@@ -357,8 +365,9 @@ def check_output(folder: Path, overwrite: bool) -> None:
                     f"{there}: not a model folder, so it is not overwritten; choose another"
                     " --output"
                 )
-        parent = next(each for each in atomic.followed(folder).parents if each.exists())
-        trial = parent / atomic.beside(atomic.followed(folder), "partial").name
+        parent = next(each for each in place.parents if each.exists())
+        # the longest of the names that a model and its checkpoints get until they are complete
+        trial = parent / atomic.beside(place, "replaced").name
         trial.mkdir()
         # another process may have deleted it as left by a killed one
         with contextlib.suppress(FileNotFoundError):
@@ -416,19 +425,16 @@ def save(
         return partial
 
     try:
-        _, lock = locks.new_locked(make)
-        atomic.write_bytes(partial / DESCRIPTION, [as_text(description).encode()])
-        for name, array in arrays.items():
-            atomic.write_bytes(partial / f"{name}.npy", npy_blocks(array))
-        for stem, (each, counts) in names.items():
-            atomic.write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
-        atomic.sync_folder(partial)
-        check_output(folder, overwrite)  # which another process may have made meanwhile
-        put_in_place(partial, folder)
-    except OSError as error:
-        raise EmbedxError(
-            f"{folder}: cannot write the model: {error.strerror or error}; choose another --output"
-        ) from error
+        with atomic.errors_named(folder, "cannot write the model"):
+            _, lock = locks.new_locked(make)
+            atomic.write_bytes(partial / DESCRIPTION, [as_text(description).encode()])
+            for name, array in arrays.items():
+                atomic.write_bytes(partial / f"{name}.npy", npy_blocks(array))
+            for stem, (each, counts) in names.items():
+                atomic.write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
+            atomic.sync_folder(partial)
+            check_output(folder, overwrite)  # which another process may have made meanwhile
+            put_in_place(partial, folder)
     finally:
         locks.remove(partial, lock)
     sweep(folder)

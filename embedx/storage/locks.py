@@ -48,6 +48,30 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
+def take(folder: Path) -> "Lock | None":
+    """A lock on `folder`, which is made if it is not there, for `unlock`.
+
+    None where its file system has no locks. Raises `BlockingIOError` if another process has it.
+    """
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            return _locked(folder, wait=False)
+        except BlockingIOError:
+            raise
+        except OSError:
+            if folder.exists():
+                return None
+
+
+def is_of(held: "Lock | None", folder: Path) -> bool:
+    """Whether a lock is on what `folder` is now, which another process may have made anew."""
+    try:
+        return not isinstance(held, int) or os.path.samestat(os.fstat(held), os.stat(folder))
+    except OSError:
+        return False
+
+
 def _locked(folder: Path, wait: bool) -> "Lock":
     """As `lock`. Raises OSError if it cannot be locked."""
     if not LOCKS_FOLDERS:

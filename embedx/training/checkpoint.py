@@ -17,6 +17,7 @@ import math
 import os
 import re
 import shlex
+import stat
 import threading
 import time
 import zipfile
@@ -28,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DivergedError, EmbedxError
+from embedx.errors import DataError, DivergedError, EmbedxError, Setting
 from embedx.settings import Options, Record
 from embedx.storage import atomic, folder as folders, locks
-from embedx.storage.disk import check_disk
+from embedx.storage.disk import amount, check_disk
 from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.progress import Progress
 from embedx.training.state import TrainState
@@ -43,6 +44,7 @@ KEPT = 2
 # Arguments that change no result.
 FREE = {
     "typed",
+    "output",  # whose checkpoints they are
     "resume",
     "overwrite",
     "cache_dir",
@@ -70,7 +72,46 @@ class Request:
 def folder_of(output: Path) -> Path:
     """The folder of the checkpoints of a run that writes its model to `output`."""
     output = atomic.followed(output)
+    if not output.name:
+        raise DataError(output, None, "the root of all folders", "name a folder within it")
     return output.with_name(output.name + SUFFIX)
+
+
+def check_not_in_use(output: Path) -> None:
+    """Raise `DataError` if another run is writing `output`."""
+    if locks.is_locked(folder_of(output)):
+        raise _in_use(output)
+
+
+@contextlib.contextmanager
+def reserved(output: Path) -> "Iterator[locks.Lock | None]":
+    """A lock on what a run writes, from its start to its end. Raises `DataError` if another run has
+    it.
+
+    It is the folder of the run's checkpoints that is locked, and deleted if it is empty at the end.
+    """
+    folder = folder_of(output)
+    new_folders = [folder, *(parent for parent in folder.parents if not parent.exists())]
+    try:
+        with atomic.errors_named(folder):
+            held = locks.take(folder)
+    except DataError as error:
+        if isinstance(error.__cause__, BlockingIOError):
+            raise _in_use(output) from None
+        raise
+    try:
+        yield held
+    finally:
+        if locks.is_of(held, folder):
+            for path in new_folders:
+                with contextlib.suppress(OSError):  # not empty
+                    path.rmdir()
+        locks.unlock(held)
+
+
+def _in_use(output: Path) -> DataError:
+    remedy = ("wait for it, or choose another ", Setting("output"))
+    return DataError(output, None, "in use by a run that writes it", remedy)
 
 
 def output_of(named: Path) -> Path:
@@ -94,15 +135,34 @@ def requested(output: Path) -> tuple[str, Record, str]:
             f"{output}: no run to resume (there is no {file}); start it with its original command"
         ) from None
     except DAMAGED as error:
-        raise EmbedxError(
-            f"{file}: damaged ({error}); start the run again with its command and --overwrite"
-        ) from error
+        raise damaged(file, str(error)) from error
     if version != folders.installed_version():
         raise EmbedxError(
             f"{file}: of embedx {version}, while this is {folders.installed_version()}; resume it"
             " with that version, or start the run again with --overwrite"
         )
     return found
+
+
+def damaged(file: Path, problem: str) -> DataError:
+    """The error for a description of a run that is not as it was written."""
+    remedy = ("start the run again with its command and ", Setting("overwrite", True))
+    return DataError(file, None, f"damaged ({problem})", remedy)
+
+
+def check_trusted(file: Path) -> None:
+    """Raise `DataError` if other users than this one and root may have written the file."""
+    if os.name != "posix":
+        return
+    for path in (file, file.parent):
+        status = path.stat()
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+            raise DataError(
+                path,
+                None,
+                "other users can write it, and it names a cluster or a log",
+                "if you know what is in it, make it your own with chown and chmod o-w",
+            )
 
 
 class Checkpoints:
@@ -112,8 +172,10 @@ class Checkpoints:
     """
 
     def __init__(self, output: Path, request: Request, overwrite: bool, progress: Progress) -> None:
-        self.folder, self.request, self.progress = folder_of(output), request, progress
         self.output = output
+        self.folder = folder_of(output)
+        self.request = request
+        self.progress = progress
         self.identity: Callable[[], Record] = dict
         self.began = time.monotonic()  # of the interval
         self.writing: threading.Thread | None = None
@@ -121,12 +183,9 @@ class Checkpoints:
         self.found: list[Path] = []  # the states to resume from, the newest first
         if not os.path.lexists(self.folder):
             return
-        if locks.is_locked(self.folder):
-            raise EmbedxError(
-                f"{self.folder}: in use by a run that writes {output}; wait for it, or choose"
-                " another --output"
-            )
-        names = {each.name for each in self.folder.iterdir()}
+        check_not_in_use(output)
+        with atomic.errors_named(self.folder):
+            names = {each.name for each in self.folder.iterdir()}
         if RUN not in names and names - {PARTIAL_RUN}:
             raise EmbedxError(
                 f"{self.folder}: not a folder of checkpoints; choose another --output"
@@ -140,9 +199,6 @@ class Checkpoints:
                 f"{self.folder}: the state of an unfinished run; add --resume to continue it, or"
                 " --overwrite to start again"
             )
-        self.lock = locks.lock(self.folder, wait=False)
-        if not request.resumes:
-            self.remove()
 
     def _check_same(self, output: Path) -> None:
         """Raise `EmbedxError` unless the command is the one that started the run."""
@@ -181,9 +237,12 @@ class Checkpoints:
 
     def identify(self, identity: Callable[[], Record]) -> None:
         """Set what the run depends on beside its arguments, as JSON types: its data above all.
-        Called when it is needed.
+        Called when it is needed. The data are read: now the states of a run that is started again
+        may go.
         """
         self.identity = identity
+        if not self.request.resumes:
+            self._delete_files()
 
     # ---- reading
 
@@ -300,14 +359,16 @@ class Checkpoints:
                     tree=text,
                     **{f"array{k}": each for k, each in enumerate(arrays)},
                 )
-            for old in self.states()[KEPT:]:
-                old.unlink()
         except OSError as error:
             kept = "the last one is kept" if self.states() else "there is none"
             self.progress.note(
                 f"warning: no checkpoint was written to {self.folder}: {error.strerror or error};"
                 f" {kept}"
             )
+        finally:
+            for old in self.states()[KEPT:]:
+                with contextlib.suppress(OSError):
+                    old.unlink()
 
     def _make_folder(self) -> None:
         """The folder with its description, if they are not there yet."""
@@ -323,16 +384,22 @@ class Checkpoints:
             "directory": os.getcwd(),
         }
         with atomic.replacing(self.folder / RUN, self.folder / PARTIAL_RUN) as out:
-            out.write((json.dumps(run, indent=2, ensure_ascii=False) + "\n").encode())
+            out.write(folders.json_text(run).encode())
 
     @contextlib.contextmanager
-    def ended(self) -> Iterator[None]:
-        """Delete the checkpoints of a run that diverges, because it would do so again."""
-        try:
-            yield
-        except DivergedError:
-            self.remove()
-            raise
+    def at_work(self) -> Iterator[None]:
+        """Have the output locked while the run is at work, and delete the checkpoints of one that
+        diverges, because it would do so again. Raises `DataError` if another run has the lock.
+        """
+        with reserved(self.output) as self.lock:
+            try:
+                yield
+            except DivergedError:
+                self.remove()
+                raise
+            finally:
+                self.finish()
+                self.lock = None
 
     def close(self, output: Path, is_over: bool) -> None:
         """The model is saved: delete the checkpoints if the run `is_over`, else say how to resume
@@ -345,37 +412,45 @@ class Checkpoints:
                 f"its state is in {self.folder}; `{resumed_by(output)}` continues it"
             )
 
-    def how_to_resume(self, output: Path) -> str:
+    def how_to_resume(self) -> str:
         """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
-        return (
-            f"when that is fixed, `{resumed_by(output)}` continues from the last checkpoint"
-            if self.states()
-            else ""
-        )
+        states = self.states()
+        if not states:
+            return ""
+        older = states[1:]
+        room = ""
+        if older:
+            size = amount(sum(file.stat().st_size for file in older))
+            room = f"{shlex.join(['rm', *map(str, older)])} frees {size}; "
+        command = resumed_by(self.output)
+        return f"{room}when that is fixed, `{command}` continues from the last checkpoint"
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
         if self.writing is not None:
             self.writing.join()
 
-    def remove(self) -> None:
-        """Delete the checkpoints: the run is over, or starts again."""
+    def _delete_files(self) -> None:
+        """Delete the states, and last the file that says whose they are."""
         self.finish()
+        self.found = []
         if not self.folder.is_dir():
             return
-        ours = [each for each in self.folder.iterdir() if OURS.fullmatch(each.name)]
-        # last, because it says that the others are ours
-        for each in sorted(ours, key=lambda each: each.name == RUN):
-            each.unlink(missing_ok=True)
+        ours = [file for file in self.folder.iterdir() if OURS.fullmatch(file.name)]
+        for file in sorted(ours, key=lambda file: file.name == RUN):
+            file.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete the checkpoints: the run is over."""
+        self._delete_files()
+        if not self.folder.is_dir():
+            return
         try:
             self.folder.rmdir()
         except OSError:
             self.progress.note(
                 f"{self.folder}: kept, because it has files that embedx did not write"
             )
-        self.found = []
-        locks.unlock(self.lock)
-        self.lock = None
 
 
 def by_option(command: str, arguments: Options, directory: str) -> Record:

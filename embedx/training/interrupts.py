@@ -7,6 +7,13 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+# Ctrl-C, the end of a job, and a terminal that is closed; Windows has no SIGHUP
+SIGNALS = tuple(
+    signal.Signals[name]
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if name in signal.Signals.__members__
+)
+
 
 def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Result:
     """What `work` returns or raises, however often Ctrl-C is pressed meanwhile.
@@ -17,7 +24,7 @@ def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Resul
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         return work()
     received = []
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {each: signal.getsignal(each) for each in SIGNALS}
     # One that cannot be called is ignored already, or ends the process at once.
     handlers = {each: handler for each, handler in handlers.items() if callable(handler)}
     try:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.settings import Settings, param
-from embedx.storage.atomic import beside, followed
+from embedx.storage import atomic, outputs
 from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import (
@@ -72,7 +72,7 @@ def export(
     chosen = formats.FORMATS[settings.format or formats.of_name(out)]
     _check_place(out, chosen, overwrite)
     table = _table(model, chosen, settings, progress)
-    return _put(out, lambda path: chosen.write(path, table))
+    return _put(out, overwrite, lambda path: chosen.write(path, table))
 
 
 def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) -> Path:
@@ -85,9 +85,8 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
         raise EmbedxError(f"{out}: the model has no counts of its words")
     check_free(out, overwrite)
     rows = zip(_writable(model.words, SILENT), model.counts.tolist(), strict=True)
-    return _put(
-        out, lambda path: write_pieces(path, (f"{word} {count}\n".encode() for word, count in rows))
-    )
+    lines = (f"{word} {count}\n".encode() for word, count in rows)
+    return _put(out, overwrite, lambda path: write_pieces(path, lines))
 
 
 def check_free(out: Path, overwrite: bool) -> None:
@@ -95,31 +94,42 @@ def check_free(out: Path, overwrite: bool) -> None:
     _check_place(out, formats.FORMATS["word2vec"], overwrite)
 
 
-def _put(out: Path, write: Callable[[Path], None]) -> Path:
+def _put(out: Path, overwrite: bool, write: Callable[[Path], None]) -> Path:
     """Call `write` with a path in a new folder beside `out`, then move what it wrote to `out`;
     return `out`.
     """
-    place = followed(out)  # where links lead to
-    partial = beside(place, "partial")
+    place = atomic.followed(out)
+    partial = atomic.beside(place, "partial")
+    new = partial / "new"
     old = partial / "old"
     try:
-        partial.mkdir()
-        (partial / "new").mkdir()
-        write(partial / "new" / out.name)
-        if place.is_dir():
-            place.rename(old)
-        # what needs the others last
-        for each in sorted((partial / "new").iterdir(), key=lambda file: file.name == out.name):
-            each.replace(place.with_name(place.name + each.name.removeprefix(out.name)))
-    except OSError as error:
-        raise EmbedxError(
-            f"{out}: cannot be written: {error.strerror or error}; name another file"
-        ) from error
+        with atomic.errors_named(out):
+            partial.mkdir()
+            new.mkdir()
+            write(new / out.name)
+            atomic.sync_files(new)
+            if place.is_dir():
+                place.rename(old)
+            _move(new, out.name, place, overwrite)
     finally:
         if os.path.exists(old) and not place.exists():
             old.rename(place)
         shutil.rmtree(partial, ignore_errors=True)
     return out
+
+
+def _move(new: Path, name: str, place: Path, overwrite: bool) -> None:
+    """Move the file or folder `name` in `new` to `place`, after the files beside it, whose names
+    begin with its own.
+    """
+    beside = [file for file in new.iterdir() if file.name != name]
+    moves = [(file, place.with_name(place.name + file.name.removeprefix(name))) for file in beside]
+    for _, target in moves:
+        if os.path.lexists(target) and not overwrite:
+            raise outputs.exists_already(target)
+    for source, target in [*moves, (new / name, place)]:
+        source.replace(target)
+    atomic.sync_folder(place.parent)
 
 
 def _check_place(out: Path, format: Format, overwrite: bool) -> None:
@@ -129,16 +139,17 @@ def _check_place(out: Path, format: Format, overwrite: bool) -> None:
             f"{out}: --format {format.name} is not compressed as {out.suffix}; choose another"
             " suffix, or none"
         )
-    if not out.exists():
+    if not (format.owns is not None and out.is_dir()):
+        outputs.check_file(out, overwrite)
         return
-    if not (out.is_file() or out.is_dir()) or (out.is_dir() and not format.is_folder):
-        raise EmbedxError(f"{out}: is a folder, a pipe or a device; give the name of a file")
     if not overwrite:
-        raise EmbedxError(f"{out}: exists already; add --overwrite, or choose another name")
-    if format.owns is not None and not (out.is_dir() and format.owns(out)):
-        raise EmbedxError(
-            f"{out}: holds files that --format {format.name} does not write, so it is not"
-            " overwritten; choose another name"
+        raise outputs.exists_already(out)
+    if not format.owns(out):
+        raise DataError(
+            out,
+            None,
+            f"holds files that --format {format.name} does not write, so it is not overwritten",
+            "choose another name",
         )
 
 

@@ -7,8 +7,14 @@ It holds the chosen vectors alone: it can be queried, but not trained on or test
 
 from pathlib import Path
 
-from embedx.storage.folder import is_model, save as save_folder
+from embedx.storage.folder import files_of, save as save_folder
 from embedx.vectors.formats.contract import Format, Table
+
+
+def owns(folder: Path) -> bool:
+    """Whether all in the folder belongs to a model."""
+    files = set(files_of(folder))
+    return bool(files) and {each.name for each in folder.iterdir()} <= files
 
 
 def write(path: Path, table: Table) -> None:
@@ -36,5 +42,5 @@ MODEL_FOLDER = Format(
     programs="embedx, numpy.load of its .npy",
     suffixes=(".embedx",),
     write=write,
-    owns=is_model,
+    owns=owns,
 )

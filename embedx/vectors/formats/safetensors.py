@@ -52,11 +52,16 @@ def read(file: Opened) -> Found:
 def write(path: Path, table: Table) -> None:
     lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
     texts = {name: json.dumps(about, default=plain) for name, about in table.about().items()}
-    save_file(
-        {"words": np.frombuffer(lines, np.uint8), **table.arrays()},
-        path,
-        {"format": "embedx", **texts},
-    )
+    tensors = {"words": np.frombuffer(lines, np.uint8), **table.arrays()}
+    save_tensors(path, tensors, {"format": "embedx", **texts})
+
+
+def save_tensors(path: Path, tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """Write a file of tensors. Raises OSError if it cannot be written."""
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 SAFETENSORS = Format(

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from embedx.vectors.formats.contract import Format, Table
+from embedx.vectors.formats.safetensors import save_tensors
 
 TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
 FILES = (TENSORS, TOKENIZER, "config.json", "modules.json")
@@ -43,7 +43,7 @@ def write(path: Path, table: Table) -> None:
     dim = table.rows.shape[1]
     # the last for unknown words
     vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])
-    save_file({"embeddings": vectors}, path / TENSORS, {"format": "pt"})
+    save_tensors(path / TENSORS, {"embeddings": vectors}, {"format": "pt"})
     config = {
         "model_type": "model2vec",
         "architectures": ["StaticModel"],

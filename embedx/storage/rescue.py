@@ -1,0 +1,73 @@
+"""Saving a finished model: where it was asked for, or else wherever it can be written."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from embedx.errors import EmbedxError
+
+# Bytes of a name that every file system takes, also when `.replaced-XXXXXXXX` is added.
+MAX_NAME = 120
+
+
+def save_or_rescue(
+    save: Callable[[Path], Path], folder: Path, how_to_resume: Callable[[], str] = str
+) -> Path:
+    """Save a model to `folder` by `save`, and return its path.
+
+    Raises `EmbedxError` if that fails, for whatever reason. The model is then in another folder,
+    which the error names; where none takes it, the error says which were tried and `how_to_resume`
+    the run.
+    """
+    try:
+        return save(folder)
+    except Exception as error:
+        problem, remedy = _reason(error)
+        if not isinstance(error, EmbedxError):
+            problem = f"{folder}: cannot write the model: {problem}"
+        tried = []
+        for place in _spare_places():
+            rescued = _saved_within(save, place, folder.name)
+            if isinstance(rescued, Path):
+                raise EmbedxError(f"{problem}; the model is in {rescued} instead") from error
+            tried.append(f"{place} ({rescued})")
+        nowhere = ", ".join(tried) or "no temporary folder was found"
+        remedy = how_to_resume() or remedy
+        message = f"{problem}; it could not be saved elsewhere either: {nowhere}"
+        raise EmbedxError("; ".join(filter(None, (message, remedy)))) from error
+
+
+def _saved_within(save: Callable[[Path], Path], place: Path, name: str) -> Path | str:
+    """The path of a model saved in a new folder in `place`, or why that failed."""
+    spare = None
+    try:
+        spare = Path(tempfile.mkdtemp(prefix="embedx-", dir=place))
+        return save(spare / (name if len(os.fsencode(name)) < MAX_NAME else "model"))
+    except Exception as error:
+        if spare is not None:
+            shutil.rmtree(spare, ignore_errors=True)
+        return _reason(error)[0].rpartition(": ")[2]
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """What went wrong, and its remedy, "" if there is none."""
+    if isinstance(error, EmbedxError):
+        problem, _, remedy = str(error).partition("; ")
+        return problem, remedy
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror, ""
+    return f"{type(error).__name__} ({error})", ""
+
+
+def _spare_places() -> Iterator[Path]:
+    """Folders that may take a model: that of temporary files, others of this system, the working
+    folder, and the user's.
+    """
+    names = ["/var/tmp", os.curdir, os.path.expanduser("~"), "/dev/shm"]
+    with contextlib.suppress(OSError):  # nothing can be written to any that Python knows
+        names.insert(0, tempfile.gettempdir())
+    places = (Path(name).absolute() for name in names)
+    yield from dict.fromkeys(place for place in places if place.is_dir())
