@@ -25,7 +25,7 @@ N_CELLS = (2, 3)  # of an edge
 LOOKED_AT = 50  # lines, to tell what separates cells
 BLANKS = b" \t\r\v\f"
 # a cell of a line whose cells are separated by white space
-CELL = re.compile(rb'\s*(?:"((?:[^"]|"")*+)"(?=\s|\Z)|(\S+))')
+CELL = re.compile(rb'"((?:[^"]|"")*+)"(?=\s|\Z)|(\S+)')
 # bytes that UTF-8 never has, and that mark the ends of tokens: damage stays damage
 DAMAGED = {TOKEN_END: b"\xfd", SENTENCE_END: b"\xfd"}
 
