@@ -4,26 +4,23 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx import objectives, samplers
+from embedx import samplers
 from embedx.classification import classifier, task as classification
-from embedx.classification.defaults import default_objective, new_objective
-from embedx.classification.settings import ClassifySettings, check_given
+from embedx.classification.resolve import given_settings
+from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.settings import CompareSettings
-from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
 from embedx.evaluation.word_report import Report
-from embedx.labeled.data import Labeled
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
-from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled
 from embedx.report import report as pages
 from embedx.skipgram import estimator as skipgram
@@ -103,7 +100,7 @@ def classify(
                 str(train), train_labels, progress=progress, text=text, table=table
             )
         )
-        made, chosen, given = configured(objective, given, data)
+        made, chosen, given = given_settings(objective, given, data)
         trained = classification.Run(
             data(), made, chosen, samplers.own_options(given), progress
         ).train()
@@ -125,27 +122,6 @@ def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
     check_output(Path(output), overwrite)
     with reserved(Path(output)):
         yield
-
-
-def configured(
-    name: str | None, given: dict[str, Any], data: Callable[[], Labeled]
-) -> tuple[Objective, ClassifySettings, dict[str, Any]]:
-    """The objective and the settings of a classifier, and the options that make them: those given,
-    and where no objective is named what suits the data, which are read only then. Raises
-    `EmbedxError` for what does not apply.
-    """
-    check_stopping(given)
-    ClassifySettings.from_options(given)  # refused before anything is read
-    if name is None:
-        name, chosen = default_objective(data(), given)
-        given = chosen | given
-    objectives.check_applies(given, name)
-    settings, objective = (
-        ClassifySettings.from_options(given),
-        new_objective(objectives.find(name), given),
-    )
-    check_given(given, settings, objective)
-    return objective, settings, given
 
 
 @python_names()

@@ -128,18 +128,18 @@ def fraction(text: str) -> float:
         ) from None
 
 
-def check_used(given: Options, needs: Iterable[tuple[str, bool, str]]) -> None:
+def check_used(given: Options, needs: Iterable[tuple[str, bool, str | Setting]]) -> None:
     """Raise `EmbedxError` if a setting was given that has no effect here.
 
     needs  names of settings, each with whether it has one, and with what else (`without ...`) it
            would
     """
-    for name, is_used, what in needs:
-        if given.get(name) is not None and not is_used:
-            raise EmbedxError(
-                f"{option_name(name)} applies only"
-                f" {'' if what.startswith('without') else 'with '}{what}"
-            )
+    for name, is_used, need in needs:
+        if given.get(name) is None or is_used:
+            continue
+        text = on_command_line(need) if isinstance(need, Setting) else need
+        preposition = "" if text.startswith("without") else "with "
+        raise EmbedxError(f"{option_name(name)} applies only {preposition}{text}")
 
 
 def settings_of(group: "type[Settings]") -> list[str]:

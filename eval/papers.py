@@ -100,9 +100,9 @@ def fit(
     found = objectives.find(objective)
     made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
     settings = ClassifySettings.from_options(options)
-    run = classification.Run(training, made, settings, of_sampler)
+    run = classification.Run(training, made, settings, of_sampler, start=start)
     run.wrap = unguarded
-    return run.train(start, watch)
+    return run.train(watch)
 
 
 def unguarded(strategy: Any) -> Any:

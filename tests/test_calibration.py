@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from embedx import objectives
 from embedx.classification import calibration, classifier
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
-from embedx.classification.defaults import default_objective, new_objective
+from embedx.classification.resolve import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.errors import EmbedxError

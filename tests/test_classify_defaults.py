@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from embedx.classification.defaults import resolved
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
 from embedx.classification import defaults
 from embedx.classification.classifier import load
-from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels

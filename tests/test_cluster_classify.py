@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from embedx.classification.defaults import resolved
 from label_data import ova, settings, topics
 from local_workers import LocalWorkers, lost_at, travelled
 from scipy.sparse import csr_matrix
@@ -15,7 +16,6 @@ from test_train_state import FromSnapshot
 from embedx import objectives, samplers
 from embedx.classification import classifier, task
 from embedx.classification.classifier import Classifier
-from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.distributed import labels, run
 from embedx.distributed.predict import Predictor

@@ -1,8 +1,8 @@
 """A setting that is accepted changes what is trained; one that would not is refused."""
 
 import pytest
-
 from embedx.classification.defaults import new_objective
+
 from embedx.classification.settings import ClassifySettings, check_given
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES

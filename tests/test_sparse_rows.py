@@ -4,12 +4,12 @@ are masked, and as a user has them.
 
 import numpy as np
 import pytest
+from embedx.classification.defaults import resolved
 from label_data import topics
 from test_train_state import FromSnapshot
 
 from embedx import objectives
 from embedx.classification import classifier, strategies
-from embedx.classification.defaults import resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import Run, train
 from embedx.engine import sparse_rows

@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+from embedx.classification.defaults import default_objective, resolved
 from label_data import ova, settings, topics, trained, write_xc
 from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
-from embedx.classification.defaults import default_objective, resolved
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import tiles

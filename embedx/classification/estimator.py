@@ -19,8 +19,8 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from embedx import checks, objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
-from embedx.classification.defaults import new_objective
 from embedx.classification.label_tree import CANDIDATES, LabelTree
+from embedx.classification.resolve import new_objective
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget

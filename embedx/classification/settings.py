@@ -1,17 +1,13 @@
 """Settings of classification, and which of them apply."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from embedx import optimizers
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
 from embedx.engine.settings import MAX_RATE, TrainingSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import PROPENSITY_A, PROPENSITY_B
 from embedx.labeled.rules import LABEL_RULES, SCALINGS
-from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import LABELS
-from embedx.settings import check_used, param
+from embedx.settings import param
 from embedx.training.schedule import SCHEDULES
 
 AUTO, NONE, MAX_NEIGHBOURS = "auto", "none", 1000  # of --neighbours
@@ -276,32 +272,6 @@ class ClassifySettings(TrainingSettings):
             raise EmbedxError(
                 f"--validation {self.validation}: a fraction of the rows must be between 0 and 1"
             )
-
-
-def check_given(
-    options: Mapping[str, Any], settings: ClassifySettings, objective: Objective
-) -> None:
-    """Raise `EmbedxError` if one of the options that were given, by which the settings were made,
-    has no effect.
-    """
-    by_steps = (settings.optimizer or objective.label_defaults.get("optimizer")) != "lbfgs"
-    validates, steps = settings.validation is not None, "a stochastic --optimizer"
-    from_file = validates and share_of_rows(str(settings.validation)) is None
-    is_tree = settings.weights in (None, "tree")
-    needs = [
-        *((name, is_tree, "--weights tree") for name in OF_TREE),
-        ("weight_threshold", settings.weights != "dense", "--weights sparse or tree"),
-        ("validation_labels", from_file, "a file for --validation"),
-        ("patience", validates, "--validation"),
-        ("decay_every", settings.decay < 1, "--set decay"),
-        *((name, not by_steps, "--optimizer lbfgs") for name in ("max_iterations", "tolerance")),
-        *(
-            (name, by_steps, steps)
-            for name in (*OF_STEPS, "time_budget", "replacement", "patience")
-        ),
-        *((name, False, needed) for name, needed in objective.without_effect().items()),
-    ]
-    check_used(options, needs)
 
 
 def share_of_rows(validation: str) -> float | None:

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.classification.defaults import first_state
 from embedx.classification.label_tree import LabelTree, arrays_of
+from embedx.classification.settings import ClassifySettings
 from embedx.engine import full, retrieved, sampled, sparse_rows, tiles
 from embedx.engine.examples import Csr, Examples, csr_of, examples_at
 from embedx.engine.loading import compile_function, load_kernel
@@ -38,7 +38,7 @@ from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels, offsets_of, places_of
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import Table, UpdateRule, new_table
+from embedx.optimizers.contract import PER_ROW, STATELESS, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_rows
 from embedx.samplers.contract import FILTER_SIZE, Sampler, new_data
 from embedx.search.index import empty_index
@@ -60,6 +60,32 @@ SEARCHED = 64  # the same where rows are found: so old is what an index knows of
 MAX_FOUND = 2**23  # rows that a minibatch may find
 # multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster
 SMALL_STEP = 2**20
+MAX_STATE = 1e38  # about what a float32 can be
+
+
+def first_state(
+    settings: ClassifySettings, optimizer: UpdateRule, examples: Examples, batch_size: int
+) -> float:
+    """Initial state of the optimizer, for each weight of an output row or for each row.
+
+    It is the square of `initial_gradient` gradients of one positive in a minibatch. From zero, the
+    first step of a weight by Adagrad would be as long for a gradient of next to nothing, of a label
+    with a probability of 1/1000 say, as for any other.
+    """
+    if optimizer.keeps == STATELESS or optimizer.is_ema:
+        return 0.0
+    values = (examples.dense if examples.dense.size else examples.values).ravel()
+    n = len(examples.label_offsets) - 1
+    squared_length = float(np.einsum("i,i->", values, values, dtype=np.float64)) / n
+    width = max(np.count_nonzero(values) / n, 1.0)
+    if settings.hidden:  # a sum of rows that are uniform within ±1/√hidden
+        squared_length /= 3
+        width = float(settings.hidden)
+    n_summed = n if settings.gradient_scale == "sum" else 1
+    coefficient = settings.initial_gradient * n_summed / batch_size
+    if optimizer.keeps != PER_ROW:
+        squared_length /= width
+    return float(min(coefficient**2 * squared_length, MAX_STATE))
 
 
 class Classification(Strategy):

@@ -24,11 +24,13 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
 from embedx.classification.clustering import vectors_of
-from embedx.classification.defaults import first_state
 from embedx.classification.history import History
 from embedx.classification.label_tree import LabelTree
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.steps import identify, update_rule
+from embedx.classification.strategies import first_state
 from embedx.engine import tiles
-from embedx.engine.examples import Csr, Examples, csr_of
+from embedx.engine.examples import Csr, Examples, csr_of, examples_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
@@ -400,56 +402,98 @@ class TreeTraining(Strategy):
             self.prepare(self.level)
 
 
-def run(
-    strategy: TreeTraining,
-    training: Strategy,
-    history: History,
-    checkpoints: Checkpoints | None,
-    plan: MemoryPlan,
-) -> trainer.Outcome:
-    """Train sparse weights, a level of a tree after another, by the strategy itself or another that
-    has it trained.
+class TreeTrainer:
+    """Trains sparse weights, a level of a tree after another; see `TreeTraining`.
+
+    features   csr_matrix float32 (n_rows, n_features), scaled
+    counts     int64 (n_labels,)
+    by_others  the tiles are trained elsewhere
     """
-    n_levels = len(strategy.levels)
 
-    def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
-        strategy.finish_level(level)
-        if level + 1 < n_levels:
-            strategy.prepare(level + 1)
-        return False
+    def __init__(
+        self,
+        objective: Objective,
+        settings: ClassifySettings,
+        features: csr_matrix,
+        labels: Labels,
+        counts: ndarray,
+        progress: Progress,
+        *,
+        by_others: bool,
+    ) -> None:
+        examples = examples_of(features, labels)
+        optimizer = update_rule(settings, examples, features.shape)
+        trees = plans(features, examples, counts, settings, progress)
+        self.strategy = TreeTraining(
+            objective, settings, features, examples, optimizer, counts, trees, by_others=by_others
+        )
+        self.loss_unit = self.strategy.loss_unit
+        self.optimizer_state: dict[str, ndarray] = {}
 
-    schedule = Schedule(
-        float(strategy.settings.learning_rate or 0),
-        training.n_chunks,
-        strategy.n_nodes / n_levels,
-        n_levels,
-        shape="constant",
-        unit="nodes" if n_levels > len(strategy.plans) else "labels",
-    )
-    strategy.prepare(0)
-    outcome = trainer.run(
-        training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan
-    )
-    if outcome.interrupted_by is not None:
-        to_the_end(strategy.give_up)
-        if not strategy.trees():
-            raise outcome.interrupted_by
-        history.progress.note(
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        return self.strategy.memory(keeps_best)
+
+    def train(
+        self,
+        history: History,
+        plan: MemoryPlan,
+        checkpoints: Checkpoints | None,
+        wrap: Any = None,
+    ) -> trainer.Outcome:
+        """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
+        strategy = self.strategy
+        training: Strategy = wrap(strategy) if wrap else strategy
+        if checkpoints is not None:
+            identify(checkpoints, history.classifier, strategy.examples, training)
+        n_levels = len(strategy.levels)
+
+        def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+            strategy.finish_level(level)
+            if level + 1 < n_levels:
+                strategy.prepare(level + 1)
+            return False
+
+        schedule = Schedule(
+            float(strategy.settings.learning_rate or 0),
+            training.n_chunks,
+            strategy.n_nodes / n_levels,
+            n_levels,
+            shape="constant",
+            unit="nodes" if n_levels > len(strategy.plans) else "labels",
+        )
+        strategy.prepare(0)
+        outcome = trainer.run(
+            training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan
+        )
+        if outcome.interrupted_by is not None:
+            self._give_up(outcome.interrupted_by, history.progress)
+        self._summarise(outcome)
+        to_the_end(lambda: self._hand_over(history, outcome))
+        return outcome
+
+    def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
+        """Keep what is trained so far; raise the interruption if that is nothing."""
+        to_the_end(self.strategy.give_up)
+        if not self.strategy.trees():
+            raise interrupted_by
+        progress.note(
             "interrupted: the model and its loss are of the labels and trees trained so far"
         )
-    epochs, n, loss = float(strategy.settings.epochs), strategy.n_labelled, strategy.loss
-    outcome.epochs, outcome.final_loss, outcome.tally = (
-        epochs,
-        loss,
-        Tally(loss * n, n, round(n * epochs)),
-    )
-    outcome.curve = []  # each twentieth of the run has other labels
 
-    def hand_over() -> None:
-        history.classifier.arrays |= strategy.arrays()
+    def _summarise(self, outcome: trainer.Outcome) -> None:
+        """Count epochs over the data in place of levels. There is no curve, because each twentieth
+        of the run has other labels.
+        """
+        strategy = self.strategy
+        n = strategy.n_labelled
+        outcome.epochs = float(strategy.settings.epochs)
+        outcome.final_loss = strategy.loss
+        outcome.tally = Tally(strategy.loss * n, n, round(n * outcome.epochs))
+        outcome.curve = []
+
+    def _hand_over(self, history: History, outcome: trainer.Outcome) -> None:
+        """Give the classifier its trees."""
+        history.classifier.arrays |= self.strategy.arrays()
         history.classifier.parameters_changed()
         if history.is_wanted:
-            history.note(int(strategy.settings.epochs) - 1, outcome.final_loss, outcome.seconds)
-
-    to_the_end(hand_over)
-    return outcome
+            history.note(int(outcome.epochs) - 1, outcome.final_loss, outcome.seconds)

@@ -13,11 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from embedx import samplers
-from embedx.api import configured
 from embedx.classification import classifier, start, task as classification
 from embedx.classification.classifier import Best
-from embedx.classification.defaults import NOT_OF_DUAL
-from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
+from embedx.classification.resolve import given_settings, without_effect
+from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.cli import run
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
@@ -110,18 +109,16 @@ def train_classifier(
                 before.objective.name,
             )
         data = functools.cache(lambda: labelled_data(given, progress, before))
-        objective, settings, typed = configured(name, typed, lambda: data()[0])
+        objective, settings, typed = given_settings(name, typed, lambda: data()[0])
         own, folder = (
             samplers.own_options(typed),
             given.output or run.default_output(objective.name, given.train),
         )
         if given.dry_run:
             check_output(folder, given.overwrite or given.resume)
-            task = classification.Run(data()[0], objective, settings, own, progress)
-            task.on_plan = lambda plan: run.show_plan(
-                given, folder, used_settings(task), _size_of(task.data), plan
-            )
-            task.train(before)
+            task = classification.Run(data()[0], objective, settings, own, progress, before)
+            plan = task.allocate()
+            run.show_plan(given, folder, used_settings(task), _size_of(task.data), plan)
         checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
         opened.enter_context(checkpoints.at_work())
         progress.note(
@@ -130,12 +127,12 @@ def train_classifier(
             )
         )
         training, test = data()
-        task = classification.Run(training, objective, settings, own, progress)
+        task = classification.Run(training, objective, settings, own, progress, before)
         if cluster.is_asked_for:
             labels.distribute(task, cluster, size)
         run.note_settings(progress, given.typed or {}, used_settings(task) | cluster.record())
         _note_data(progress, training)
-        trained = task.train(before, checkpoints=checkpoints)
+        trained = task.train(checkpoints=checkpoints)
         trained.classifier.facts["command"] = run.command_line("classify", given)
         place = run.saved(
             lambda place: trained.classifier.save(place, overwrite),
@@ -163,21 +160,11 @@ def _is_by(command: str, folder: Path) -> bool:
 
 def used_settings(task: classification.Run) -> dict[str, Any]:
     """The settings of a run that have an effect."""
-    idle = set(NOT_OF_DUAL) if task.settings.optimizer == "dcd" else set()
-    idle |= {"negatives", "replacement"} if task.drawing.candidates in ("all", "path") else set()
-    for name, value in task.settings.record().items():
-        try:
-            check_given({name: value}, task.settings, task.objective)
-        except EmbedxError:
-            idle.add(name)
-    groups = (task.settings, task.drawing.settings, task.objective.settings)
-    found = {
-        name: value
-        for group in groups
-        for name, value in group.record().items()
-        if name not in idle
-    }
-    return {"objective": task.objective.name, **found}
+    idle = without_effect(task.settings, task.objective)
+    if task.drawing.candidates in ("all", "path"):
+        idle |= {"negatives", "replacement"}
+    used = {name: value for name, value in task.record().items() if name not in idle}
+    return {"objective": task.objective.name, **used}
 
 
 def _size_of(data: Labeled) -> dict[str, int]:

@@ -30,6 +30,9 @@ from embedx.training.progress import Progress
 from embedx.vectors import formats
 from embedx.vectors.model import load_folder
 
+# Chosen by the size of the text, unless they are given.
+OPEN_UNTIL_COUNTED = ("optimizer", "learning_rate")
+
 
 def train(given: SimpleNamespace) -> None:
     """Train word vectors and print what came of it."""
@@ -66,9 +69,9 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
 
         trainer = partial(words.train, cluster=cluster)
     command = run.command_line("train", given, objective=config.objective.name, output=folder)
-    settings = {
-        name: value for name, value in config.record().items() if name not in config.settings.open
-    }
+    settings = config.record()
+    if config.is_sized_by_text:
+        settings = {name: v for name, v in settings.items() if name not in OPEN_UNTIL_COUNTED}
     with checkpoints.at_work():
         progress.note(command)
         run.note_settings(progress, recipe_defaults(corpora) | typed, settings | cluster.record())

@@ -9,8 +9,14 @@ from typing import Any
 
 from embedx import objectives
 from embedx.classification import classifier
-from embedx.classification.defaults import is_label_by_label, new_objective, resolved
-from embedx.classification.settings import ClassifySettings, check_given, share_of_rows
+from embedx.classification.resolve import (
+    Problem,
+    check_given,
+    is_label_by_label,
+    new_objective,
+    resolve,
+)
+from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_LABELS, CompareSettings
 from embedx.errors import EmbedxError
@@ -108,7 +114,10 @@ class LabelledData(Data):
         self.curve_of = "validation " + ("log-likelihood" if is_single else "nDCG@5")
         # only those that ask for it: others are compared at equal time
         for name, (given, objective) in self.variants.items():
-            if ":" in name and is_label_by_label(resolved(given, objective, training), objective):
+            if ":" not in name:
+                continue
+            resolved = resolve(Problem(given, objective, training, training))
+            if is_label_by_label(resolved.settings, objective):
                 self.converging.add(name)
         validation = (
             self.settings.validation or f"{min(VALIDATION, MAX_VALIDATION / len(training)):.3g}"

@@ -17,7 +17,7 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification import task as classification
-from embedx.classification.defaults import is_label_by_label
+from embedx.classification.resolve import is_label_by_label
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
 from embedx.classification.tree_training import Trained, TreeTraining

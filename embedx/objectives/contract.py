@@ -88,6 +88,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy import ndarray
 
+from embedx.errors import Setting
 from embedx.samplers import names_of
 from embedx.samplers.contract import Candidates, Paths
 from embedx.search.spec import SearchSpec
@@ -156,7 +157,7 @@ class Objective(abc.ABC):
     def __init__(self, settings: Any) -> None:
         self.settings = settings
 
-    def without_effect(self) -> dict[str, str]:
+    def without_effect(self) -> dict[str, Setting]:
         """Settings of its own that have no effect beside its others, each with what it needs."""
         return {}
 

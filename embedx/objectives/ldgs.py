@@ -10,6 +10,7 @@ are left out of the loss, where the paper has their scores as 0; words have draw
 place (`tail`).
 """
 
+from embedx.errors import Setting
 from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
 from embedx.search.spec import SearchSpec
 from embedx.settings import param
@@ -48,10 +49,10 @@ class Ldgs(RetrievalObjective):
     label_settings = ("rescore", "iterations")
     settings: LdgsSettings
 
-    def without_effect(self) -> dict[str, str]:
+    def without_effect(self) -> dict[str, Setting]:
         if self.settings.rescore:
-            return {**super().without_effect(), "iterations": "--set rescore=no"}
-        return {**super().without_effect(), "slack": "--set rescore=yes"}
+            return {**super().without_effect(), "iterations": Setting("rescore", False)}
+        return {**super().without_effect(), "slack": Setting("rescore", True)}
 
     def search(self, n_classes: int) -> SearchSpec:
         own = self.settings

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from embedx.errors import Setting
 from embedx.objectives import margin, sampled_softmax
 from embedx.objectives.contract import Objective
 from embedx.search.spec import SearchSpec
@@ -102,10 +103,10 @@ class RetrievalObjective(Objective):
     word_settings = ("found", "refresh", "tail")
     settings: SearchSettings
 
-    def without_effect(self) -> dict[str, str]:
+    def without_effect(self) -> dict[str, Setting]:
         if self.is_margin:
-            return {"tail": "--loss softmax"}
-        return {"smoothing": "--loss margin"}
+            return {"tail": Setting("loss", "softmax")}
+        return {"smoothing": Setting("loss", "margin")}
 
     @property
     def is_margin(self) -> bool:

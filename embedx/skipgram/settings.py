@@ -140,14 +140,6 @@ class SkipGramSettings(TrainingSettings):
         return ngrams(self.subwords, self.buckets or BUCKETS) if self.subwords is not None else None
 
 
-class SizedSettings(SkipGramSettings):
-    """Settings for a small text of which those that are `open` were not given: `by_size` decides
-    them.
-    """
-
-    open = ("optimizer", "learning_rate")
-
-
 class CollapsedSettings(Settings):
     """What only the collapsed objective takes."""
 

@@ -21,7 +21,7 @@ from embedx.optimizers.contract import new_table
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index
 from embedx.search.updater import IndexUpdater
-from embedx.skipgram.configuration import PAIRS_PER_DRAW
+from embedx.skipgram.resolve import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import TokenStream, context_words

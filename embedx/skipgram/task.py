@@ -16,8 +16,9 @@ from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DivergedError, EmbedxError
 from embedx.evaluation import heldout
 from embedx.samplers.contract import Sampler
-from embedx.settings import Options, Record
-from embedx.skipgram.configuration import Configuration, by_size, resolved, warn_of_rate
+from embedx.settings import Options, Record, as_typed
+from embedx.skipgram.configuration import Configuration
+from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.skipgram.strategies import SMALLER, RetrievedStream, Streamed, empty_tables
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -429,10 +430,12 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         kept if config.draws_kept_words else words.trained_counts, paths=objective.paths()
     )
     if config.collapsed is None:
-        settings = by_size(config, n_tokens, progress)
+        n_context = context_words(corpus.tokens, settings.window)
+        settings, origins = resolve(config, CountedText(n_tokens, kept, n_context, sampler))
         warn_of_rate(settings, objective, progress)
-        n_around = context_words(corpus.tokens, settings.window)
-        settings = resolved(settings, objective, sampler, kept, n_around)
+        for name, reason in origins.items():
+            value = as_typed(getattr(settings, name))
+            progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
     else:
         settings = replace(settings, threads=settings.threads or trainer.usable_cores())
     parts, buckets = subwords.NO_PARTS, np.zeros(0, np.int32)

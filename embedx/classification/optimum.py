@@ -1,0 +1,130 @@
+"""Training to the optimum of the whole data set, by L-BFGS."""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from embedx.classification.history import History
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.steps import first_biases
+from embedx.engine import lbfgs
+from embedx.engine.loading import compile_function
+from embedx.errors import DivergedError
+from embedx.kernels.batch import COEFFICIENTS_64
+from embedx.labeled.data import Labels
+from embedx.objectives.contract import Objective
+from embedx.samplers.contract import Sampler
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.memory import MemoryPlan, available_memory
+from embedx.training.strategy import Tally
+
+
+class OptimumTrainer:
+    """Trains by L-BFGS; parameters have the type of the features.
+
+    features  (n_rows, n_features), scaled
+    weights   (n_rows,): how much each row counts; None for all alike
+    sampler   knows how often each label occurs
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: ClassifySettings,
+        features: Any,
+        labels: Labels,
+        weights: ndarray | None,
+        sampler: Sampler,
+    ) -> None:
+        self.objective = objective
+        self.settings = settings
+        self.features = features
+        self.labels = labels
+        self.weights = np.ones(features.shape[0]) if weights is None else weights
+        self.sampler = sampler
+        self.has_bias = settings.bias != "none"
+        self.n_rows = objective.n_rows(len(sampler.counts))
+        self.loss_unit = objective.loss_unit("row")
+        self.optimizer_state: dict[str, ndarray] = {}
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """scipy allocates its own arrays, as many as the weights several times."""
+        size = 4.0 * self.n_rows * (self.features.shape[1] + 1)
+        return MemoryPlan(
+            {"weights": size, "optimizer": lbfgs.COPIES * size}, 0.0, available_memory()
+        )
+
+    def train(
+        self,
+        history: History,
+        plan: MemoryPlan,
+        checkpoints: Checkpoints | None,
+        wrap: Any = None,
+    ) -> trainer.Outcome:
+        """Train the classifier of the history; there are no checkpoints on the way."""
+        settings, progress = self.settings, history.progress
+        plan.report(progress)
+        compile_function(self.objective.coefficients, COEFFICIENTS_64)
+        progress.start("training", settings.max_iterations, " iterations")
+        began = time.monotonic()
+        curve: list[dict[str, Any]] = []
+
+        def after(iteration: int, loss: float) -> None:
+            progress.update(iteration, loss=loss, loss_unit=self.loss_unit)
+            seconds = round(time.monotonic() - began, 3)
+            curve.append({"epoch": iteration, "seconds": seconds, "loss": loss})
+
+        optimum = lbfgs.minimise(
+            self.objective,
+            self.features,
+            self.labels,
+            np.asarray(self.weights, np.float64),
+            l2=settings.l2 or 0.0,
+            max_iterations=settings.max_iterations,
+            tolerance=settings.tolerance,
+            start=self._first_weights(),
+            after=after,
+        )
+        progress.finish()
+        seconds = time.monotonic() - began
+        if not math.isfinite(optimum.loss):
+            raise DivergedError(
+                f"the loss is not finite; try another --l2 than {settings.l2:g}, or --scaling"
+            )
+        self._hand_over(history, optimum)
+        history.note(optimum.iterations - 1, optimum.loss, seconds)
+        n_examples = self.features.shape[0] * optimum.iterations
+        return trainer.Outcome(
+            Tally(optimum.loss * n_examples, n_examples, n_examples),
+            seconds,
+            float(optimum.iterations),
+            optimum.loss,
+            optimum.interrupted_by,
+            initial_loss=optimum.initial_loss,
+            curve=curve,
+        )
+
+    def _first_weights(self) -> ndarray:
+        """float64 (n_features, n_rows), and a row of biases where there are any."""
+        n, n_features = self.features.shape
+        weights = np.zeros((n_features + self.has_bias, self.n_rows))
+        if self.has_bias:
+            weights[-1] = first_biases(self.objective, str(self.settings.bias), self.sampler, n)
+        return weights
+
+    def _hand_over(self, history: History, optimum: lbfgs.Optimum) -> None:
+        """Give the classifier its parameters."""
+        classifier, dtype = history.classifier, self.features.dtype
+        n_features = self.features.shape[1]
+        classifier.arrays["output"] = optimum.w[:n_features].T.astype(dtype)
+        if self.has_bias:
+            classifier.arrays["bias"] = optimum.w[-1].astype(dtype)
+        classifier.parameters_changed()
+        classifier.facts |= {
+            "evaluations": optimum.evaluations,
+            "largest_gradient": optimum.slope,
+        }

@@ -1,0 +1,147 @@
+"""Resolve the settings of word vectors that depend on the text.
+
+`configure` (configuration.py) decides what is known before the text is read. `resolve` is called
+once, when the text is counted, and leaves nothing open. Each rule chooses one setting.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+from numpy import ndarray
+
+from embedx import optimizers, samplers
+from embedx.engine.encoders import pairs_of_centre
+from embedx.graphs.settings import SGD_RATE
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import WORDS
+from embedx.samplers.contract import Sampler
+from embedx.skipgram.configuration import Configuration
+from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
+from embedx.training import trainer
+from embedx.training.progress import Progress
+
+# Pairs of a block that one drawn negative stands for. More saves draws; above 15 vectors get worse,
+# and 60 diverges (eval/results/objectives.md).
+PAIRS_PER_DRAW = 7.5
+# From FEW_DRAWS on a negative may stand for more pairs, where the loss is a sum over pairs.
+FEW_DRAWS = 32
+PAIRS_PER_MORE_DRAWS = 20
+# Pairs that a block may bring to the row of the most frequent word. It matters for vocabularies of
+# some dozen words, where a block of 16 centres holds each of them many times.
+PAIRS_PER_ROW = 30
+# A learning rate so many times the default, or as much below it, is warned of.
+FAR_RATE = 30
+
+
+class CountedText(NamedTuple):
+    """What the rules look at beside the configuration."""
+
+    n_tokens: int  # of the vocabulary
+    kept: ndarray  # int64 (n_words,): how often each word is expected to survive subsampling
+    n_context: float  # context words of a centre, on average
+    sampler: Sampler  # what draws, if anything does, prepared
+
+
+class Resolved(NamedTuple):
+    """Settings with nothing left open, and the reason of each that the text decided, by name."""
+
+    settings: SkipGramSettings
+    origins: dict[str, str]
+
+
+def resolve(config: Configuration, text: CountedText) -> Resolved:
+    """The settings for this text on this machine."""
+    settings = config.settings
+    origins: dict[str, str] = {}
+
+    def choose(reason: str, **values: Any) -> None:
+        nonlocal settings
+        settings = dataclasses.replace(settings, **values)
+        origins.update(dict.fromkeys(values, reason))
+
+    if config.is_sized_by_text:
+        choose(f"{text.n_tokens:,} tokens", **optimizer_for_size(config, text.n_tokens))
+    if settings.learning_rate is None:
+        rate = optimizers.find(settings.optimizer, WORDS).rates[WORDS]
+        choose(f"optimizer {settings.optimizer}", learning_rate=rate)
+    block_size = largest_block(settings, config.objective, text)
+    if block_size < settings.block_size:
+        choose(f"{len(text.kept):,} words", block_size=block_size)
+    if settings.draws is None:
+        draws = negatives_of_block(settings, config.objective, text)
+        choose(f"blocks of {settings.block_size} centres", draws=draws)
+    if settings.deterministic:
+        choose("deterministic", threads=1)
+    elif settings.threads is None:
+        choose("usable cores", threads=trainer.usable_cores())
+    return Resolved(settings, origins)
+
+
+def optimizer_for_size(config: Configuration, n_tokens: int) -> dict[str, Any]:
+    """Optimizer, learning rate and block size that the objective declares for large texts, if this
+    one is; walks over a graph have a rate of their own.
+    """
+    if n_tokens < LARGE_TEXT:
+        return {}
+    rate = SGD_RATE if config.graph is not None else None
+    return {"learning_rate": rate, **config.objective.large_text_defaults}
+
+
+def retrieves(settings: SkipGramSettings) -> bool:
+    """Whether a search finds the candidates."""
+    return samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
+
+
+def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:
+    """Negatives that are drawn for a pair; 0 where none are."""
+    is_drawn = sampler.candidates == "drawn" and not retrieves(settings)
+    return objective.negatives if is_drawn else 0
+
+
+def largest_block(settings: SkipGramSettings, objective: Objective, text: CountedText) -> int:
+    """Centres of a block, so few that the likeliest row gets PAIRS_PER_ROW pairs at most."""
+    n_negatives = negatives_of_pair(settings, objective, text.sampler)
+    likeliest = float(text.kept.max() / text.kept.sum())
+    if n_negatives:
+        likeliest = max(likeliest, float(text.sampler.noise.max()))
+    if text.sampler.candidates == "path":  # the root is on every path
+        likeliest = 1.0
+    n_pairs = pairs_of_centre(settings.architecture, text.n_context) * (1 + n_negatives)
+    return min(settings.block_size, max(1, int(PAIRS_PER_ROW / (n_pairs * likeliest))))
+
+
+def negatives_of_block(
+    settings: SkipGramSettings, objective: Objective, text: CountedText
+) -> int | None:
+    """Negatives that the centres of a block share: enough to keep each update small; None where
+    none are drawn. Where a search finds candidates, they are drawn before it begins.
+    """
+    if retrieves(settings):
+        return min(objective.negatives, MAX_DRAWS) or None
+    n_negatives = negatives_of_pair(settings, objective, text.sampler)
+    n_pairs = pairs_of_centre(settings.architecture, text.n_context)
+    n_wanted = n_negatives * settings.block_size * n_pairs
+    draws = max(n_negatives, math.ceil(n_wanted / PAIRS_PER_DRAW))
+    if objective.positives == "summed" and draws > FEW_DRAWS:
+        draws = max(FEW_DRAWS, math.ceil(n_wanted / PAIRS_PER_MORE_DRAWS))
+    return min(draws, MAX_DRAWS) or None
+
+
+def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Progress) -> None:
+    """Warn of a learning rate that is far from the default: it may be meant for another
+    optimizer.
+    """
+    rate = float(settings.learning_rate or 0)
+    usual = optimizers.OPTIMIZERS[settings.optimizer].rates[WORDS]
+    if settings.optimizer == objective.word_defaults.get("optimizer", SkipGramSettings.optimizer):
+        usual = float(objective.word_defaults.get("learning_rate", usual))
+    if usual / FAR_RATE < rate < usual * FAR_RATE:
+        return
+    remedy = "leave it out"
+    if rate < usual:
+        remedy += ", or add --optimizer sgd to use word2vec's rates"
+    progress.note(
+        f"warning: --learning-rate {rate:g} is far from {usual:g}, the default of"
+        f" {settings.optimizer} here; {remedy}"
+    )
