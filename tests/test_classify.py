@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import classifier as classifiers, strategies, task as classify
+from embedx.classification import (
+    classifier as classifiers,
+    division,
+    strategies,
+    task as classify,
+)
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import sampled, tiles
@@ -434,7 +439,7 @@ def test_a_share_of_the_rows_is_held_out_for_validation():
     assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0][
         "validation"
     ].keys()
-    ours, held_out = classify.hold_out(TOPICS[0], 100, seed=1)
+    ours, held_out = division.hold_out(TOPICS[0], 100, seed=1)
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
     assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)

@@ -6,11 +6,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from embedx.classification.defaults import resolved
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
-from embedx.classification import defaults
+from embedx.classification import resolve, settings
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
@@ -20,6 +19,7 @@ from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import LABELS
 from tests.notes import Notes
+from tests.support.resolving import resolved
 
 SOFTMAX, OVA = (objectives.find(name) for name in ("softmax", "ova"))
 
@@ -39,10 +39,10 @@ def settled(data, objective=SOFTMAX, **options):
 def test_the_more_rows_the_fewer_passes():
     found = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
     assert found == [
-        defaults.MAX_EPOCHS,
-        defaults.ROOT_EPOCHS // 100,
-        defaults.ROOT_EPOCHS // 300,
-        defaults.MIN_EPOCHS,
+        settings.MAX_EPOCHS,
+        settings.ROOT_EPOCHS // 100,
+        settings.ROOT_EPOCHS // 300,
+        settings.MIN_EPOCHS,
     ]
     assert settled(rows(), epochs=3).epochs == 3
 
@@ -54,14 +54,14 @@ def test_rows_of_several_labels_count_for_as_many_and_lower_the_rate():
         Labels(np.arange(10_001) * 4, np.tile(np.arange(4, dtype=np.int32), 10_000)),
         4,
     )
-    assert settled(four).epochs == defaults.ROOT_EPOCHS // 200
+    assert settled(four).epochs == settings.ROOT_EPOCHS // 200
     assert settled(four).learning_rate == pytest.approx(settled(one).learning_rate / 2, rel=1e-2)
 
 
 def test_dual_coordinate_descent_keeps_its_passes_and_zero_biases():
     hinge = OVA(OVA.Settings(loss="squared-hinge"))
     chosen = resolved(ClassifySettings(weights="sparse"), hinge, rows())
-    assert (chosen.optimizer, chosen.epochs, chosen.bias) == ("dcd", defaults.DUAL_EPOCHS, "zero")
+    assert (chosen.optimizer, chosen.epochs, chosen.bias) == ("dcd", settings.DUAL_EPOCHS, "zero")
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_an_objectives_own_settings_have_defaults_for_classification():
     class Declares(ns):
         label_defaults = {"negatives": 17, "bias": "zero"}  # noqa: RUF012
 
-    assert defaults.new_objective(Declares, {}).settings.negatives == 17
-    assert defaults.new_objective(Declares, {"negatives": 3}).settings.negatives == 3
+    assert resolve.new_objective(Declares, {}).settings.negatives == 17
+    assert resolve.new_objective(Declares, {"negatives": 3}).settings.negatives == 3
     assert ns.Settings().negatives == Declares.Settings().negatives != 17
 
 

@@ -7,13 +7,12 @@ import threading
 
 import numpy as np
 import pytest
-from embedx.classification.defaults import resolved
 from label_data import ova, settings, topics
 from local_workers import LocalWorkers, lost_at, travelled
 from scipy.sparse import csr_matrix
 from test_train_state import FromSnapshot
 
-from embedx import objectives, samplers
+from embedx import objectives
 from embedx.classification import classifier, task
 from embedx.classification.classifier import Classifier
 from embedx.classification.settings import ClassifySettings
@@ -25,6 +24,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.digits import digits
+from tests.support.resolving import resolved
 
 
 @dataclasses.dataclass
@@ -259,13 +259,9 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    counts, made = (
-        np.bincount(data.labels.ids, minlength=data.n_labels),
-        task.Run(data, objective, chosen),
-    )
-    objective.prepare(counts)
-    samplers.prepared((made.sampler, made.warm_up), counts, objective.paths())
-    return made.strategy(data.features, data.labels, counts)
+    run = task.Run(data, objective, dataclasses.replace(chosen, calibration=0.0))
+    run.allocate()
+    return run.trainer.strategy
 
 
 # ---- what cannot be

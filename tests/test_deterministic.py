@@ -20,6 +20,7 @@ from embedx.training.progress import Silent
 from tests.contract_classes import REPRESENTATIVES
 from tests.forked import embedx_run
 from tests.label_data import topics
+from tests.support.resolving import resolved
 from tests.test_checkpoint import arrays_of, asked, end_at_a_checkpoint, left_behind
 from tests.test_train_state import FEW, assert_resumes, label_run, own, same, sentences, word_run
 
@@ -44,7 +45,7 @@ def topics_run(name, **options):
     found, data = OBJECTIVES[name], topics(300, 30)
     few = {"epochs": 2, "threads": 1} | options
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
-    settings = classification.resolved(ClassifySettings.from_options(few), objective, data)
+    settings = resolved(ClassifySettings.from_options(few), objective, data)
     trained = classification.train(data, objective, settings)
     return trained.classifier.arrays, trained.outcome
 

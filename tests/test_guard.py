@@ -33,6 +33,7 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests.contract_classes import REPRESENTATIVES
 from tests.notes import Notes
+from tests.support.resolving import resolved
 from tests.test_checkpoint import state_of
 from tests.test_train_state import label_run, own, same, word_run
 
@@ -421,11 +422,9 @@ def words_at(name, corpus, times, rate=None, **options):
 def labels_at(name, data, times, rate=None):
     found, printed = OBJECTIVES[name], Notes()
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
-    settings = classification.resolved(ClassifySettings(epochs=4, threads=1), objective, data)
+    settings = resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
-    settings = classification.resolved(
-        ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data
-    )
+    settings = resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
     trained = classification.train(data, objective, settings, progress=printed)
     return trained.classifier, trained.outcome, printed
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.skipgram import configuration, task as skipgram
-from embedx.skipgram.configuration import configure, resolved, warn_of_rate
+from embedx.skipgram import resolve as resolving, task as skipgram
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
 from embedx.training import progress
 from embedx.training.progress import Reporter, Silent
@@ -112,7 +113,8 @@ def test_what_the_defaults_resolve_to_is_within_range(options):
     config, counts = configure("ns", options), np.ones(100_000, dtype=np.int64)
     sampler = config.new_sampler()
     sampler.prepare(counts)
-    used = resolved(config.settings, config.objective, sampler, counts, config.settings.window + 1)
+    text = CountedText(len(counts), counts, config.settings.window + 1, sampler)
+    used = resolve(config, text).settings
     assert used.block_size == config.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
@@ -162,11 +164,11 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
             found.settings[name] for name in ("optimizer", "learning_rate", "block_size")
         )
 
-    monkeypatch.setattr(configuration, "PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words
+    monkeypatch.setattr(resolving, "PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words
     n_tokens, small = used()
-    monkeypatch.setattr(configuration, "LARGE_TEXT", n_tokens + 1)
+    monkeypatch.setattr(resolving, "LARGE_TEXT", n_tokens + 1)
     assert used()[1] == small
-    monkeypatch.setattr(configuration, "LARGE_TEXT", n_tokens)
+    monkeypatch.setattr(resolving, "LARGE_TEXT", n_tokens)
     assert used()[1] == expected
     assert (small == expected) == (expected[0] != "sgd")
 

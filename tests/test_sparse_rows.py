@@ -4,7 +4,6 @@ are masked, and as a user has them.
 
 import numpy as np
 import pytest
-from embedx.classification.defaults import resolved
 from label_data import topics
 from test_train_state import FromSnapshot
 
@@ -15,10 +14,11 @@ from embedx.classification.task import Run, train
 from embedx.engine import sparse_rows
 from embedx.engine.examples import Csr, examples_of
 from embedx.engine.shared import Chunk
-from embedx.errors import EmbedxError
+from embedx.errors import Setting, SettingError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.training.progress import Silent
+from tests.support.resolving import resolved
 
 SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
 # optimisers under which what is masked has no influence on the rest
@@ -59,8 +59,8 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
     run = Run(data, objective, settings)
-    run.sampler.prepare(counts, paths=objective.paths())
-    made = run.strategy(data.features, data.labels, counts)
+    run.allocate()
+    made = run.trainer.strategy
     made.initialise()
     made.compile(Silent())
     return made
@@ -252,18 +252,19 @@ def test_weights_of_at_most_the_threshold_are_dropped():
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "message"),
+    ("name", "options", "named"),
     [
-        *(
-            ("ns", options, "takes no --")
-            for options in ({"l2": 1e-3}, {"max_norm": 1.0}, {"hidden": 5})
-        ),
-        ("softmax", {}, "takes drawn candidates, or --objective ova"),
+        ("ns", {"l2": 1e-3}, Setting("l2")),
+        ("ns", {"max_norm": 1.0}, Setting("max_norm")),
+        ("ns", {"hidden": 5}, Setting("hidden")),
+        ("softmax", {}, Setting("objective", "ova")),
     ],
 )
-def test_what_sparse_rows_do_not_go_with_is_refused(name, options, message):
-    with pytest.raises(EmbedxError, match=f"--weights sparse {message}"):
+def test_what_sparse_rows_do_not_go_with_is_refused(name, options, named):
+    with pytest.raises(SettingError) as caught:
         trained(topics(n=60, n_labels=20), name, **options)
+    assert caught.value.setting == "weights"
+    assert named in caught.value.problem
 
 
 @pytest.mark.parametrize("name", ["ns", "hs"])

@@ -6,24 +6,25 @@ import sys
 
 import numpy as np
 import pytest
-from embedx.classification.defaults import default_objective, resolved
 from label_data import ova, settings, topics, trained, write_xc
 from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
+from embedx.classification.resolve import default_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import tiles
 from embedx.engine.examples import Csr, csr_of, examples_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import JOINT
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, Setting, SettingError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.training.progress import Silent
 from tests.notes import Notes
+from tests.support.resolving import resolved
 
 KEY = stream_key(3, 5)
 
@@ -309,26 +310,28 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        ({"hidden": 5}, "no --hidden"),
-        ({"labels": "one"}, "--labels other than one"),
-        ({"max_norm": 1.0}, "no --set max-norm"),
-        ({"time_budget": 3.0}, "--epochs"),
-        ({"schedule": "inverse"}, "--schedule linear"),
-        ({"sampler": "uniform"}, "--sampler all"),
-        ({"optimizer": "lbfgs"}, "a stochastic --optimizer"),
-        ({"propensity": 0.5, "weights": "dense"}, "--propensity needs sparse features"),
+        ({"hidden": 5}, Setting("hidden")),
+        ({"labels": "one"}, Setting("labels")),
+        ({"max_norm": 1.0}, Setting("max_norm")),
+        ({"time_budget": 3.0}, Setting("epochs")),
+        ({"schedule": "inverse"}, Setting("schedule", "linear")),
+        ({"sampler": "uniform"}, Setting("sampler", "all")),
+        ({"optimizer": "lbfgs"}, Setting("optimizer")),
+        ({"propensity": 0.5, "weights": "dense"}, Setting("objective", "ova")),
     ],
 )
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
-def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, message):
+def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, named):
+    """The message names the setting that is in the way."""
     if weights == "sparse" and "sampler" in options:
         # others do: see test_sparse_rows
-        options, message = options | {"optimizer": "dcd"}, "dcd needs --objective ova"
+        options = options | {"optimizer": "dcd"}
     given = ClassifySettings(**{"weights": weights, **options})
-    with pytest.raises(EmbedxError, match=message):
+    with pytest.raises(SettingError) as caught:
         resolved(given, ova(), topics())
+    assert named in caught.value.problem
 
 
 @pytest.mark.parametrize(

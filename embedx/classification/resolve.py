@@ -533,7 +533,7 @@ def refuse_weights(settings: ClassifySettings, problem: Problem) -> SettingError
     if settings.weights == "dense" or unmet is None:
         return None
     parts = unmet if isinstance(unmet, tuple) else (unmet,)
-    return SettingError("weights", settings.weights, ("takes ", *parts))
+    return SettingError("weights", settings.weights, ("needs ", *parts))
 
 
 def refuse_proximal(settings: ClassifySettings, problem: Problem) -> SettingError | None:

@@ -132,7 +132,9 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
     """Warn of a learning rate that is far from the default: it may be meant for another
     optimizer.
     """
-    rate = float(settings.learning_rate or 0)
+    if settings.learning_rate is None:
+        return
+    rate = settings.learning_rate
     usual = optimizers.OPTIMIZERS[settings.optimizer].rates[WORDS]
     if settings.optimizer == objective.word_defaults.get("optimizer", SkipGramSettings.optimizer):
         usual = float(objective.word_defaults.get("learning_rate", usual))
