@@ -1,10 +1,10 @@
 """A setting that is accepted changes what is trained; one that would not is refused."""
 
 import pytest
-from embedx.classification.defaults import new_objective
 
-from embedx.classification.settings import ClassifySettings, check_given
-from embedx.errors import EmbedxError
+from embedx.classification.resolve import check_given, new_objective
+from embedx.classification.settings import ClassifySettings
+from embedx.errors import EmbedxError, Setting, SettingError
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram.configuration import configure
 
@@ -25,17 +25,19 @@ def test_of_words(objective, options, needs):
 
 
 @pytest.mark.parametrize(
-    ("objective", "options", "needs"),
+    ("objective", "options", "setting", "need"),
     [
-        ("ldgs", {"iterations": 7}, "--set iterations applies only with --set rescore=no"),
-        ("ldgs", {"rescore": False, "slack": 1.0}, "--set slack applies only with"),
-        ("ldgs", {"loss": "softmax", "smoothing": 3.0}, "--set smoothing applies only with"),
+        ("ldgs", {"iterations": 7}, "iterations", Setting("rescore", False)),
+        ("ldgs", {"rescore": False, "slack": 1.0}, "slack", Setting("rescore", True)),
+        ("ldgs", {"loss": "softmax", "smoothing": 3.0}, "smoothing", Setting("loss", "margin")),
     ],
 )
-def test_of_labels(objective, options, needs):
+def test_of_labels(objective, options, setting, need):
     made = new_objective(OBJECTIVES[objective], options)
-    with pytest.raises(EmbedxError, match=needs):
+    with pytest.raises(SettingError) as caught:
         check_given(options, ClassifySettings(), made)
+    assert caught.value.setting == setting
+    assert need in caught.value.problem
 
 
 @pytest.mark.parametrize(
