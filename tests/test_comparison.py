@@ -18,7 +18,7 @@ from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import Text
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation.statistics import Score
 from embedx.pages import charts
 from embedx.training.progress import Silent
@@ -369,11 +369,11 @@ def test_labelled_data_are_recognised(write, first, is_labelled):
     file = write(first)
     assert looks_labelled(file) is is_labelled
     if is_labelled:
-        with pytest.raises(
-            EmbedxError,
-            match="looks like labelled data, not text; name the labelled data to score on with",
-        ):
+        with pytest.raises(DataError) as error:
             comparison.data_of([file], {}, CompareSettings())
+        assert error.value.file == file
+        assert {Setting("test"), Setting("format", "text")} <= set(error.value.remedy)
+        assert comparison.data_of([file], {"format": "text"}, CompareSettings())
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,19 @@ import pytest
 import zstandard
 from notes import Notes
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.files import Lines, source_of
 from embedx.text import cache
 from embedx.text.settings import TextSettings
-from embedx.text.sources import Source, resolve
-from embedx.text.streams import CountedReader, ReadAhead, UnpackedReader, open_source, text_blocks
+from embedx.text.sources import Source, resolve, text_defaults
+from embedx.text.streams import (
+    PLAIN,
+    CountedReader,
+    ReadAhead,
+    UnpackedReader,
+    open_source,
+    text_blocks,
+)
 from embedx.training.progress import Silent
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
@@ -34,10 +41,10 @@ PACKERS = {
 }
 
 
-def read(path):
+def read(path, settings=PLAIN):
     (source,) = resolve([str(path)])
     with open_source(source) as file:
-        return b"".join(text_blocks(source, file))
+        return b"".join(text_blocks(source, file, settings))
 
 
 def write(path, data):
@@ -190,13 +197,38 @@ def test_labelled_data_are_no_text(tmp_path, data, pack):
         write(tmp_path / "a b.txt", pack(data)),
         write(tmp_path / "a b", b"\xef\xbb\xbf" + data),
     ):
-        message = (
-            "a b.*: labelled data, not text; train a classifier on it with `embedx classify"
-            f" '{file}'`$"
-        )
-        with pytest.raises(EmbedxError, match=message):
+        with pytest.raises(DataError) as error:
             read(file)
+        assert error.value.file == str(file)
+        classify, *_, override = error.value.remedy
+        assert f"`embedx classify '{file}'`" in classify
+        assert override == Setting("format", "text")
     assert list(Lines(source_of(str(file)), Silent()))  # for whom they are
+
+
+BASKETS = b"12:345 12:346 9:1\n9:1 12:345\n" * 20
+
+
+@pytest.mark.parametrize("name", ["baskets", "baskets.txt", "baskets.csv", "baskets.jsonl.gz"])
+def test_baskets_are_text_where_the_format_says_so(tmp_path, name):
+    file = write(tmp_path / name, gzip.compress(BASKETS) if name.endswith("gz") else BASKETS)
+    with pytest.raises(EmbedxError):
+        read(file)
+    assert read(file, TextSettings(format="text")) == BASKETS
+
+
+def test_text_has_no_fields():
+    with pytest.raises(SettingError) as error:
+        TextSettings(format="text", column="a")
+    assert (error.value.setting, error.value.value) == ("column", "a")
+    assert Setting("format", "text") in error.value.remedy
+
+
+def test_standard_input_with_a_tokenizer_is_text():
+    assert text_defaults(["-"], {"tokenizer": "whitespace"}) == {"format": "text"}
+    assert text_defaults(["-"], {"tokenizer": "none", "json_field": "items"}) == {}
+    assert text_defaults(["-"], {}) == {}
+    assert text_defaults(["a.txt", "-"], {"tokenizer": "words"}) == {}
 
 
 @pytest.mark.parametrize(

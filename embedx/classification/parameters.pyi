@@ -121,6 +121,7 @@ class ClassifyParameters(TypedDict, total=False):
     id_column: str | None
     label_separator: str | None
     feature_columns: str | None
+    header: Literal["yes", "no"] | None
     sampler_exponent: float | None
     tree_features: int | None
     tree_l2: float | None

@@ -25,7 +25,7 @@ from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
 from embedx.text.settings import PhraseSettings, TextSettings
-from embedx.text.sources import check_formats, recipe_defaults, resolve
+from embedx.text.sources import check_formats, resolve, text_defaults
 from embedx.training.progress import Progress
 from embedx.vectors import formats
 from embedx.vectors.model import load_folder
@@ -74,7 +74,8 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         settings = {name: v for name, v in settings.items() if name not in OPEN_UNTIL_COUNTED}
     with checkpoints.at_work():
         progress.note(command)
-        run.note_settings(progress, recipe_defaults(corpora) | typed, settings | cluster.record())
+        decided = text_defaults(corpora, typed) | typed
+        run.note_settings(progress, decided, settings | cluster.record())
         trained = trainer(
             corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints
         )
@@ -106,7 +107,7 @@ def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Pa
     check_stopping(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
     config = configure(
-        given.objective, typed, is_collapsed=given.collapsed, defaults=recipe_defaults(corpora)
+        given.objective, typed, is_collapsed=given.collapsed, defaults=text_defaults(corpora, typed)
     )
     name, cluster = config.objective.name, ClusterSettings.from_options(typed)
     objectives.check_applies(typed, name)
@@ -139,7 +140,7 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
     """The collocations of corpora, each after the number of the pass that found it, the highest
     score first.
     """
-    text = TextSettings.from_options(recipe_defaults(given.corpora) | given.typed)
+    text = TextSettings.from_options(text_defaults(given.corpora, given.typed) | given.typed)
     settings = PhraseSettings.from_options({"phrases": 1, **given.typed})
     with encode(given.corpora, text, reporter(given), given.cache_dir, settings) as corpus:
         found = phrases_of(corpus)

@@ -59,11 +59,19 @@ def data_of(
         return LabelledData(names, options, settings, **files)
     if files.get("test_labels") is not None:
         raise EmbedxError("--test-labels needs --test")
-    for name in filter(looks_labelled, names):
-        raise EmbedxError(
-            f"{name}: looks like labelled data, not text; name the labelled data to score on with"
-            " --test"
-        )
+    for name in names:
+        if options.get("format") != "text" and looks_labelled(name):
+            raise DataError(
+                name,
+                None,
+                "looks like labelled data, not text",
+                (
+                    "name the labelled data to score on with ",
+                    Setting("test"),
+                    ", or, if it is text, give ",
+                    Setting("format", "text"),
+                ),
+            )
     return Text(names, options, settings, **files)
 
 

@@ -19,7 +19,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.task import encoded_corpus
 from embedx.text.heldout import HeldOut, hold_out
-from embedx.text.sources import recipe_defaults, resolve
+from embedx.text.sources import resolve, text_defaults
 from embedx.text.vocabulary import select
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors, load
@@ -84,7 +84,7 @@ class Text(Data):
         return super().identity() | {"heldout": self.settings.heldout, "tests": tests}
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        config = configure(None, self.options, defaults=recipe_defaults(self.names))
+        config = configure(None, self.options, defaults=text_defaults(self.names, self.options))
         with encoded_corpus(self.names, config, progress, self.cache_dir) as corpus:
             vocabulary, remap = select(corpus, config.vocabulary)
             self.words = vocabulary.words

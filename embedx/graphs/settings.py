@@ -83,9 +83,18 @@ def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
     """
     names, is_graph = settings_of(GraphSettings), options.get("walks") is not None
     check_used(options, [(name, is_graph, "--walks") for name in names])
-    of_text = ("tokenizer", "lowercase", "json_field", "column", "phrases", "subwords", "start")
+    of_text = (
+        "tokenizer",
+        "lowercase",
+        "format",
+        "json_field",
+        "column",
+        "phrases",
+        "subwords",
+        "start",
+    )
     if is_graph and (
-        given := [name for name in of_text if options.get(name) not in (None, 0, False)]
+        given := [name for name in of_text if options.get(name) not in (None, 0, False, "auto")]
     ):
         raise EmbedxError(
             f"--{given[0].replace('_', '-')} does not apply with --walks; leave it out"

@@ -20,7 +20,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
-from embedx.text.sources import recipe_defaults
+from embedx.text.sources import text_defaults
 from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
 
@@ -120,7 +120,8 @@ class SkipGram:
             if isinstance(corpora, Sequence)
             else []
         )
-        defaults = recipe_defaults([str(each) for each in names if isinstance(each, str | Path)])
+        files = [str(name) for name in names if isinstance(name, str | Path)]
+        defaults = text_defaults(files, self._options)
         self.config = configure(self._params.get("objective"), self._options, defaults=defaults)
         return self._train(corpora, callbacks)
 

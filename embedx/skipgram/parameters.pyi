@@ -29,6 +29,7 @@ class SkipGramParameters(TypedDict, total=False):
     heldout_points: int | None
     tokenizer: Literal["whitespace", "words", "none"] | None
     lowercase: bool | None
+    format: Literal["auto", "text"] | None
     json_field: str | None
     column: str | None
     on_bad_record: Literal["error", "skip"] | None
@@ -76,9 +77,7 @@ class SkipGramParameters(TypedDict, total=False):
     refresh: int | None
     tail: bool | None
     blocks: int | None
-    rescore: bool | None
     slack: float | None
-    iterations: int | None
     keep_hits: bool | None
     complementary: bool | None
     local_rate: float | None

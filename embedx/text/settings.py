@@ -4,7 +4,7 @@ joined.
 
 import math
 
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, Setting, SettingError
 from embedx.settings import Options, Record, Settings, check_used, param, settings_of
 
 # By default, by scoring: gensim's, and half of what a fixed expression has.
@@ -26,6 +26,12 @@ class TextSettings(Settings):
         choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
+    format: str = param(
+        "auto",
+        "what files hold; `auto`: what their names and beginnings show; `text`: text, whatever"
+        " their names, and where it looks like labelled data, as baskets of items such as 12:345 do",
+        choices=("auto", "text"),
+    )
     json_field: str | None = param(
         None,
         "JSON Lines: the field with the text: a string, or a sentence as a list of strings or whole"
@@ -64,15 +70,27 @@ class TextSettings(Settings):
                 "--lowercase changes words, and --tokenizer none takes them as they are; leave out"
                 " one of them"
             )
+        if self.format == "text":
+            for name in ("json_field", "column"):
+                if getattr(self, name) is not None:
+                    raise SettingError(
+                        name,
+                        getattr(self, name),
+                        "text has no fields or columns",
+                        ("leave it out, or leave out ", Setting("format", self.format)),
+                    )
         if self.on_bad_record == "skip" and self.json_field is None and self.column is None:
             raise EmbedxError("--on-bad-record applies only with --json-field or --column")
 
     def record(self) -> Record:
-        """The values that decide the tokens: not the memory for counting them, nor what is done
-        about records of plain text.
+        """The values that decide the tokens: not the memory for counting them, what is done about
+        records of plain text, nor a format that is recognised.
         """
-        has_records = self.json_field is not None or self.column is not None
-        left_out = ["vocab_memory"] if has_records else ["vocab_memory", "on_bad_record"]
+        left_out = ["vocab_memory"]
+        if self.json_field is None and self.column is None:
+            left_out.append("on_bad_record")
+        if self.format == "auto":
+            left_out.append("format")
         return {name: value for name, value in super().record().items() if name not in left_out}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from embedx.errors import EmbedxError
-from embedx.settings import Record
+from embedx.settings import Options, Record
 from embedx.text.recipes import Recipe, find_recipe, near_recipe, public_url
 from embedx.text.settings import TextSettings
 
@@ -70,6 +70,8 @@ class Source:
         """What it is read as: "text" (which a dump is found to be by its beginning), "wikipedia",
         "json" or "table".
         """
+        if settings.format == "text" and self.reader not in (ROWS, EDGES):
+            return "text"
         if self.reader != "any":
             return self.reader
         if settings.json_field is not None:
@@ -107,6 +109,17 @@ def recipe_defaults(corpora: Sequence[str]) -> Record:
     """
     defaults = [_defaults_of(corpus) for corpus in corpora]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
+
+
+def text_defaults(corpora: Sequence[str], options: Options) -> Record:
+    """The default `TextSettings` of the corpora beside the options: those of `recipe_defaults`, and
+    that standard input is text where a tokenizer is given for it.
+    """
+    defaults = recipe_defaults(corpora)
+    has_fields = options.get("json_field") is not None or options.get("column") is not None
+    if options.get("tokenizer") is not None and not has_fields and set(corpora) == {STANDARD_INPUT}:
+        defaults = defaults | {"format": "text"}
+    return defaults
 
 
 def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:

@@ -13,7 +13,6 @@ import lzma
 import queue
 import re
 import select
-import shlex
 import sys
 import threading
 import urllib.error
@@ -31,7 +30,7 @@ from embedx.text.cells import cell_tokens
 from embedx.text.in_order import in_order
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
-from embedx.text.tables import PARQUET_START, NotTextError
+from embedx.text.tables import PARQUET_START, LabelledDataError, NotTextError
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -361,16 +360,13 @@ def _text_of_file(
         return tables.text_of(values, name, field or "", whole, note_bad)
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
-    if source.reader == "wikipedia":
+    if format == "wikipedia":
         raise EmbedxError(
             f"{name}: not a Wikipedia dump, despite its name or recipe: it does not begin with"
             " <mediawiki>"
         )
-    if source.reader != ROWS and begins_labelled(head):
-        remedy = f"train a classifier on it with `embedx classify {shlex.quote(name)}`"
-        raise NotTextError(
-            f"{name}: labelled data, not text; {remedy}", "labelled data (embedx classify)"
-        )
+    if source.reader != ROWS and settings.format != "text" and begins_labelled(head):
+        raise LabelledDataError(name)
     if source.reader == EDGES:
         return cell_tokens(blocks, name)
     return blocks

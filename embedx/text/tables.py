@@ -14,10 +14,11 @@ import csv
 import io
 import itertools
 import json
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
 
@@ -41,6 +42,17 @@ class NotTextError(EmbedxError):
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class LabelledDataError(NotTextError, DataError):
+    """A file that looks like labelled data where text is wanted."""
+
+    def __init__(self, file: str) -> None:
+        classify = f"train a classifier on it with `embedx classify {shlex.quote(file)}`"
+        remedy = (classify, ", or, if it is text, give ", Setting("format", "text"))
+        DataError.__init__(self, file, None, "labelled data, not text", remedy)
+        self.args = (file,)  # what pickle makes it of again
+        self.kind = "labelled data (embedx classify)"
 
 
 class Bad(NamedTuple):
