@@ -29,7 +29,7 @@ class TextSettings(Settings):
     format: str = param(
         "auto",
         "what files hold; `auto`: what their names and beginnings show; `text`: text, whatever"
-        " their names, and where it looks like labelled data, as baskets of items such as 12:345 do",
+        " their names, and where it looks like labelled data, as baskets of `12:345 12:346` do",
         choices=("auto", "text"),
     )
     json_field: str | None = param(
