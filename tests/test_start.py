@@ -181,6 +181,44 @@ def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_af
     assert this != other
 
 
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.npz"])
+def test_the_vectors_of_a_file_are_kept_and_output_vectors_begin_at_zero(folder, tmp_path, name):
+    file = tmp_path / name
+    embedx.load(folder()).export(file)
+    vectors = embedx.load(file)
+    config = configure("ns", {**FEW, "start": str(file)})
+    task = skipgram.prepared(skipgram.encoded_corpus(MORE, config, Notes(), None), config, Notes())
+    task.initialise()
+    start = task.model(None)
+    np.testing.assert_array_equal(rows(start, vectors.words, "input"), vectors.vectors)
+    assert not start.arrays["output"].any()
+    times = sum(sentence.count("kitty") for sentence in MORE)
+    assert start.counts[start.index("kitty")] == times
+    assert start.counts[start.index("cat")] == 1  # not in this text
+    assert set(start.words) == {*vectors.words, "kitty", "lorry"}
+
+
+@pytest.mark.parametrize("objective", ["ns", "softmax", "hs"])
+def test_frozen_vectors_of_a_file_do_not_move_while_outputs_are_trained(
+    folder, tmp_path, objective
+):
+    embedx.load(folder()).export(tmp_path / "vectors.txt")
+    vectors = embedx.load(tmp_path / "vectors.txt")
+    new = going_on(tmp_path / "vectors.txt", objective=objective, freeze=True).model
+    np.testing.assert_array_equal(rows(new, vectors.words, "input"), vectors.vectors)
+    assert new.arrays["output"].any()
+    assert new.facts["objective"] == objective
+
+
+def test_the_line_about_the_vectors_of_a_file_says_what_begins_anew(folder, tmp_path):
+    embedx.load(folder()).export(tmp_path / "vectors.txt")
+    notes = Notes()
+    config = configure(None, {**FEW, "start": str(tmp_path / "vectors.txt"), "phrases": 1})
+    assert config.objective.name == "ns"
+    skipgram.train(MORE, config, progress=notes)
+    assert any("16 words kept" in note and "zero" in note for note in notes.notes)
+
+
 def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_path):
     how = {**FEW, "heldout": 0.4}
     old = embedx.SkipGram(**how).fit(TEXT).save(tmp_path / "old")
@@ -235,7 +273,7 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
         ({"max_vocab": 5}, "max_vocab=5: less than the 16 words of start, which are all kept"),
         ({"phrases": 1}, "phrases does not apply with start"),
         ({"start": None, "freeze": True}, "freeze applies only with start"),
-        ({"start": "nowhere"}, "nowhere: no such folder; give one that `embedx train` wrote"),
+        ({"start": "nowhere"}, "nowhere: no such file or model folder; check the name"),
         ({"vocab": "nowhere"}, "min_count applies only with words that are not listed by vocab"),
     ],
 )

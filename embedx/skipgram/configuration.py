@@ -159,7 +159,7 @@ def configure(
     start, graph = started(options, model), graph_settings(options)
     if graph is not None:
         options = {**OF_GRAPHS, **({} if is_collapsed else {"epochs": 1}), **options}
-    name = objective or (start.objective.name if start else "ns")
+    name = objective or (start.objective.name if start and start.objective else "ns")
     if is_collapsed:
         made, settings = _collapsed(name, dict(options))
         is_sized = False
@@ -171,7 +171,7 @@ def configure(
         made, settings, is_sized = _streamed(name, options)
     options = {**(defaults or {}), **options}
     text, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
-    phrases = start.phrase_settings() if start else PhraseSettings.from_options(options)
+    phrases = start.phrase_settings(options) if start else PhraseSettings.from_options(options)
     own = CollapsedSettings.from_options(options) if is_collapsed else None
     found = Configuration(
         made,

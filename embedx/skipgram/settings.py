@@ -168,8 +168,8 @@ class StartSettings(Settings):
 
     start: str | None = param(
         None,
-        "continue training from this model folder; its words keep their vectors, new words are"
-        " added",
+        "continue training from this model folder, or start from the vectors of a file of any"
+        " format that `embedx nn` reads; its words keep their vectors, new words are added",
         metavar="path",
     )
     freeze: bool = param(False, "with --start: train only the vectors of new words")

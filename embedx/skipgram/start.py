@@ -14,6 +14,9 @@ Vectors of n-grams are kept like those of words.
 Output rows that belong to the nodes of a tree mean something else under other counts, and are
 initialised as usual. Biases are kept where the scores of the objective mean the same as those of
 the model: both, or neither, have the log of the noise added for predictions.
+
+A vector file gives words and their input vectors alone: output vectors begin at zero, biases and
+settings as in a new run. Counts are those of the text, and words that are not in it count once.
 """
 
 from pathlib import Path
@@ -33,7 +36,7 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import MAX_PASSES, PhraseSettings, VocabularySettings
 from embedx.text.vocabulary import Vocabulary, is_wanted
 from embedx.training.checkpoint import checksum
-from embedx.vectors.model import WordVectors, load_folder
+from embedx.vectors.model import WordVectors, load
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
 # settings that are the model's unless they are given
@@ -43,30 +46,32 @@ STEP = 1 << 16  # rows at a time
 
 
 class Start:
-    """A model to start from. Raises `EmbedxError` if it is not one that `embedx train` wrote."""
+    """A model to start from, or the words and vectors of a file. Raises `EmbedxError` if they
+    cannot be read.
+    """
 
     def __init__(self, settings: StartSettings, model: WordVectors | None = None) -> None:
         self.settings, self.path = settings, Path(str(settings.start))
-        self.model: WordVectors = load_folder(self.path) if model is None else model
-        if (
-            self.model.counts is None
-            or self.model.output_vectors is None
-            or "objective" not in self.model.facts
-        ):
-            raise EmbedxError(
-                f"--start {self.path}: no record of how it was trained; give a folder that `embedx"
-                " train` wrote"
-            )
-        self.counts: np.ndarray = self.model.counts
-        self.objective = objectives.find(self.model.facts["objective"])
+        self.model: WordVectors = load(self.path) if model is None else model
         self.index = self.model.key_to_index
-        self._check_rows()
+        self.objective: type[Objective] | None = None  # None: the vectors of a file
+        self.counts = np.zeros(len(self.model), np.int64)
+        if "objective" in self.model.facts:
+            self.objective = objectives.find(self.model.facts["objective"])
+            self.counts = self._trained_counts()
+            self._check_rows(self.objective)
 
-    def _check_rows(self) -> None:
+    def _trained_counts(self) -> np.ndarray:
+        """The counts of a model that `embedx train` wrote. Raises `DataError` if there are none."""
+        if self.model.counts is None:
+            raise DataError(self.path, None, "no counts of its words", REMEDY)
+        return self.model.counts
+
+    def _check_rows(self, objective: type[Objective]) -> None:
         """Raise `DataError` unless each word has a row in the tables that training continues."""
         n_words, dim = self.model.vectors.shape
         shapes: dict[str, tuple[int | None, ...]] = {"input": (n_words, dim)}
-        if "path" not in self.objective.candidates:
+        if "path" not in objective.candidates:
             shapes |= {"output": (n_words, dim), "bias": (n_words,)}
         if self.model.settings.get("subwords") is not None:
             shapes |= {"word_part": (n_words, dim), "ngram": (None, dim), "ngram_bucket": (None,)}
@@ -82,7 +87,7 @@ class Start:
         `EmbedxError` for others.
         """
         for name in settings_of(PhraseSettings):
-            if name in options:
+            if self.objective is not None and name in options:
                 raise EmbedxError(
                     f"{option_name(name)} does not apply with --start, whose collocations are"
                     " joined"
@@ -105,8 +110,12 @@ class Start:
             **options,
         }
 
-    def phrase_settings(self) -> PhraseSettings:
-        """How the collocations of the model were found, which are joined in the new text."""
+    def phrase_settings(self, options: Options) -> PhraseSettings:
+        """How the collocations of the model were found, which are joined in the new text; those of
+        the options for the vectors of a file.
+        """
+        if self.objective is None:
+            return PhraseSettings.from_options(dict(options))
         found = self.model.phrases
         n_passes = min(len(found.passes), MAX_PASSES) if found else 0
         return PhraseSettings.from_options({**self.model.settings, "phrases": n_passes})
@@ -126,6 +135,8 @@ class Start:
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
         counts = np.concatenate([self.counts, corpus.counts[new]])
         np.add.at(counts, row[row >= 0], corpus.counts[row >= 0])
+        if self.objective is None:
+            counts = np.maximum(counts, 1)
         words = [*model.words, *corpus.words.at(new)]
         row[new] = np.arange(n_old, len(words))
         order = np.argsort(-counts, kind="stable")
@@ -145,6 +156,13 @@ class Start:
             int(self.counts.sum()),
             sum(word in self.index for word in corpus.words),
         )
+        if self.objective is None:
+            begin = "output vectors begin at zero" + ", biases as in a new run" * has_bias
+            return (
+                f"starting from the vectors of {self.path}: {n_old:,} words"
+                f" kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in this text;"
+                f" {len(words) - n_old:,} added; {begin}"
+            )
         lists = {True: ["word vectors"], False: []}  # kept, and reset
         lists[self.keeps_outputs(objective)].append("output vectors")
         if has_bias:
@@ -158,13 +176,17 @@ class Start:
         )
 
     def keeps_outputs(self, objective: Objective) -> bool:
-        """Whether output rows are those of words, in the model and here."""
+        """Whether the model has output rows, which are those of words there and here."""
+        if self.objective is None:
+            return False
         return "path" not in (*self.objective.candidates, *objective.candidates)
 
     def keeps_bias(self, objective: Objective) -> bool:
         """Whether biases mean the same in the model and here."""
+        if self.objective is None or "bias" not in self.model.arrays:
+            return False
         same = self.objective.adds_log_noise == objective.adds_log_noise
-        return "bias" in self.model.arrays and same and self.keeps_outputs(objective)
+        return same and self.keeps_outputs(objective)
 
     def write(
         self,

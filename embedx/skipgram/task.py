@@ -24,7 +24,9 @@ from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
+from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import phrases_of
+from embedx.text.settings import PhraseSettings
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, context_words, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
 from embedx.training import trainer
@@ -387,7 +389,9 @@ def encoded_corpus(
             cache_dir,
             is_stored=config.collapsed is not None,
         )
-    phrases = config.start.model.phrases if config.start else config.phrases
+    phrases: PhraseSettings | Phrases | None = config.phrases
+    if config.start is not None and config.start.objective is not None:
+        phrases = config.start.model.phrases
     return encode(
         corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads
     )
