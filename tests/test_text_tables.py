@@ -14,7 +14,8 @@ import pytest
 from notes import Notes
 from pyarrow import parquet
 
-from embedx.errors import EmbedxError
+import embedx.text.parquet
+from embedx.errors import DataError, EmbedxError
 from embedx.text import cache, tables
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, resolve
@@ -393,12 +394,76 @@ def test_an_open_quote_that_joins_lines_is_an_error_even_where_bad_records_are_s
         sentences("a.csv", TABLE + row, column="text", on_bad_record="skip")
 
 
+@pytest.fixture
+def small_limits(monkeypatch):
+    monkeypatch.setattr(embedx.text.parquet, "MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr(embedx.text.parquet, "MAX_BATCH_BYTES", 4000)
+
+
+def rows_of_batches(data):
+    """The numbers of rows that are read at a time from a Parquet file of one column."""
+    stored = io.BytesIO(data)
+    table = parquet.ParquetFile(stored)
+    return [batch.num_rows for batch in embedx.text.parquet.batches(table, stored, "a", None)]
+
+
+def stored_once(texts):
+    """A Parquet file of these texts, with each that is repeated in its dictionary."""
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.table({"text": texts}), out, use_dictionary=True)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: [text], lambda text: {"a": text}])
+def test_texts_that_parquet_stores_once_are_read_a_few_at_a_time(sentences, small_limits, wrap):
+    data = stored_once([wrap("w " * 450)] * 50)
+    assert max(rows_of_batches(data)) == 4
+    column = "text.a" if wrap("") == {"a": ""} else "text"
+    assert sentences("a.parquet", data, column=column) == [["w"] * 450] * 50
+
+
+def test_short_texts_of_parquet_are_read_many_at_a_time(small_limits):
+    assert rows_of_batches(stored_once(["a b", "c"] * 200)) == [400]
+
+
+@pytest.mark.parametrize("row", ["w " * 600, ["w"] * 300, ["w" * 400] * 3, [None] * 300])
+def test_a_long_row_of_parquet_is_an_error(small_limits, row):
+    short = row[:1] if isinstance(row, list) else "w"
+    data = stored_once([short, short, row])
+    with pytest.raises(DataError) as error:
+        list(
+            embedx.text.parquet.parquet_records(
+                SimpleNamespace(file=io.BytesIO(data)), "a", lambda _: None
+            )
+        )
+    assert (error.value.file, error.value.line) == ("a", 3)
+
+
+def test_lists_of_repeated_texts_are_not_decoded_before_they_are_measured(
+    small_limits, monkeypatch
+):
+    monkeypatch.setattr(embedx.text.parquet, "SMALL_PART", 0)
+    stored = io.BytesIO(stored_once([["w" * 400] * 3] * 2))
+    table = parquet.ParquetFile(stored)
+    first = next(embedx.text.parquet.batches(table, stored, "a", None))
+    assert pyarrow.types.is_dictionary(first.column(0).type.value_type)
+    assert embedx.text.parquet.decoded_bytes(first.to_struct_array()) > 1200
+
+
+@pytest.mark.parametrize("texts", [["w" * 3000], [["w"] * 500]])
+def test_what_parquet_declares_is_compared_with_the_memory(monkeypatch, texts):
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 2000)
+    with pytest.raises(DataError) as error:
+        rows_of_batches(stored_once(texts))
+    assert error.value.file == "a"
+
+
 def test_a_parquet_file_that_comes_as_a_stream_is_an_error():
     with pytest.raises(
         EmbedxError, match=r"x: Parquet needs random access; save it to a file first"
     ):
         next(
-            tables.parquet_values(
+            embedx.text.parquet.parquet_values(
                 SimpleNamespace(file=SimpleNamespace(seekable=lambda: False)), "x", "a"
             )
         )

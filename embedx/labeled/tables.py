@@ -31,6 +31,7 @@ from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.settings import Settings, param
 from embedx.storage.schema import as_utf8, check_can_be_saved
+from embedx.text.parquet import parquet_records
 from embedx.text.sources import Source, reader_of
 from embedx.text.streams import CountedReader, begins_labelled, damage_explained, open_source
 from embedx.text.tables import (
@@ -38,7 +39,6 @@ from embedx.text.tables import (
     delimiter_of,
     fields_of,
     json_records,
-    parquet_records,
     table_rows,
     value_of,
 )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DataError, Part, Setting, SettingError, choice
+from embedx.text.parquet import parquet_records
 from embedx.text.sources import resolve
 from embedx.text.streams import BLOCK_BYTES, damage_explained, open_source, unpacked
 from embedx.text.tables import (
@@ -20,7 +21,6 @@ from embedx.text.tables import (
     Bad,
     json_records,
     lines_of,
-    parquet_records,
     table_rows,
     value_of,
 )

@@ -28,6 +28,7 @@ from embedx.settings import Record
 from embedx.text import archives, tables
 from embedx.text.cells import cell_tokens
 from embedx.text.in_order import in_order
+from embedx.text.parquet import parquet_values
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
 from embedx.text.tables import PARQUET_START, LabelledDataError, NotTextError
@@ -344,9 +345,7 @@ def _text_of_file(
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if format == "table" and buffered.peek(4)[:4] == PARQUET_START:
         buffered.detach()  # it would close the file
-        return tables.text_of(
-            tables.parquet_values(file, name, field), name, field or "", whole, note_bad
-        )
+        return tables.text_of(parquet_values(file, name, field), name, field or "", whole, note_bad)
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)

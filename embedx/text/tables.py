@@ -1,10 +1,9 @@
-"""Text out of records: JSON Lines, tables (CSV and the like) and Parquet, of each record the one
-field that is wanted.
+"""Text out of records: JSON Lines and tables (CSV and the like), of each record the one field that
+is wanted.
 
 A string is text: each of its lines is a sentence, as in a plain file. A list of strings or whole
 numbers is one sentence. Empty ones are left out. A record that has no such value is bad: an error,
-or skipped and counted. Memory is that of a record, which may not be longer than MAX_RECORD_BYTES;
-of a Parquet file that of ROWS_AT_A_TIME and of a page as its writer made it.
+or skipped and counted. Memory is that of a record, which may not be longer than MAX_RECORD_BYTES.
 
 A reader yields the values of a field with their line or row numbers, and a `Bad` in place of each
 that is bad.
@@ -24,7 +23,6 @@ from embedx.text.archives import BlockReader
 
 # ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
 MAX_RECORD_BYTES = 1 << 24
-ROWS_AT_A_TIME = 512
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
 PARQUET_START = b"PAR1"
@@ -301,57 +299,3 @@ def _place(head: list[str], name: str, column: str | None) -> int:
         f"{name}: no column {column}; choose --column among {', '.join(head)}, or by its number,"
         " from 1"
     )
-
-
-def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
-    """A column of a Parquet file."""
-
-    def chosen(columns: list[str]) -> list[str]:
-        if column is None:
-            message = (
-                f"{name}: a Parquet file; name the column with the text by --column; there are"
-                f" {', '.join(columns)}"
-            )
-            raise NotTextError(message, TABLE)
-        if not any(f"{each}.".startswith(f"{column}.") for each in columns):
-            raise EmbedxError(
-                f"{name}: no column {column}; choose --column among {', '.join(columns)}"
-            )
-        return [column]
-
-    for number, record in parquet_records(file, name, chosen, is_text=column is None):
-        yield number, value_of(record, str(column), None)
-
-
-def parquet_records(
-    file: Any, name: str, choose: Callable[[list[str]], list[str] | None], is_text: bool = False
-) -> Iterator[tuple[int, Record]]:
-    """The rows of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of
-    all.
-
-    choose  given all columns, those that are read; None: all
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        message = f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"'
-        raise (NotTextError(message, TABLE) if is_text else EmbedxError(message)) from error
-    stored = file.file
-    if not stored.seekable():
-        raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
-    size = stored.seek(0, io.SEEK_END)
-    stored.seek(0)
-    try:
-        table = pyarrow.parquet.ParquetFile(stored, buffer_size=BLOCK_BYTES, pre_buffer=False)
-        chosen = choose(
-            [table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))]
-        )
-        done = 0
-        for batch in table.iter_batches(ROWS_AT_A_TIME, columns=chosen, use_threads=False):
-            yield from enumerate(batch.to_pylist(), done + 1)
-            done += batch.num_rows
-            file.count = size * done // table.metadata.num_rows
-    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
-        raise OSError(str(error)) from error
-    file.count = size

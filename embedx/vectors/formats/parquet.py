@@ -13,6 +13,7 @@ import numpy as np
 
 from embedx.errors import EmbedxError
 from embedx.storage.folder import plain
+from embedx.text.parquet import batches, decoded_bytes
 from embedx.text.streams import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
@@ -32,7 +33,8 @@ def read(file: Opened) -> Found:
     path = file.path("a Parquet file")
     pyarrow = _library(file.name, "reading")
     try:
-        words, arrays = _columns(file.name, pyarrow.parquet.ParquetFile(path, pre_buffer=False))
+        stored = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+        words, arrays = _columns(file.name, path, stored)
     except EmbedxError:
         raise
     except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
@@ -41,7 +43,7 @@ def read(file: Opened) -> Found:
     return as_vectors(file.name, words, arrays)
 
 
-def _columns(name: str, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
+def _columns(name: str, path: Path, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
     """The words, and the arrays that `as_vectors` takes."""
     from pyarrow import compute
 
@@ -54,10 +56,8 @@ def _columns(name: str, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
     n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
     # a few bytes may stand for very many numbers
     check_memory(name, 4 * n_values, "write fewer words")
-    table = file.read(
-        columns=[each for each in ("word", *ARRAYS) if each in names], use_threads=False
-    )
-    words = table.column("word").to_pylist()
+    words = _words(name, path, file)
+    table = file.read(columns=[column for column in ARRAYS if column in names], use_threads=False)
     arrays = {
         ARRAYS[each]: table.column(each).to_numpy()
         for each in table.column_names
@@ -71,6 +71,16 @@ def _columns(name: str, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
     if numbers.dtype.kind in "iu" and "scale" not in arrays:
         numbers = numbers.astype(np.float32)
     return words, arrays | {"vectors": numbers.reshape(len(words), -1)}
+
+
+def _words(name: str, path: Path, file: Any) -> list[Any]:
+    words: list[Any] = []
+    n_bytes = 0
+    for batch in batches(file, path, name, ["word"]):
+        n_bytes += decoded_bytes(batch.to_struct_array())
+        check_memory(name, n_bytes, "write fewer words")
+        words += batch.column("word").to_pylist()
+    return words
 
 
 def write(path: Path, table: Table) -> None:
