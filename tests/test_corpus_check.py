@@ -40,6 +40,40 @@ def found_in(inspector, texts, size):
     return inspector.findings()
 
 
+def row_of(text, name):
+    """A row of the table that is printed of a text; None if it has none."""
+    found = {"text": findings(text), "tokens": 1, "vocabulary": [], "sample": 0}
+    needs = {"memory": {}, "available": 1, "fits": True, "disk_free": 1}
+    found["training"] = needs | {"disk": {"model": 0, "checkpoints": 0, "encoded text": 0}}
+    rows = dict(line.split("\t") for line in table(found).splitlines())
+    return rows.get(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "composed", "decomposed"),
+    [
+        ("caf\u00e9 cafe\u0301 na\u00efve\n", 2, 1),
+        ("e\u0302\u0301 \u1ebf\n", 1, 1),
+        ("\ud55c\uae00 \u1112\u1161\u11ab\n", 2, 1),
+        ("plain text, \u0928\u093e\u092e and a \u0301\n", 0, 0),
+    ],
+)
+def test_composed_and_decomposed_letters_are_counted(text, composed, decomposed):
+    found = findings(text.encode(), size=2)
+    assert (found["composed"], found["decomposed"]) == (composed, decomposed)
+    is_mixed = composed > 0 and decomposed > 0
+    assert (row_of(text.encode(), "Unicode forms") is not None) is is_mixed
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [(b"one\rtwo words\rthree\n", 2), (b"one\r\ntwo words\r\n", 0), (b"one\ntwo\n", 0)],
+)
+def test_lines_that_end_by_cr_are_said(text, times):
+    assert findings(text, size=1)["carriage_returns"] == times
+    assert (row_of(text, "line ends") is not None) is (times > 0)
+
+
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
     text = (

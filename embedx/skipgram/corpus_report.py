@@ -41,6 +41,16 @@ def table(found: Record) -> str:
         MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind])
         for kind, n in text["counts"].items()
     }
+    if text["carriage_returns"]:
+        rows["line ends"] = (
+            f"{text['carriage_returns']:,} by CR alone, which separates words and ends no line;"
+            " convert them with: tr '\\r' '\\n'"
+        )
+    if text["composed"] and text["decomposed"]:
+        rows["Unicode forms"] = (
+            f"mixed: {text['composed']:,} letters composed (NFC), {text['decomposed']:,} decomposed"
+            " (NFD), so that one word has two spellings; convert them with: uconv -x nfc"
+        )
     rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines"
     scripts = [
         f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE

@@ -26,6 +26,7 @@ from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import phrases_of
+from embedx.text.segmentation import advice as unsegmented
 from embedx.text.settings import PhraseSettings
 from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, context_words, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
@@ -409,6 +410,8 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         config.vocabulary,
         config.start,
     )
+    if settings.subwords is None and config.graph is None and (advice := unsegmented(corpus)):
+        progress.note(advice)
     words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
     n_tokens = int(corpus.counts[remap >= 0].sum())
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")

@@ -1,9 +1,10 @@
 """What a text looks like, from one pass over its bytes: damage with its places, lines, repeated
-lines, scripts.
+lines, line ends, scripts, composed and decomposed letters.
 
 Repeated lines are found by hashes of all lines, counted in bounded memory (`embedx.text.counting`).
 """
 
+import functools
 import itertools
 import re
 import sys
@@ -31,6 +32,7 @@ PATTERNS = {
         rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"
     ),
 }
+CARRIAGE_RETURN = re.compile(rb"\r(?!\n|\Z)")  # blocks end where words do, perhaps before a \n
 KINDS = (BAD, *PATTERNS, GIANT_LINES)
 
 
@@ -43,7 +45,8 @@ class Inspector:
         self.places: dict[str, list[Record]] = {kind: [] for kind in KINDS}
         self.characters = np.zeros(sys.maxunicode + 1, np.int64)  # how often each occurs
         self.line_keys = Counter(folder, LINE_MEMORY)
-        self.n_bytes = self.n_lines = 0
+        self.n_bytes = self.n_lines = self.n_carriage_returns = 0
+        self.n_decomposed = 0  # marks that NFC joins to the letter before
         self._begin_source()
 
     def _begin_source(self) -> None:
@@ -67,6 +70,8 @@ class Inspector:
         for kind, pattern in PATTERNS.items():
             found = [each.start() for each in pattern.finditer(data)]
             self._note(kind, source, data, len(found), found)
+        self.n_decomposed += n_decomposed(text)
+        self.n_carriage_returns += len(CARRIAGE_RETURN.findall(data))
         self.n_bytes += len(data)
         is_unended = not (data or self.begun or b"\n").endswith(b"\n")
         self._end_lines(source, data + b"\n" * (is_last and is_unended))
@@ -116,12 +121,18 @@ class Inspector:
         for keys, times in self.line_keys.counted(SILENT, "", ""):
             n_lines, n_distinct = n_lines + int(times.sum()), n_distinct + len(keys)
         letters: Tally[str] = Tally()
+        n_composed = 0
         for code in np.flatnonzero(self.characters).tolist():
             if chr(code).isalpha():
                 letters[script(chr(code))] += int(self.characters[code])
+            if is_composed(chr(code)):
+                n_composed += int(self.characters[code])
         return {
             "n_bytes": self.n_bytes,
             "n_lines": self.n_lines,
+            "carriage_returns": self.n_carriage_returns,  # without a line feed after them
+            "composed": n_composed,  # letters that NFD takes apart
+            "decomposed": self.n_decomposed,  # letters that NFC puts together
             "counts": self.counts,  # by kind of damage
             "places": self.places,  # of the first of each kind
             # share of those that are not empty
@@ -141,6 +152,31 @@ def _bad_places(data: bytes) -> Iterator[int]:
         except UnicodeDecodeError as error:
             yield at + error.start
             at += error.end
+
+
+def is_composed(letter: str) -> bool:
+    """Whether NFC keeps a character and NFD takes it apart, as it does é."""
+    parts = unicodedata.normalize("NFD", letter)
+    return len(parts) > 1 and unicodedata.normalize("NFC", letter) == letter
+
+
+def n_decomposed(text: str) -> int:
+    """The number of letters with a mark, or Korean vowel, after them that NFC joins to them."""
+    if unicodedata.is_normalized("NFC", text):
+        return 0
+    pairs = Tally(joined_marks().findall(text))
+    return sum(n for pair, n in pairs.items() if len(unicodedata.normalize("NFC", pair)) == 1)
+
+
+@functools.cache
+def joined_marks() -> re.Pattern[str]:
+    """A character and one that is the second part of others, as U+0301 is of é."""
+    second_parts = set()
+    for code in range(sys.maxunicode + 1):
+        parts = unicodedata.normalize("NFD", chr(code))
+        if len(parts) > 1 and is_composed(chr(code)):
+            second_parts |= set(parts[1:])
+    return re.compile(f".[{''.join(sorted(second_parts))}]", re.DOTALL)
 
 
 def script(letter: str) -> str:

@@ -1,0 +1,59 @@
+"""Whether text of a script without spaces between words was divided into words."""
+
+import re
+
+import numpy as np
+
+from embedx.text.encoded_corpus import EncodedCorpus
+
+# Letters of scripts that are written without spaces between words, and the mean length of tokens
+# in characters above which the text is not segmented: words have 2 in Chinese and Japanese, 4 in
+# Thai and Lao, 5 to 7 in Khmer and Myanmar.
+LETTERS = {
+    "Chinese or Japanese": (
+        "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+    ),
+    "Thai": "\u0e00-\u0e7f",
+    "Lao": "\u0e80-\u0eff",
+    "Khmer": "\u1780-\u17ff",
+    "Myanmar": "\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f",
+}
+LONGEST_MEAN = {
+    "Chinese or Japanese": 5.0,
+    "Thai": 11.0,
+    "Lao": 11.0,
+    "Khmer": 14.0,
+    "Myanmar": 14.0,
+}
+SEGMENTERS = {
+    "Chinese or Japanese": "jieba or MeCab",
+    "Thai": "PyThaiNLP",
+    "Lao": "LaoNLP",
+    "Khmer": "khmer-nltk",
+    "Myanmar": "pyidaungsu",
+}
+PATTERNS = {script: re.compile(f"[{letters}]") for script, letters in LETTERS.items()}
+MAX_TYPES = 20_000  # whose letters are counted
+MOST = 0.5  # of the characters of a text
+
+
+def advice(corpus: EncodedCorpus) -> str:
+    """What to do about a text that is mostly unsegmented, in a line; "" for other text."""
+    n_types = min(len(corpus.words), MAX_TYPES)
+    counts = corpus.counts[:n_types].tolist()
+    words = corpus.words.at(np.arange(n_types))
+    n_characters = sum(len(word) * n for word, n in zip(words, counts, strict=True))
+    for script, pattern in PATTERNS.items():
+        n_letters = 0
+        n_tokens = 0
+        for word, n in zip(words, counts, strict=True):
+            letters = len(pattern.findall(word))
+            n_letters += letters * n
+            n_tokens += n * (letters > 0)
+        if n_letters > MOST * n_characters and n_letters > LONGEST_MEAN[script] * n_tokens:
+            return (
+                f"warning: the text is {script} without spaces between words, so that its tokens"
+                f" have {n_letters / n_tokens:.0f} letters on average; segment it first, for"
+                f" example with {SEGMENTERS[script]}, or train with --subwords 1-3"
+            )
+    return ""
