@@ -5,12 +5,14 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from needs import needs_gensim
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
 from embedx.text.sources import described, recipe_defaults, resolve
+from embedx.vectors import model
 
 pytestmark = pytest.mark.usefixtures("here")
 OURS = Path(__file__).parents[1] / "corpora"
@@ -287,3 +289,57 @@ def test_wikipedia_dumps_are_known_by_the_names_wikimedia_gives_them(texts):
     assert recipe_defaults([dump]) == {"tokenizer": "words", "lowercase": True}
     assert recipe_defaults([dump, "a.txt"]) == {}
     assert recipe_defaults(["a.txt"]) == recipe_defaults(["-"]) == recipe_defaults([]) == {}
+
+
+@pytest.fixture
+def folder_with_our_own(here):
+    """A folder of one text, a model, a checkpoint, a token cache and compiled kernels."""
+    files = {
+        "news/a.txt": "a text\n",
+        "news/m.checkpoint/run.json": "{}",
+        "news/m.checkpoint/state-00000001.npz": "",
+        "news/tokens/0123456789abcdef01234567/about.json": "{}",
+        "news/tokens/0123456789abcdef01234567/tokens.bin": "",
+        "news/kernels/text_1/tokenizer.count-12.py311.nbi": "",
+    }
+    for name, content in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content)
+    vectors = {"input": np.eye(2, dtype=np.float32)}
+    model.WordVectors(["b", "a"], vectors, counts=np.array([2, 1])).save(Path("news/m"))
+
+
+@pytest.mark.usefixtures("folder_with_our_own")
+def test_models_checkpoints_and_caches_in_a_folder_are_no_text():
+    (source,) = resolve(["news"])
+    assert source.name == "news/a.txt"
+    for kind in ("model", "checkpoint", "token cache", "kernel cache"):
+        assert f"1 {kind} (first: news/" in source.left_out
+
+
+@pytest.mark.usefixtures("folder_with_our_own")
+@pytest.mark.parametrize("folder", ["news/m", "news/m.checkpoint", "news/tokens", "news/kernels"])
+def test_a_folder_of_nothing_but_our_own_is_an_error(folder):
+    with pytest.raises(DataError) as error:
+        resolve([folder])
+    assert error.value.file == folder
+
+
+@pytest.mark.usefixtures("here")
+def test_a_folder_of_the_user_that_looks_a_little_like_our_own_is_read():
+    for name in ("t/model.json", "t/a.checkpoint/notes.txt", "t/x/about.json"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("{}")
+    sources = resolve(["t"])
+    assert {source.name for source in sources} == {
+        "t/model.json",
+        "t/a.checkpoint/notes.txt",
+        "t/x/about.json",
+    }
+    assert not sources[0].left_out
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux has it")
+def test_files_that_the_system_makes_are_never_known_again():
+    (source,) = resolve(["/proc/self/status"])
+    assert source.fingerprint is None

@@ -240,14 +240,16 @@ def digest(identity: Any) -> str:
 
 def _note_folders(report: Record, sources: Sequence[Source], progress: Progress) -> None:
     """Say of each folder how many files were read, and what was not."""
-    for folder in dict.fromkeys(source.folder for source in sources if source.folder):
+    left_out = {source.folder: source.left_out for source in sources if source.folder}
+    for folder, not_read in left_out.items():
         found = [
             each
             for each, source in zip(report["sources"], sources, strict=True)
             if source.folder == folder
         ]
         files = _number(sum(not each["skipped"] for each in found), "file")
-        progress.note(f"{folder}: {files} read; skipped: {skipped_kinds(found) or 'none'}")
+        skipped = ", ".join(filter(None, [skipped_kinds(found), not_read]))
+        progress.note(f"{folder}: {files} read; skipped: {skipped or 'none'}")
 
 
 def _note_bad(report: Record, settings: TextSettings, progress: Progress) -> None:

@@ -10,9 +10,11 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.settings import Options, Record
+from embedx.text.program_folders import kind_of, listed
 from embedx.text.recipes import Recipe, find_recipe, near_recipe, public_url
 from embedx.text.settings import TextSettings
 
@@ -39,6 +41,8 @@ EDGES = "edges"  # reader of the edges of a graph, lines of cells
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
+# Files that the system makes as they are read: what they hold changes, their size and times do not.
+KERNEL_FILES = ("/proc/", "/sys/")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Source:
     members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
     # that the user named, where it was found in one: then it is skipped if it is no text
     folder: str = ""
+    # what else was in that folder and is no text: models, checkpoints and caches, for a message
+    left_out: str = ""
 
     @property
     def address(self) -> str:
@@ -193,18 +199,27 @@ def recipe_meant(corpus: str) -> Recipe | None:
 
 
 def _in_directory(folder: str) -> list[Source]:
-    """Its files and those of its subdirectories, but no hidden ones, in the order of
-    their names.
+    """Its files and those of its subdirectories, in the order of their names, but no hidden ones,
+    and no models, checkpoints and caches of this program.
     """
     found = []
+    left_out = []
     for parent, folders, files in os.walk(folder):
+        if kind := kind_of(Path(parent), files):
+            left_out.append((kind, parent))
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
     # a socket or pipe is no text
     found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]
+    if not found and left_out:
+        problem = f"nothing but what embedx writes: {listed(left_out)}"
+        raise DataError(folder, None, problem, "name the folder that holds the text")
     if not found:
         raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
-    return [replace(_file(path), folder=folder) for path in found]
+    not_read = listed(left_out)
+    return [replace(_file(path), folder=folder, left_out=not_read) for path in found]
 
 
 def _file(path: str, members: str = ALL_MEMBERS) -> Source:
@@ -223,7 +238,10 @@ def _fingerprint(path: str, members: str) -> Record | None:
         ) from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
         return None
-    fingerprint = {"path": os.path.realpath(path), **file_identity(status)}
+    real_path = os.path.realpath(path)
+    if real_path.startswith(KERNEL_FILES):
+        return None
+    fingerprint = {"path": real_path, **file_identity(status)}
     return fingerprint | {"members": members} if members else fingerprint
 
 

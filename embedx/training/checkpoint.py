@@ -77,6 +77,12 @@ def folder_of(output: Path) -> Path:
     return output.with_name(output.name + SUFFIX)
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder has the files of a checkpoint, and no others."""
+    names = [file.name for file in folder.iterdir()]
+    return bool(names) and all(OURS.fullmatch(name) for name in names)
+
+
 def check_not_in_use(output: Path) -> None:
     """Raise `DataError` if another run is writing `output`."""
     if locks.is_locked(folder_of(output)):

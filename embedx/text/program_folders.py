@@ -1,0 +1,40 @@
+"""Folders that this program writes, which are no text where they lie in the folder of a corpus."""
+
+import collections
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+KERNEL_SUFFIXES = (".nbi", ".nbc")  # numba's
+
+
+def kind_of(folder: Path, names: Collection[str]) -> str:
+    """What the program keeps in a folder with these files: "model", "checkpoint", "token cache" or
+    "kernel cache"; "" if it is not the program's.
+    """
+    if any(name.endswith(KERNEL_SUFFIXES) for name in names):
+        return "kernel cache"
+    # imported where they are needed, so that the help is quick
+    if "model.json" in names:
+        from embedx.storage.folder import is_model
+
+        return "model" if is_model(folder) else ""
+    if folder.name.endswith(".checkpoint"):
+        from embedx.training.checkpoint import is_checkpoint
+
+        return "checkpoint" if is_checkpoint(folder) else ""
+    if "about.json" in names or "tokens.bin" in names:
+        from embedx.text.corpus_writer import is_kept
+
+        return "token cache" if is_kept(folder) else ""
+    return ""
+
+
+def listed(folders: Iterable[tuple[str, str]]) -> str:
+    """Folders by kind, for a message: "2 models (first: news/model)"."""
+    paths = collections.defaultdict(list)
+    for kind, path in folders:
+        paths[kind].append(path)
+    return ", ".join(
+        f"{len(of_kind)} {kind}{'s' * (len(of_kind) > 1)} (first: {of_kind[0]})"
+        for kind, of_kind in paths.items()
+    )
