@@ -422,6 +422,11 @@ def test_texts_that_parquet_stores_once_are_read_a_few_at_a_time(sentences, smal
     assert sentences("a.parquet", data, column=column) == [["w"] * 450] * 50
 
 
+def test_long_texts_of_parquet_are_read_a_few_at_a_time(small_limits):
+    data = stored_once([f"{number}" * 450 for number in range(10, 60)])
+    assert max(rows_of_batches(data)) == 4
+
+
 def test_short_texts_of_parquet_are_read_many_at_a_time(small_limits):
     assert rows_of_batches(stored_once(["a b", "c"] * 200)) == [400]
 
@@ -442,7 +447,7 @@ def test_a_long_row_of_parquet_is_an_error(small_limits, row):
 def test_lists_of_repeated_texts_are_not_decoded_before_they_are_measured(
     small_limits, monkeypatch
 ):
-    monkeypatch.setattr(embedx.text.parquet, "SMALL_PART", 0)
+    monkeypatch.setattr(embedx.text.parquet, "MAX_DECODED_BYTES", 1000)
     stored = io.BytesIO(stored_once([["w" * 400] * 3] * 2))
     table = parquet.ParquetFile(stored)
     first = next(embedx.text.parquet.batches(table, stored, "a", None))

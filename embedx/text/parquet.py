@@ -22,8 +22,10 @@ MAX_PAGE_BYTES = 1 << 31
 BYTES_PER_VALUE = 20
 # a value beside its bytes, at least, as Python holds it
 BYTES_PER_OBJECT = 4
-# row groups below this part of the available memory need no other bound
+# row groups below this part of the available memory may be read many rows at a time
 SMALL_PART = 0.25
+# lists of texts that take more as pyarrow decodes them are read with their dictionary
+MAX_DECODED_BYTES = 1 << 30
 DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"  # each value is a part of the last one, and an end
 
@@ -99,7 +101,7 @@ def batches(table: Any, stored: Any, name: str, columns: list[str] | None) -> It
             chunk.path_in_schema
             for chunk, is_list in chunks
             if is_list
-            and chunk.num_values * dictionaries.get(chunk.path_in_schema, 0) > _small_part()
+            and chunk.num_values * dictionaries.get(chunk.path_in_schema, 0) > MAX_DECODED_BYTES
         ]
         opened = table
         if unbounded:
@@ -111,15 +113,11 @@ def batches(table: Any, stored: Any, name: str, columns: list[str] | None) -> It
                 pre_buffer=False,
             )
         yield from opened.iter_batches(
-            _rows_at_a_time(chunks, dictionaries),
+            _rows_at_a_time(chunks, dictionaries, table.metadata.row_group(group).num_rows),
             row_groups=[group],
             columns=columns,
             use_threads=False,
         )
-
-
-def _small_part() -> float:
-    return SMALL_PART * available_memory()
 
 
 def _chunks(table: Any, group: int, columns: list[str] | None) -> list[tuple[Any, bool]]:
@@ -184,12 +182,14 @@ def _longest_entry(array: Any) -> int:
     return _longest_entry(array.values) if types.is_nested(array.type) else 0
 
 
-def _rows_at_a_time(chunks: list[tuple[Any, bool]], dictionaries: dict[str, int]) -> int:
+def _rows_at_a_time(
+    chunks: list[tuple[Any, bool]], dictionaries: dict[str, int], n_rows: int
+) -> int:
     """How many rows of a row group take at most about MAX_BATCH_BYTES, at least 1."""
     n_bytes = sum(chunk.total_uncompressed_size for chunk, _ in chunks)
-    if n_bytes > _small_part():
+    if n_bytes > SMALL_PART * available_memory():
         return 1
-    longest = max(dictionaries.values(), default=0)
+    longest = max([n_bytes // max(n_rows, 1), *dictionaries.values()])
     for chunk, _ in chunks:
         if SHARED_BEGINNINGS in chunk.encodings:
             longest = max(longest, chunk.total_uncompressed_size)
