@@ -182,11 +182,11 @@ def clear_caches(cache_dir: Path | None = None) -> int:
     """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep
     what they have mapped. Raises `SettingError` where the folder that is named does not exist.
     """
-    if cache_dir is not None and not cache_dir.is_dir():
-        remedy = near_file(str(cache_dir), "check the name")
-        raise SettingError("cache_dir", str(cache_dir), "no such folder", remedy)
     home = cache_dir or default_folders()[0]
     with explained(home):
+        if cache_dir is not None and not cache_dir.is_dir():
+            remedy = near_file(str(cache_dir), "check the name")
+            raise SettingError("cache_dir", str(cache_dir), "no such folder", remedy)
         before = bytes_in(home)
         sweep(home)
         for folder in _kept_in(home):
