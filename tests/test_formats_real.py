@@ -297,6 +297,19 @@ def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
         model.load(out)
 
 
+def test_words_that_parquet_stores_once_are_counted_as_often_as_they_stand_there(
+    tmp_path, monkeypatch
+):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"word": ["w" * 1000] * 50, "vector": [[1.0]] * 50})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 20_000)
+    with pytest.raises(EmbedxError, match=r"a.parquet: takes .*; write fewer words"):
+        model.load(tmp_path / "a.parquet")
+
+
 def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
     out = export.export(toy(), "parquet", tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
