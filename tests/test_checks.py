@@ -192,6 +192,7 @@ def described(path, change):
     ("part", "name", "value"),
     [
         ("settings", "window", "five"),
+        ("settings", "normalize", "nfx"),
         ("settings", "window", 0),
         ("settings", "sample", "little"),
         ("settings", "sampler", ["all"]),

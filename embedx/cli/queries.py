@@ -48,7 +48,8 @@ def neighbours(
     exclude: Collection[str] = (),
 ) -> list[tuple[str, float]]:
     """The nearest words of a word, but for some, among all or the `restrict` most frequent ones."""
-    query, left_out = vectors[word], {word, *exclude}
+    query = vectors[word]
+    left_out = {vectors.spelled(name) for name in (word, *exclude)}
     if restrict is not None:
         vectors = replace(
             vectors,

@@ -15,6 +15,7 @@ OF_TEXT = (  # settings that each run takes
     "sample",
     "tokenizer",
     "lowercase",
+    "normalize",
     "format",
     "on_bad_utf8",
     "min_count",

@@ -85,6 +85,7 @@ def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False)
     subwords = vectors.subwords if oov else None
 
     def vector(word: str) -> np.ndarray | None:
+        word = vectors.spelled(word)
         if word.upper() in known:
             return vectors[known[word.upper()]]
         return subwords.vector(word if has_capitals else word.lower()) if subwords else None

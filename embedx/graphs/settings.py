@@ -86,6 +86,7 @@ def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
     of_text = (
         "tokenizer",
         "lowercase",
+        "normalize",
         "format",
         "json_field",
         "column",

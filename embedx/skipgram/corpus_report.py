@@ -49,7 +49,7 @@ def table(found: Record) -> str:
     if text["composed"] and text["decomposed"]:
         rows["Unicode forms"] = (
             f"mixed: {text['composed']:,} letters composed (NFC), {text['decomposed']:,} decomposed"
-            " (NFD), so that one word has two spellings; convert them with: uconv -x nfc"
+            " (NFD), so that one word has two spellings; --normalize nfc makes it one"
         )
     rows["repeated lines"] = f"{text['repeated_lines']:.2%} of the lines"
     scripts = [

@@ -29,6 +29,7 @@ class SkipGramParameters(TypedDict, total=False):
     heldout_points: int | None
     tokenizer: Literal["whitespace", "words", "none"] | None
     lowercase: bool | None
+    normalize: Literal["nfc", "nfkc"] | None
     format: Literal["auto", "text"] | None
     json_field: str | None
     column: str | None

@@ -40,7 +40,7 @@ from embedx.vectors.model import WordVectors, load
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
 # settings that are the model's unless they are given
-KEPT = ("architecture", "tokenizer", "lowercase", "on_bad_utf8")
+KEPT = ("architecture", "tokenizer", "lowercase", "normalize", "on_bad_utf8")
 FIXED = ("dim", "subwords", "buckets")  # settings that are the model's
 STEP = 1 << 16  # rows at a time
 

@@ -96,6 +96,7 @@ class Value(NamedTuple):
     items: type = object  # of a list
     at_least: float = -math.inf
     at_most: float = math.inf
+    choices: tuple[str, ...] = ()  # of a text; empty: any
 
     def wrong(self, value: object) -> str:
         """What is wrong with a value; "" if nothing is."""
@@ -106,6 +107,8 @@ class Value(NamedTuple):
             return f"{_short(value)}, not {wanted}"
         if isinstance(value, list) and not all(isinstance(item, self.items) for item in value):
             return f"a list with other things than {KINDS[self.items][1]}"
+        if self.choices and value not in self.choices:
+            return f"{_short(value)}, not one of {', '.join(self.choices)}"
         if not isinstance(value, int | float):
             return ""
         if not (self.at_least <= value <= self.at_most) or math.isinf(value):

@@ -40,6 +40,7 @@ from embedx.text.reading import Watch, check_found, read, skipped_kinds
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
+from embedx.text.unicode_forms import normalized
 from embedx.text.word_list import WordList, check_is_list
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
@@ -83,10 +84,15 @@ def encode(
 
 
 def encode_sentences(
-    sentences: Iterable[Iterable[str]], progress: Progress = SILENT, cache_dir: Path | None = None
+    sentences: Iterable[Iterable[str]],
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    form: str | None = None,
 ) -> EncodedCorpus:
     """Sentences given as words, which may be any strings, as a temporary corpus; goes through them
     once. Half of a surrogate pair, which no file can hold, becomes U+FFFD.
+
+    form  of Unicode to which words are converted: `nfc` or `nfkc`; None leaves them as they are
     """
     numbers = Numbers()
     pending = array.array("i")
@@ -94,6 +100,10 @@ def encode_sentences(
     with CorpusWriter(folders(cache_dir)[0]) as writer:
         for done, sentence in enumerate(sentences, 1):
             words = check_is_list(sentence, done, "sentences")
+            if form is not None:
+                words = [
+                    normalized(word, form) if isinstance(word, str) else word for word in words
+                ]
             try:
                 ids = [numbers[word] for word in words]
             except TypeError as error:  # a list, which has no hash

@@ -40,7 +40,8 @@ def encode(
         names = _names_of(corpora)
         corpus = cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
     else:
-        corpus = cache.encode_sentences(cast(Iterable[Sequence[str]], corpora), progress, cache_dir)
+        sentences = cast(Iterable[Sequence[str]], corpora)
+        corpus = cache.encode_sentences(sentences, progress, cache_dir, text.normalize)
     if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
         return corpus
     return with_phrases(corpus, phrases, progress, cache_dir)

@@ -6,6 +6,7 @@ import math
 
 from embedx.errors import EmbedxError, Setting, SettingError
 from embedx.settings import Options, Record, Settings, check_used, param, settings_of
+from embedx.text.unicode_forms import FORMS
 
 # By default, by scoring: gensim's, and half of what a fixed expression has.
 PHRASE_THRESHOLDS = {"word2phrase": 10.0, "npmi": 0.5}
@@ -26,6 +27,13 @@ class TextSettings(Settings):
         choices=("whitespace", "words", "none"),
     )
     lowercase: bool = param(False, "convert text to lower case")
+    normalize: str | None = param(
+        None,
+        "convert text, and later the words of queries, to a Unicode normalisation form; `nfc`:"
+        " letters and their marks become one character; `nfkc`: also variants of characters, such"
+        " as full-width letters and ligatures",
+        choices=tuple(FORMS),
+    )
     format: str = param(
         "auto",
         "what files hold; `auto`: what their names and beginnings show; `text`: text, whatever"
@@ -84,11 +92,13 @@ class TextSettings(Settings):
 
     def record(self) -> Record:
         """The values that decide the tokens: not the memory for counting them, what is done about
-        records of plain text, nor a format that is recognised.
+        records of plain text, a format that is recognised, nor a form that is not asked for.
         """
         left_out = ["vocab_memory"]
         if self.json_field is None and self.column is None:
             left_out.append("on_bad_record")
+        if self.normalize is None:
+            left_out.append("normalize")
         if self.format == "auto":
             left_out.append("format")
         return {name: value for name, value in super().record().items() if name not in left_out}

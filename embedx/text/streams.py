@@ -32,6 +32,7 @@ from embedx.text.parquet import parquet_values
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, ROWS, STANDARD_INPUT, Source, is_url, reader_of
 from embedx.text.tables import PARQUET_START, LabelledDataError, NotTextError
+from embedx.text.unicode_forms import normalized_blocks
 from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
@@ -489,9 +490,12 @@ class ReadAhead:
         source, report = self._sources[number], self.reports[number]
         try:
             with open_source(source) as file:
-                for block in text_blocks(
+                blocks = text_blocks(
                     source, file, self._settings, self._threads_each, report=report
-                ):
+                )
+                if self._settings.normalize is not None:
+                    blocks = normalized_blocks(blocks, self._settings.normalize)
+                for block in blocks:
                     for start in range(0, len(block), BLOCK_BYTES):
                         self._put(number, (block[start : start + BLOCK_BYTES], file.count))
                     if self._stopped.is_set():

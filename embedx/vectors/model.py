@@ -45,6 +45,7 @@ from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Valu
 from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import MAX_PASSES, PhraseSettings
+from embedx.text.unicode_forms import FORMS, normalized
 from embedx.text.word_list import check_words
 from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
@@ -84,6 +85,8 @@ SCHEMA = FolderSchema(
         "connector_words": Value(str),
         "tokenizer": Value(str),
         "lowercase": Value(bool),
+        "normalize": Value(str, choices=tuple(FORMS)),
+        "format": Value(str),
         "on_bad_utf8": Value(str),
     },
     facts={
@@ -207,7 +210,11 @@ class WordVectors:
         """The row of a word, or of a row number; None for an unknown one."""
         if isinstance(key, int | np.integer):
             return int(key) if 0 <= key < len(self) else None
-        return self.key_to_index.get(key) if isinstance(key, str) else None
+        return self.key_to_index.get(self.spelled(key)) if isinstance(key, str) else None
+
+    def spelled(self, word: str) -> str:
+        """The word in the Unicode form of the text that the model was trained on."""
+        return normalized(word, self.settings.get("normalize"))
 
     def _vector(self, key: Key) -> ndarray | None:
         """The vector of a word or a row number, float32 (dim,); None for one without."""
@@ -216,7 +223,7 @@ class WordVectors:
             return self.vectors[row]
         if self.subwords is None or not isinstance(key, str):
             return None
-        return self.subwords.vector(key)
+        return self.subwords.vector(self.spelled(key))
 
     def get_vector(self, word: Key, norm: bool = False) -> ndarray:
         """The vector of a word, float32 (dim,), with `norm` at length 1. Raises KeyError."""
@@ -239,9 +246,10 @@ class WordVectors:
 
     def index(self, word: str) -> int:
         """The row of `word`. A KeyError for an unknown word names words that look like it."""
-        if word not in self.key_to_index:
+        row = self.key_to_index.get(self.spelled(word))
+        if row is None:
             raise self._unknown(word)
-        return self.key_to_index[word]
+        return row
 
     def _unknown(self, word: Key) -> UnknownWordError:
         if not isinstance(word, str):

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from embedx.text.unicode_forms import FORMS
 from embedx.vectors.formats.contract import Format, Table
 from embedx.vectors.formats.safetensors import save_tensors
 
@@ -63,6 +64,18 @@ def write(path: Path, table: Table) -> None:
             json.dump(content, out, ensure_ascii=False)
 
 
+def _normalizer(settings: dict[str, Any]) -> dict[str, Any] | None:
+    """What is done to text before it is split, as training did."""
+    steps: list[dict[str, str]] = []
+    if settings.get("normalize"):
+        steps.append({"type": FORMS[settings["normalize"]]})
+    if settings.get("lowercase"):
+        steps.append({"type": "Lowercase"})
+    if len(steps) > 1:
+        return {"type": "Sequence", "normalizers": steps}
+    return steps[0] if steps else None
+
+
 def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
     """The content of tokenizer.json: words as `embedx train` finds them, the last of which stands
     for unknown ones.
@@ -79,7 +92,7 @@ def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]
         "truncation": None,
         "padding": None,
         "added_tokens": [],
-        "normalizer": {"type": "Lowercase"} if settings.get("lowercase") else None,
+        "normalizer": _normalizer(settings),
         "pre_tokenizer": (
             letters if settings.get("tokenizer") == "words" else {"type": "WhitespaceSplit"}
         ),

@@ -1,0 +1,48 @@
+"""Text in one of Unicode's normalisation forms (UAX 15), block by block."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+FORMS: dict[str, Literal["NFC", "NFKC"]] = {"nfc": "NFC", "nfkc": "NFKC"}
+MAX_WAITING = 1 << 22  # bytes without an ASCII character that are kept back
+
+
+def normalized(text: str, form: str | None) -> str:
+    """The text in the form `nfc` or `nfkc`; as it is for None."""
+    if form is None or text.isascii():
+        return text
+    return unicodedata.normalize(FORMS[form], text)
+
+
+def normalized_blocks(blocks: Iterable[bytes], form: str) -> Iterator[bytes]:
+    """The blocks of UTF-8 in that form; bytes that are not UTF-8 stay as they are.
+
+    A block is cut before its last ASCII character, which nothing before it combines with; the rest
+    waits for the next block.
+    """
+    waiting = b""
+    for block in blocks:
+        cut = _last_ascii(block)
+        if cut is None and len(waiting) + len(block) <= MAX_WAITING:
+            waiting += block
+            continue
+        cut = cut or 0
+        yield _normalized_bytes(waiting + block[:cut], form)
+        waiting = block[cut:]
+    yield _normalized_bytes(waiting, form)
+
+
+def _last_ascii(block: bytes) -> int | None:
+    """The place of the last ASCII character; None if there is none."""
+    for place in range(len(block) - 1, -1, -1):
+        if block[place] < 0x80:
+            return place
+    return None
+
+
+def _normalized_bytes(data: bytes, form: str) -> bytes:
+    if data.isascii():
+        return data
+    text = data.decode("utf-8", "surrogateescape")
+    return normalized(text, form).encode("utf-8", "surrogateescape")
