@@ -257,6 +257,7 @@ def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores()
     for name, objective in OBJECTIVES.items():
         assert f"| `{name}` |" in described
         assert objective.advice in described
+        assert objective.words_caution in described
         assert f"`{objective.formula}`" in described
 
 

@@ -22,6 +22,8 @@ from embedx.errors import DivergedError
 from embedx.labeled import digits as drawn
 from embedx.labeled.data import Labeled
 from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS
+from embedx.optimizers.contract import WORDS
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import guard, trainer
@@ -412,11 +414,19 @@ def words_at(name, corpus, times, rate=None, **options):
         **own(found, {"warm_up": 1.0}),
         **options,
     }
-    rate = rate or configure(name, options).settings.learning_rate * times
+    settings = configure(name, options).settings
+    usual = settings.learning_rate or OPTIMIZERS[settings.optimizer].rates[WORDS]
+    rate = rate or usual * times
     trained = skipgram.train(
         corpus, configure(name, {**options, "learning_rate": rate}), progress=printed
     )
     return trained.vectors, trained.outcome, printed
+
+
+def cautions(name):
+    """What is told where words are trained by an objective that is for labels."""
+    caution = OBJECTIVES[name].words_caution
+    return [f"warning: --objective {name}: {caution}"] if caution else []
 
 
 def labels_at(name, data, times, rate=None):
@@ -434,7 +444,7 @@ def test_default_rates_raise_no_alarm(name, topics, digits):
     for run, data in (words_at, topics), (labels_at, digits):
         model, outcome, printed = run(name, data, 1.0)
         assert not outcome.lowered_rates
-        assert not printed.warnings
+        assert printed.warnings == (cautions(name) if run is words_at else [])
         assert "learning_rate_lowered" not in model.facts
 
 
@@ -444,7 +454,8 @@ def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits
     """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
     for run, data in (words_at, topics), (labels_at, digits):
         model, outcome, printed = run(name, data, 1e3)
-        of_rate, *warnings = printed.warnings if run is words_at else ["", *printed.warnings]
+        told = [text for text in printed.warnings if text not in cautions(name)]
+        of_rate, *warnings = told if run is words_at else ["", *told]
         assert "is far from" in of_rate or run is labels_at
         assert all("back to the start" in warning for warning in warnings)
         alone, whole, _ = run(
@@ -503,7 +514,9 @@ def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_freque
         f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered"
     )
     found["calibrated"] = -3.8
-    assert words_at("ove", topics, 1e3)[1].diverged is None
+    _, outcome, printed = words_at("ove", topics, 1e3)
+    assert outcome.diverged is None
+    assert "unless its scores are divided by a temperature (-3.8000)" in printed.warnings[-1]
     found["calibrated"] = -4.0
     assert "at the learning rate 2, the model does not beat" in str(
         words_at("ove", topics, 1.0)[1].diverged

@@ -1,7 +1,11 @@
 """A setting that is accepted changes what is trained; one that would not is refused."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
+from embedx import SkipGram, SoftmaxClassifier
 from embedx.classification.resolve import check_given, new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError, Setting, SettingError
@@ -45,3 +49,60 @@ def test_of_labels(objective, options, setting, need):
 )
 def test_of_labels_what_has_an_effect_is_accepted(options):
     check_given(options, ClassifySettings(), new_objective(OBJECTIVES["ldgs"], options))
+
+
+# ---- over the registry: another value changes the bytes of a small model, or is refused
+
+RANDOM = np.random.default_rng(1)
+SENTENCES = [[f"w{word}" for word in RANDOM.zipf(1.6, 12) % 60] for _ in range(60)]
+ROWS, ANSWERS = RANDOM.normal(size=(90, 4)), RANDOM.integers(0, 12, 90)
+# values of settings that limit what small data does not reach
+OTHER_VALUES = {"threshold": 0.0}
+
+
+def other_value(field, default):
+    """A value that is not the default, in the range of a setting of an objective."""
+    if field.name in OTHER_VALUES:
+        return OTHER_VALUES[field.name]
+    if choices := field.metadata["choices"]:
+        return next(choice for choice in choices if choice != default)
+    if isinstance(default, bool):
+        return not default
+    if default is None:
+        return 3
+    if isinstance(default, int):
+        return 2 * default + 1
+    return 0.5 * default + 0.01
+
+
+def words_of(name, **options):
+    model = SkipGram(
+        name, dim=4, epochs=1, threads=1, min_count=1, sample=0.0, seed=3, **options
+    ).fit(SENTENCES)
+    return model.transform([["w1"], ["w2"], ["w3"]]).tobytes()
+
+
+def labels_of(name, **options):
+    model = SoftmaxClassifier(
+        name, learning_rate=0.1, epochs=1, n_jobs=1, random_state=3, **options
+    ).fit(ROWS, ANSWERS)
+    return model.decision_function(ROWS).tobytes()
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize(
+    ("model_of", "defaults"), [(words_of, "word_defaults"), (labels_of, "label_defaults")]
+)
+def test_each_setting_of_an_objective_changes_the_model_or_is_refused(name, model_of, defaults):
+    objective = OBJECTIVES[name]
+    usual, without_effect = model_of(name), []
+    for field in dataclasses.fields(objective.Settings):
+        default = getattr(objective, defaults).get(field.name, field.default)
+        value = other_value(field, default)
+        try:
+            changed = model_of(name, **{field.name: value})
+        except (EmbedxError, TypeError):
+            continue
+        if changed == usual:
+            without_effect.append((field.name, value))
+    assert not without_effect

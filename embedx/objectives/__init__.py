@@ -76,7 +76,7 @@ def table() -> list[tuple[str, ...]]:
             rows[each.candidates[0]],
             ", ".join(each.samplers()),
             needs(each),
-            each.advice,
+            "; ".join(filter(None, [each.advice, each.words_caution])),
             *measured_cells(scores.get(name)),
         )
         for name, each in OBJECTIVES.items()

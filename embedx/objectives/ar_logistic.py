@@ -118,6 +118,10 @@ class AugmentReduceLogistic(utility.UtilityObjective):
     )
     coefficients = staticmethod(coefficients)
 
+    @staticmethod
+    def quantile(log_p: ndarray) -> ndarray:
+        return log_p - np.log1p(-np.exp(log_p))
+
     def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x = np.linspace(-40, 40, 161)
         weight = 0.5 * np.exp(log_density(x))

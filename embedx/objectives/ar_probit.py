@@ -131,6 +131,13 @@ class AugmentReduceProbit(utility.UtilityObjective):
         "normal instead of Gumbel noise: thin tails, so that low scores get almost no probability"
     )
     coefficients = staticmethod(coefficients)
+    # 3 MB of Wikipedia, 1 and 5 epochs, held-out log-likelihood: rowwise-adagrad at 0.5 -8.679
+    # after 5, at 0.1 -8.731 after 1; adagrad at 0.05 -8.669 and -8.610, at 0.025 -8.689 and -8.610
+    word_defaults = {"block_size": 32, "optimizer": "adagrad", "learning_rate": 0.05}
+
+    @staticmethod
+    def quantile(log_p: ndarray) -> ndarray:
+        return np.asarray(special.ndtri_exp(log_p), np.float64)
 
     def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x, weight = np.polynomial.hermite_e.hermegauss(48)

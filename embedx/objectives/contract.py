@@ -124,6 +124,7 @@ class Objective(abc.ABC):
     paper: str
     formula: str = ""  # of the loss, in a line
     advice: str = ""  # when to choose it, in a line
+    words_caution: str = ""  # why it is not for word vectors, in a line, if it is not
     Settings: type[Settings] = Settings
     # "proximal": z is overwritten by a proximal step over -lr
     kind: Literal["gradient", "proximal"] = "gradient"

@@ -196,6 +196,7 @@ class Margin(Objective):
         "the fastest exact loss for huge label sets, because few rows are updated; it defines no"
         " probabilities"
     )
+    words_caution = "for labels: on words it gives no probabilities"
     Settings = MarginSettings
     coefficients = staticmethod(coefficients)
     positives = "joint"

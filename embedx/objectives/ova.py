@@ -117,7 +117,9 @@ class OneVsAll(Objective):
     advice = "several labels per input: an independent probability for each label"
     Settings = OneVsAllSettings
     coefficients = staticmethod(coefficients)
-    word_defaults = {"sampler": "all"}
+    # 3 MB of Wikipedia, 1 epoch, held-out log-likelihood and words/s: all rows by rowwise-adagrad
+    # -8.848, 4,000; drawn by unigram, by adagrad -8.690, 487,000; word frequencies have -8.725
+    word_defaults = {"sampler": "unigram", "optimizer": "adagrad"}
     positives = "joint"
     candidates = ("all", "drawn")
     noise = "uniform"

@@ -218,7 +218,7 @@ def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings, 
 
 def _defaults(objective: type[Objective], options: Record) -> Record:
     """The defaults of objective and architecture; without a learning rate where another optimizer
-    than theirs is given.
+    than theirs is given, and without a number of draws where negatives are, which decide it.
     """
     encoder = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
     defaults = dict(objective.word_defaults)
@@ -231,6 +231,8 @@ def _defaults(objective: type[Objective], options: Record) -> Record:
         optimizer = OF_SUBWORDS["optimizer"]
     if options.get("optimizer", optimizer) != optimizer:
         defaults.pop("learning_rate", None)
+    if options.get("negatives") is not None:
+        defaults.pop("draws", None)
     return defaults
 
 

@@ -414,6 +414,8 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         progress.note(advice)
     words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
     n_tokens = int(corpus.counts[remap >= 0].sum())
+    if objective.words_caution:
+        progress.note(f"warning: --objective {objective.name}: {objective.words_caution}")
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
     if vocabulary.vocab is not None:
         missing = set(listed(vocabulary.vocab)) - set(words.words)
@@ -479,10 +481,18 @@ def _check_heldout(
     found: Mapping[str, float], task: Task, outcome: trainer.Outcome
 ) -> DivergedError | None:
     """That the run diverged, if its model predicts held-out text worse than word frequencies do
-    after its rate was lowered, or far worse; a warning if it is no better.
+    after its rate was lowered, or far worse; a warning if it is no better, or only by scores
+    divided by a temperature.
     """
     best, unigram = max(found["log_likelihood"], found["calibrated"]), found["unigram"]
     if best > unigram:
+        if found["log_likelihood"] <= unigram:
+            task.progress.note(
+                "warning: the model does not beat the unigram baseline on held-out text"
+                f" ({found['log_likelihood']:.4f} and {unigram:.4f} nats a pair) unless its scores"
+                f" are divided by a temperature ({best:.4f}): its probabilities are overconfident;"
+                " try a smaller --learning-rate"
+            )
         return None
     rate = [float(task.config.settings.learning_rate or 0), *outcome.lowered_rates][-1]
     lowered = ", to which the run was lowered" if outcome.lowered_rates else ""
