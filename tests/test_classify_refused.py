@@ -135,14 +135,14 @@ def test_a_batch_size_is_a_number_or_all():
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(monkeypatch):
-    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 10_000_000)
-    monkeypatch.setattr("embedx.classification.optimum.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 30_000_000)
+    monkeypatch.setattr("embedx.classification.optimum.available_memory", lambda: 30_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
     with pytest.raises(
         EmbedxError,
         match=(
-            r"6 rows × 1,000,001 weights with --optimizer adagrad need \d.* MB, more than the 10.0"
+            r"6 rows × 1,000,001 weights with --optimizer adagrad need \d.* MB, more than the 30.0"
             r" MB available; "
             r"add --hidden 100; --optimizer sgd needs the least; or drop rare labels and features"
         ),
@@ -152,7 +152,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
         EmbedxError,
         match=r"with --optimizer sgd need .* available; --optimizer sgd needs the least; or drop",
     ):
-        run(objective, data=wide, optimizer="sgd", hidden=3)
+        run(objective, data=wide, optimizer="sgd", hidden=10)
     with pytest.raises(
         EmbedxError, match=r"with --optimizer lbfgs need .*--optimizer sgd needs the least"
     ):
@@ -188,6 +188,12 @@ def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
     assert drawn["threads"] > 0
 
 
+def columns():
+    """An objective that scores all labels."""
+    objective = REPRESENTATIVES["columns"]
+    return objective(objective.Settings())
+
+
 WITHOUT_EFFECT = {  # the options, and the one that has no effect
     "no validation": ({"validation_labels": "x"}, "validation_labels"),
     "labels of a share": ({"validation": "0.1", "validation_labels": "x"}, "validation_labels"),
@@ -201,7 +207,7 @@ WITHOUT_EFFECT = {  # the options, and the one that has no effect
 @pytest.mark.parametrize(("options", "setting"), WITHOUT_EFFECT.values(), ids=list(WITHOUT_EFFECT))
 def test_options_without_effect_are_refused(options, setting):
     with pytest.raises(SettingError) as caught:
-        check_given(options, ClassifySettings.from_options(options), REPRESENTATIVES["columns"])
+        check_given(options, ClassifySettings.from_options(options), columns())
     assert caught.value.setting == setting
 
 
@@ -215,4 +221,4 @@ def test_options_with_an_effect_are_taken():
         "epochs": 4,
     }
     for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
-        check_given(given, ClassifySettings.from_options(given), REPRESENTATIVES["columns"])
+        check_given(given, ClassifySettings.from_options(given), columns())

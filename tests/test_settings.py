@@ -95,7 +95,7 @@ def test_numbers_of_numpy_are_numbers():
         (
             {"objective": "ldgs", "block_size": 0},
             (
-                "block_size=0 draws candidates for each pair, which sampler='search' cannot do; use"
+                "block_size=0: draws candidates for each pair, which sampler='search' cannot do; use"
                 " 1 or more"
             ),
         ),
