@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from embedx.classification import task as classification
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.cli import labels, words
+from embedx.cli.requests import ClassifyRequest, TrainRequest
 from embedx.errors import DivergedError
 from embedx.labeled import digits as drawn
 from embedx.labeled.data import Labeled
@@ -558,26 +558,22 @@ def spoiled(monkeypatch):
     monkeypatch.setattr(Guard, "_judge", lost)
 
 
-OF_RUN = {"dry_run": False, "overwrite": False, "checkpoint_every": "0", "resume": False}
-
-
 def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
     printed = io.StringIO()
-    given = SimpleNamespace(
+    request = TrainRequest(
         corpora=[str(two_topics)],
         objective="ns",
-        collapsed=False,
         typed={"dim": 8, "threads": 1},
         output=tmp_path / "out",
         cache_dir=tmp_path / "cache",
-        **OF_RUN,
+        checkpoint_every="0",
     )
     message = (
         r"^the loss got lost after .* words at .*; none of .* works: .*; the model of 2.5 epochs is"
         r" in .*/out$"
     )
     with pytest.raises(DivergedError, match=message) as end:
-        words.train_words(given, Reporter(printed))
+        words.train_words(request, Reporter(printed))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
     assert len(facts["learning_rate_lowered"]) == 3
@@ -590,20 +586,15 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
 
 
 def test_classify_likewise(tmp_path, spoiled):
-    given = SimpleNamespace(
+    request = ClassifyRequest(
         train="digits",
-        train_labels=None,
-        test=None,
-        test_labels=None,
-        label_names=None,
         objective="softmax",
-        start=None,
         typed={"threads": 1},
         output=tmp_path / "out",
-        **OF_RUN,
+        checkpoint_every="0",
     )
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
-        labels.train_classifier(given, Silent())
+        labels.train_classifier(request, Silent())
     assert (tmp_path / "out" / "model.json").exists()
 
 

@@ -95,8 +95,8 @@ def test_numbers_of_numpy_are_numbers():
         (
             {"objective": "ldgs", "block_size": 0},
             (
-                "block_size=0: draws candidates for each pair, which sampler='search' cannot do; use"
-                " 1 or more"
+                "block_size=0: draws candidates for each pair, which sampler='search' cannot do;"
+                " use 1 or more"
             ),
         ),
         ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),

@@ -14,6 +14,7 @@ from scipy.sparse import vstack
 
 from embedx.classification import classifier
 from embedx.cli import training
+from embedx.cli.requests import ClassifyRequest
 from embedx.errors import EmbedxError
 from embedx.labeled import words
 from embedx.labeled.files import MemoryBudget
@@ -185,7 +186,9 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
     ]
     (tmp_path / "train.txt").write_text("\n".join(rows) + "\n")
     typed = {"char_ngrams": "3", "epochs": 2, "threads": 1}
-    training.classify("train.txt", output=tmp_path / "m", typed=typed, quiet=True)
+    training.classify(
+        ClassifyRequest(train="train.txt", output=tmp_path / "m", typed=typed, quiet=True)
+    )
     model = classifier.load("m")
     assert len(model.known.text.hashes) > 0
     features = read("train.txt", like=model.known).features
@@ -206,7 +209,9 @@ def test_options_of_text_are_refused_for_other_data(tmp_path):
     with pytest.raises(
         EmbedxError, match="--word-ngrams applies only with features that are words"
     ):
-        training.classify(str(tmp_path / "train.txt"), typed={"word_ngrams": 2}, quiet=True)
+        training.classify(
+            ClassifyRequest(train=str(tmp_path / "train.txt"), typed={"word_ngrams": 2}, quiet=True)
+        )
 
 
 @pytest.mark.parametrize(

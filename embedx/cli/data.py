@@ -5,7 +5,6 @@ cache, `embedx objectives`.
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ import typer
 from embedx.cli import tables
 from embedx.cli.help import help_formatter
 from embedx.cli.options import settings_listed
+from embedx.cli.requests import TrainRequest
 from embedx.cli.streams import results_to
 from embedx.pages.plain import as_cell
 from embedx.training.progress import Reporter
@@ -85,10 +85,10 @@ def phrases(
     corpora  as for `embedx train`
     top_k    number of results to list; by default all
     """
-    given = SimpleNamespace(**locals())
     from embedx.cli import words
 
-    found = words.phrases(given)[:top_k]
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    found = words.phrases(corpora, typed or {}, cache_dir, progress)[:top_k]
     values = [
         {
             "phrase": each.joined,
@@ -159,10 +159,20 @@ def check(
 
     corpora  as for `embedx train`
     """
-    given = SimpleNamespace(**locals(), collapsed=False)
     from embedx.cli import words
 
-    words.check_corpus(given)
+    words.check_corpus(
+        TrainRequest(
+            corpora=corpora,
+            objective=objective,
+            output=output,
+            cache_dir=cache_dir,
+            as_json=as_json,
+            quiet=quiet,
+            verbose=verbose,
+            typed=typed or {},
+        )
+    )
 
 
 def sessions(

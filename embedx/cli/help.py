@@ -20,6 +20,7 @@ from embedx.cli.aliases import COMMANDS_INSTEAD, INSTEAD, long_names, own_name
 from embedx.cli.config import words_of
 from embedx.cli.files import check_outputs
 from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keyword, set_option
+from embedx.cli.requests import parameters_of, request_of
 from embedx.errors import EmbedxError
 from embedx.settings import on_command_line
 
@@ -177,9 +178,8 @@ def with_settings(
     name  of the command, as it is typed after `embedx`
     """
     text, texts = documented(command)
-    of_command = [
-        each for each in inspect.signature(command).parameters.values() if each.name != "typed"
-    ]
+    of_command = parameters_of(command)
+    request = request_of(command)
     options = [each for each in settings.values() if not each.is_fine]
     parameters = [
         *(as_option(each, texts) for each in of_command),
@@ -203,7 +203,10 @@ def with_settings(
         )
         typed = {setting: value for setting, value in typed.items() if value is not None}
         check_outputs(given | typed)
-        command(**given, **({"typed": typed} if settings else {}))
+        if request is not None:
+            command(request(**given, typed=typed))
+        else:
+            command(**given, **({"typed": typed} if settings else {}))
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__doc__ = text

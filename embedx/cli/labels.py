@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from embedx import samplers
@@ -18,6 +17,7 @@ from embedx.classification.classifier import Best
 from embedx.classification.resolve import given_settings, without_effect
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.cli import run
+from embedx.cli.requests import ClassifyRequest, CompareRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
@@ -37,16 +37,16 @@ from embedx.text.sources import STANDARD_INPUT
 from embedx.training.checkpoint import check_not_in_use
 from embedx.training.progress import Progress
 
-# labels that `predict` prints for a row, unless a number, threshold or coverage is given
+# labels that `predict` prints for a row, unless a number, threshold or coverage is request
 N_BEST = 5
 
 
-def classify(given: SimpleNamespace) -> None:
+def classify(request: ClassifyRequest) -> None:
     """Train a classifier and print what came of it."""
-    with reporter(given) as progress:
-        folder, trained, metrics = train_classifier(given, progress)
+    with reporter(request) as progress:
+        folder, trained, metrics = train_classifier(request, progress)
     found = trained.classifier
-    if given.as_json:
+    if request.as_json:
         tested = None if metrics is None else run.plain_numbers(metrics)
         print(
             json.dumps(
@@ -74,26 +74,26 @@ def classify(given: SimpleNamespace) -> None:
 
 
 def train_classifier(
-    given: SimpleNamespace, progress: Progress
+    request: ClassifyRequest, progress: Progress
 ) -> tuple[Path, classification.TrainedClassifier, dict[str, float] | None]:
     """Train a classifier and write it; the metrics are those on the test data, if there are any."""
-    typed, name, before = given.typed or {}, given.objective, None
+    typed, name, before = request.typed, request.objective, None
     # settings are checked before anything is read
     validation = ClassifySettings.from_options(typed).validation
     if validation is not None and share_of_rows(validation) is None:
         check_there(validation)
     folders = (
-        [given.output]
-        if given.output
-        else [run.default_output(each, given.train) for each in ("softmax", "ova")]
+        [request.output]
+        if request.output
+        else [run.default_output(each, request.train) for each in ("softmax", "ova")]
     )
     # where no objective is named, the same command writes to where it did before
     for folder in folders:
-        if folder == given.output or _is_by(run.command_line("classify", given), folder):
-            check_output(folder, given.overwrite or given.resume)
+        if folder == request.output or _is_by(run.command_line("classify", request), folder):
+            check_output(folder, request.overwrite or request.resume)
             check_not_in_use(folder)
     cluster = ClusterSettings.from_options(typed)
-    if given.test_labels and not given.test:
+    if request.test_labels and not request.test:
         raise EmbedxError("--test-labels needs --test")
     with contextlib.ExitStack() as opened:
         if cluster.is_asked_for:  # a missing cluster is reported before anything is read
@@ -102,38 +102,38 @@ def train_classifier(
             size = opened.enter_context(
                 ray_backend.connected(cluster, typed.get("threads"), progress)
             )
-        if given.start is not None:
-            before = classifier.load(given.start)
+        if request.start is not None:
+            before = classifier.load(request.start)
             typed, name = (
-                start.settings_to_continue(before, name, typed, given.start),
+                start.settings_to_continue(before, name, typed, request.start),
                 before.objective.name,
             )
-        data = functools.cache(lambda: labelled_data(given, progress, before))
+        data = functools.cache(lambda: labelled_data(request, progress, before))
         objective, settings, typed = given_settings(name, typed, lambda: data()[0])
         own, folder = (
             samplers.own_options(typed),
-            given.output or run.default_output(objective.name, given.train),
+            request.output or run.default_output(objective.name, request.train),
         )
-        if given.dry_run:
-            check_output(folder, given.overwrite or given.resume)
+        if request.dry_run:
+            check_output(folder, request.overwrite or request.resume)
             task = classification.Run(data()[0], objective, settings, own, progress, before)
             plan = task.allocate()
-            run.show_plan(given, folder, used_settings(task), _size_of(task.data), plan)
-        checkpoints, overwrite = run.checkpoints_of("classify", given, folder, progress)
+            run.show_plan(request, folder, used_settings(task), _size_of(task.data), plan)
+        checkpoints, overwrite = run.checkpoints_of("classify", request, folder, progress)
         opened.enter_context(checkpoints.at_work())
         progress.note(
             run.command_line(
-                "classify", given, objective=objective.name, output=folder, typed=typed
+                "classify", request, objective=objective.name, output=folder, typed=typed
             )
         )
         training, test = data()
         task = classification.Run(training, objective, settings, own, progress, before)
         if cluster.is_asked_for:
             labels.distribute(task, cluster, size)
-        run.note_settings(progress, given.typed or {}, used_settings(task) | cluster.record())
+        run.note_settings(progress, request.typed, used_settings(task) | cluster.record())
         _note_data(progress, training)
         trained = task.train(checkpoints=checkpoints)
-        trained.classifier.facts["command"] = run.command_line("classify", given)
+        trained.classifier.facts["command"] = run.command_line("classify", request)
         place = run.saved(
             lambda place: trained.classifier.save(place, overwrite),
             folder,
@@ -199,27 +199,27 @@ def _note_data(progress: Progress, training: Labeled) -> None:
 
 
 def labelled_data(
-    given: SimpleNamespace, progress: Progress, before: classifier.Classifier | None
+    request: ClassifyRequest, progress: Progress, before: classifier.Classifier | None
 ) -> tuple[Labeled, Labeled | None]:
     """Training data, like those of the classifier before, and test data; `digits` are generated
     with test data of their own.
     """
-    test = given.test
-    names = None if given.label_names is None else read_label_names(given.label_names)
-    if given.train == GENERATED:
-        if given.train_labels or test:
+    test = request.test
+    names = None if request.label_names is None else read_label_names(request.label_names)
+    if request.train == GENERATED:
+        if request.train_labels or test:
             raise EmbedxError(
-                f"{given.train}: generated with labels and test data; leave out --train-labels and"
-                " --test"
+                f"{request.train}: generated with labels and test data; leave out --train-labels"
+                " and --test"
             )
         test = GENERATED
     elif test is not None:
         check_there(test)
-    typed = given.typed or {}
+    typed = request.typed
     text, table = TextFeatureSettings.from_options(typed), TableSettings.from_options(typed)
     like = None if before is None else before.known
     training = read_training(
-        given.train, given.train_labels, progress=progress, text=text, table=table, like=like
+        request.train, request.train_labels, progress=progress, text=text, table=table, like=like
     )
     is_text, what = (
         training.schema.text is not None and like is None,
@@ -227,38 +227,38 @@ def labelled_data(
     )
     check_used(typed, ((name, is_text, what) for name in settings_of(TextFeatureSettings)))
     if names is not None:
-        training = with_names(training, names, str(given.label_names))
+        training = with_names(training, names, str(request.label_names))
     return training, (
-        read(test, given.test_labels, progress=progress, like=training.schema) if test else None
+        read(test, request.test_labels, progress=progress, like=training.schema) if test else None
     )
 
 
-def predict(given: SimpleNamespace) -> None:
+def predict(request: PredictRequest) -> None:
     """Print the best labels of each row, by name, with their probabilities."""
-    cluster = ClusterSettings(given.cluster, given.workers)
-    progress = reporter(given, is_alone=given.output is not None or not is_read_at_once())
-    if given.coverage is not None and (given.search or given.threshold is not None):
+    cluster = ClusterSettings(request.cluster, request.workers)
+    progress = reporter(request, is_alone=request.output is not None or not is_read_at_once())
+    if request.coverage is not None and (request.search or request.threshold is not None):
         raise EmbedxError(
             "--coverage does not apply with --threshold or --search; leave out one of them"
         )
-    found = classifier.load(given.model)
+    found = classifier.load(request.model)
     _note_probabilities(found, progress)
-    decides = given.threshold is not None or given.coverage is not None
-    least = found.min_probability(given.threshold, given.coverage) if decides else 0.0
-    given.top_k = given.top_k or (
-        found.max_labels(given.coverage is not None) if decides else N_BEST
-    )
-    if given.search and cluster.is_asked_for:
+    decides = request.threshold is not None or request.coverage is not None
+    least = found.min_probability(request.threshold, request.coverage) if decides else 0.0
+    top_k = request.top_k or (found.max_labels(request.coverage is not None) if decides else N_BEST)
+    if request.search and cluster.is_asked_for:
         raise EmbedxError("--search does not apply with --cluster; leave out one of them")
     n_rows = n_decided = n_empty = 0
     best: Iterable[Best]
     ids_of_rows = None
-    if takes_lines(found, given.data) and not (given.search or cluster.is_asked_for):
-        best = best_of_lines(found, given.top_k, given.threads)
+    if takes_lines(found, request.data) and not (request.search or cluster.is_asked_for):
+        best = best_of_lines(found, top_k, request.threads)
     else:
-        table = TableSettings(given.text_column, None, given.id_column, header=given.header)
-        data = read(given.data, progress=progress, like=found.known, keeps_empty=True, table=table)
-        best = _best_of(data, found, given, cluster, progress)
+        table = TableSettings(request.text_column, None, request.id_column, header=request.header)
+        data = read(
+            request.data, progress=progress, like=found.known, keeps_empty=True, table=table
+        )
+        best = _best_of(data, found, request, top_k, cluster, progress)
         ids_of_rows = data.ids
     called = iter(ids_of_rows if ids_of_rows is not None else ())
     names = [found.name(k) for k in range(found.n_labels)]
@@ -270,7 +270,7 @@ def predict(given: SimpleNamespace) -> None:
                 if p >= least
             ]
             n_rows, n_decided, n_empty = n_rows + 1, n_decided + len(labels), n_empty + (not labels)
-            if given.as_json:
+            if request.as_json:
                 print(
                     json.dumps(
                         labels if ids_of_rows is None else {"id": next(called), "labels": labels},
@@ -310,7 +310,8 @@ def best_of_lines(
 def _best_of(
     data: Labeled,
     found: classifier.Classifier,
-    given: SimpleNamespace,
+    request: PredictRequest,
+    top_k: int,
     cluster: ClusterSettings,
     progress: Progress,
 ) -> Iterable[Best]:
@@ -318,12 +319,12 @@ def _best_of(
     if cluster.is_asked_for:
         from embedx.distributed.predict import predict as by_workers
 
-        return by_workers(cluster, found, data.features, given.top_k, given.threads, progress)
-    if given.search:
+        return by_workers(cluster, found, data.features, top_k, request.threads, progress)
+    if request.search:
         return found.searched_top_k(
-            data.features, given.top_k, given.scored_fraction, progress, given.threads
+            data.features, top_k, request.scored_fraction, progress, request.threads
         )
-    return found.top_k(data.features, given.top_k, progress, given.threads)
+    return found.top_k(data.features, top_k, progress, request.threads)
 
 
 def _note_probabilities(found: classifier.Classifier, progress: Progress) -> None:
@@ -367,26 +368,26 @@ def test_metrics(
     return metrics | measures
 
 
-def compare(given: SimpleNamespace) -> None:
+def compare(request: CompareRequest) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
     from embedx.comparison import compare as comparison, tables
     from embedx.comparison.data import listed
 
-    files = {name: getattr(given, name) for name in comparison.FILES}
-    folder = given.output or Path(f"{run.stem_of(*given.data)}.compare")
-    with reporter(given) as progress:
+    files = {name: getattr(request, name) for name in comparison.FILES}
+    folder = request.output or Path(f"{run.stem_of(*request.data)}.compare")
+    with reporter(request) as progress:
         found = comparison.compared(
-            given.data,
+            request.data,
             files,
-            given.typed,
-            listed(given.objectives),
+            request.typed,
+            listed(request.objectives),
             folder,
-            resume=given.resume,
-            overwrite=given.overwrite,
+            resume=request.resume,
+            overwrite=request.overwrite,
             progress=progress,
             command=["embedx", *sys.argv[1:]],
         )
-    if given.as_json:
+    if request.as_json:
         print(json.dumps({"folder": str(found.folder), **tables.as_dict(found.ranking)}))
     else:
         print(tables.text(found.ranking))

@@ -3,18 +3,17 @@
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
 from embedx.cli import tables
-from embedx.cli.streams import reporter, results_to
-from embedx.distributed.settings import MAX_WORKERS
+from embedx.cli.requests import PredictRequest
+from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError
 from embedx.pages.plain import as_cell
-from embedx.settings import MAX_THREADS
 from embedx.text.sources import STANDARD_INPUT
+from embedx.training.progress import Reporter
 
 TopK = Annotated[int, typer.Option(min=1)]
 
@@ -29,28 +28,7 @@ def info(model: str, as_json: bool = False) -> None:
     tables.show_facts(about(model), as_json)
 
 
-def predict(
-    model: str,
-    data: str,
-    k: Annotated[int | None, typer.Argument(min=1)] = None,
-    least: Annotated[float, typer.Argument(min=0, max=1)] = 0.0,
-    top_k: Annotated[int | None, typer.Option(min=1)] = None,
-    threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None,
-    text_column: str | None = None,
-    id_column: str | None = None,
-    header: str | None = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None,
-    search: bool = False,
-    scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05,
-    cluster: str | None = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None,
-    output: Path | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
-    as_json: bool = False,
-) -> None:
+def predict(request: PredictRequest) -> None:
     """List the best labels of each row, with their probabilities.
 
     --threshold and --coverage leave out labels that are not probable enough. A row without any is
@@ -81,16 +59,16 @@ def predict(
     output           file to write; by default standard output
     as_json          print a JSON list or, where rows have ids, an object for each row
     """
-    given = SimpleNamespace(**locals())
     from embedx.cli import labels
     from embedx.cli.peers import is_fasttext_file, print_best
 
-    if k is not None or is_fasttext_file(model):
-        with results_to(output, overwrite):
-            print_best(model, data, k or top_k or 1, threshold or least, has_probabilities=False)
-        return
-    with results_to(output, overwrite):
-        labels.predict(given)
+    with results_to(request.output, request.overwrite):
+        if request.k is None and not is_fasttext_file(request.model):
+            labels.predict(request)
+            return
+        k = request.k or request.top_k or 1
+        least = request.threshold or request.least
+        print_best(request.model, request.data, k, least, has_probabilities=False)
 
 
 def evaluate(
@@ -149,7 +127,7 @@ def evaluate(
     from embedx.storage.folder import task_of
 
     model, *runs = models
-    progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
     found: dict[str, Any] = {}
     if text is not None:
         from embedx.cli.words import score_text
@@ -238,7 +216,7 @@ def report(
         )
     from embedx.report.report import report as write
 
-    with reporter(SimpleNamespace(quiet=quiet, verbose=verbose)) as progress:
+    with Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose) as progress:
         page = write(
             models[0],
             output,
@@ -331,7 +309,7 @@ def vectors(
     from embedx import load
     from embedx.cli.queries import write_vectors
 
-    progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
     if (n := write_vectors(load(model).of(vectors), output, overwrite)) > 0:
         progress.note(f"warning: lines without a known word: {n:,}")
 
@@ -396,7 +374,7 @@ def export(
     from embedx import load
     from embedx.vectors.export import export as write
 
-    progress = reporter(SimpleNamespace(quiet=quiet, verbose=verbose))
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
     options = {"format": None} | (typed or {})
     written = write(
         load(model, progress, trust_pickle),

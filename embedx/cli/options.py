@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.models import ArgumentInfo
 
+from embedx.cli.requests import parameters_of
 from embedx.errors import EmbedxError, near
 from embedx.settings import FINE, Settings, as_typed, described, kind_of, option_name, read_value
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -135,7 +136,10 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
     """The docstring of a command without its list of parameters, and the text of each parameter in
     that list.
     """
-    names, rest, texts, last = inspect.signature(command).parameters, [], {}, None
+    names = {parameter.name for parameter in parameters_of(command)}
+    rest: list[str] = []
+    texts: dict[str, str] = {}
+    last = None
     for line in docstring_of(command).splitlines():
         match = re.fullmatch(r"(\w+)  +(.+)", line)
         if match and match[1] in names:

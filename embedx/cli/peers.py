@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embedx.cli import training
+from embedx.cli.requests import ClassifyRequest, TrainRequest
 from embedx.errors import EmbedxError, SettingError, choice
 from embedx.training.progress import Reporter
 
@@ -100,7 +101,12 @@ def word2vec(
     for path in filter(None, (output, save_vocab)):
         export.check_free(path, overwrite)
     folder = output.with_name(output.name + ".embedx")
-    training.train([train], "hs" if hs else "ns", output=folder, overwrite=overwrite, typed=typed)
+    objective = "hs" if hs else "ns"
+    training.train(
+        TrainRequest(
+            corpora=[train], objective=objective, output=folder, overwrite=overwrite, typed=typed
+        )
+    )
     progress, model = Reporter(sys.stderr), load_folder(folder)
     print(
         export.export(
@@ -168,11 +174,13 @@ def supervised(
         lowercase=False,
     )
     training.classify(
-        input,
-        objective=objective,
-        output=output,
-        overwrite=overwrite,
-        typed=typed | OF_LOSS.get(objective, {}),
+        ClassifyRequest(
+            train=input,
+            objective=objective,
+            output=output,
+            overwrite=overwrite,
+            typed=typed | OF_LOSS.get(objective, {}),
+        )
     )
 
 

@@ -7,11 +7,11 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import typer
 
+from embedx.cli.requests import RunRequest
 from embedx.cli.tables import show_facts
 from embedx.errors import DivergedError
 from embedx.settings import as_arguments, as_typed, seconds
@@ -42,31 +42,27 @@ SEPARATORS = f"/{os.sep}"
 
 
 def checkpoints_of(
-    command: str, given: SimpleNamespace, folder: Path, progress: Progress
+    command: str, request: RunRequest, folder: Path, progress: Progress
 ) -> tuple[Checkpoints, bool]:
     """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that
     folder.
     """
-    every = seconds(given.checkpoint_every, "--checkpoint-every") or math.inf
-    plain = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in vars(given).items()
-        if name != "resume"
-    }
+    every = seconds(request.checkpoint_every, "--checkpoint-every") or math.inf
+    arguments = request.arguments()
+    del arguments["resume"]
     checkpoints = Checkpoints(
-        folder, Request(command, plain, every, given.resume), given.overwrite, progress
+        folder, Request(command, arguments, every, request.resume), request.overwrite, progress
     )
-    overwrite = given.overwrite or checkpoints.resumes  # the model that an interrupted run left
+    overwrite = request.overwrite or checkpoints.resumes  # the model that an interrupted run left
     check_output(folder, overwrite)
     return checkpoints, overwrite
 
 
-def command_line(command: str, given: SimpleNamespace, **decided: Any) -> str:
+def command_line(command: str, request: RunRequest, **decided: Any) -> str:
     """The command that trains the same model, as one types it, with what was `decided` since."""
-    given = SimpleNamespace(**vars(given) | decided)
-    data = given.corpora if command == "train" else [given.train]
-    named = {name: value for name, value in vars(given).items() if name in OF_MODEL and value}
-    words = ["embedx", command, *data, *as_arguments(named | (given.typed or {}))]
+    values = request.arguments() | decided
+    options = {name: value for name, value in values.items() if name in OF_MODEL and value}
+    words = ["embedx", command, *request.data, *as_arguments(options | values["typed"])]
     return shlex.join(map(public_url, words))
 
 
@@ -102,7 +98,7 @@ def stem_of(source: str, *others: str) -> str:
 
 
 def show_plan(
-    given: SimpleNamespace,
+    request: RunRequest,
     folder: Path,
     settings: Mapping[str, Any],
     size: Mapping[str, int],
@@ -121,7 +117,7 @@ def show_plan(
     model, checkpoint = on_disk or (weights, sum(plan.needs[name] for name in state))
     disk = {"model": model, "checkpoints": (KEPT + 1) * checkpoint} if model else {}
     found: dict[str, Any] = {"model": str(folder)}
-    if given.as_json:
+    if request.as_json:
         needs = {
             "memory": plan.parts,
             "available": plan.available,
@@ -140,7 +136,7 @@ def show_plan(
             if disk
             else "known after training, as weights are sparse"
         )
-    show_facts(found, given.as_json)
+    show_facts(found, request.as_json)
     raise typer.Exit
 
 

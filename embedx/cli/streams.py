@@ -9,9 +9,9 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from embedx.cli.requests import Request
 from embedx.errors import EmbedxError, visible
 from embedx.storage import outputs
 from embedx.training.progress import Reporter
@@ -112,11 +112,14 @@ def is_read_at_once() -> bool:
     return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def reporter(given: SimpleNamespace, is_alone: bool = True) -> Reporter:
+def reporter(request: Request, is_alone: bool = True) -> Reporter:
     """Progress on standard error, as the options of the command say."""
-    log = vars(given).get("log_json")
     return Reporter(
-        sys.stderr, log, is_quiet=given.quiet, is_verbose=given.verbose, is_alone=is_alone
+        sys.stderr,
+        request.log,
+        is_quiet=request.quiet,
+        is_verbose=request.verbose,
+        is_alone=is_alone,
     )
 
 

@@ -5,17 +5,18 @@ result printed.
 import json
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from embedx import objectives
 from embedx.cli import run
+from embedx.cli.requests import TrainRequest
 from embedx.cli.streams import reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.pages.plain import tab_separated
+from embedx.settings import Record
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
@@ -30,45 +31,45 @@ from embedx.training.progress import Progress
 from embedx.vectors import formats
 from embedx.vectors.model import load_folder
 
-# Chosen by the size of the text, unless they are given.
+# Chosen by the size of the text, unless they are request.
 OPEN_UNTIL_COUNTED = ("optimizer", "learning_rate")
 
 
-def train(given: SimpleNamespace) -> None:
+def train(request: TrainRequest) -> None:
     """Train word vectors and print what came of it."""
-    with reporter(given) as progress:
-        if given.dry_run:
-            _show_plan(given, progress)
-        folder, trained = train_words(given, progress)
+    with reporter(request) as progress:
+        if request.dry_run:
+            _show_plan(request, progress)
+        folder, trained = train_words(request, progress)
     facts = trained.vectors.facts
-    if given.as_json:
+    if request.as_json:
         print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
         return
     loss = run.loss_line(
-        facts, "ended before the first iteration" if given.collapsed else "no pair was seen"
+        facts, "ended before the first iteration" if request.collapsed else "no pair was seen"
     )
     if "heldout" in facts:
         loss += f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}"
     of_collapsed = f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
-    speed = of_collapsed if given.collapsed else f"{facts['words_per_second']:,} words/s"
+    speed = of_collapsed if request.collapsed else f"{facts['words_per_second']:,} words/s"
     print(*tab_separated([[str(folder), f"{facts['words']:,} words, {loss}, {speed}"]]))
 
 
-def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipgram.TrainedVectors]:
-    """Train on `given.corpora` and write the model.
+def train_words(request: TrainRequest, progress: Progress) -> tuple[Path, skipgram.TrainedVectors]:
+    """Train on `request.corpora` and write the model.
 
     Settings that were typed have priority over those of a recipe, then come the objective's own,
     then the defaults.
     """
-    typed, corpora = given.typed or {}, given.corpora
-    config, cluster, folder = _decided(given)
-    checkpoints, overwrite = run.checkpoints_of("train", given, folder, progress)
-    trainer = collapsed.train if given.collapsed else skipgram.train
+    typed, corpora = request.typed, request.corpora
+    config, cluster, folder = _decided(request)
+    checkpoints, overwrite = run.checkpoints_of("train", request, folder, progress)
+    trainer = collapsed.train if request.collapsed else skipgram.train
     if cluster.is_asked_for:
         from embedx.distributed import words
 
         trainer = partial(words.train, cluster=cluster)
-    command = run.command_line("train", given, objective=config.objective.name, output=folder)
+    command = run.command_line("train", request, objective=config.objective.name, output=folder)
     settings = config.record()
     if config.is_sized_by_text:
         settings = {name: v for name, v in settings.items() if name not in OPEN_UNTIL_COUNTED}
@@ -77,9 +78,9 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
         decided = text_defaults(corpora, typed) | typed
         run.note_settings(progress, decided, settings | cluster.record())
         trained = trainer(
-            corpora, config, progress=progress, cache_dir=given.cache_dir, checkpoints=checkpoints
+            corpora, config, progress=progress, cache_dir=request.cache_dir, checkpoints=checkpoints
         )
-        trained.vectors.facts["command"] = run.command_line("train", given)
+        trained.vectors.facts["command"] = run.command_line("train", request)
         place = run.saved(
             lambda place: trained.vectors.save(place, overwrite),
             folder,
@@ -89,35 +90,38 @@ def train_words(given: SimpleNamespace, progress: Progress) -> tuple[Path, skipg
     return place, trained
 
 
-def _show_plan(given: SimpleNamespace, progress: Progress) -> None:
+def _show_plan(request: TrainRequest, progress: Progress) -> None:
     """Read the text, which a run then finds encoded, and print what that run would be."""
-    config, _, folder = _decided(given)
-    check_output(folder, given.overwrite or given.resume)
-    with skipgram.encoded_corpus(given.corpora, config, progress, given.cache_dir) as corpus:
+    config, _, folder = _decided(request)
+    check_output(folder, request.overwrite or request.resume)
+    with skipgram.encoded_corpus(request.corpora, config, progress, request.cache_dir) as corpus:
         task = skipgram.prepared(corpus, config, progress)
         size = {"tokens": corpus.n_tokens, "words": len(task.words)}
-        plan = collapsed.memory_plan(task) if given.collapsed else task.memory_plan()
+        plan = collapsed.memory_plan(task) if request.collapsed else task.memory_plan()
         settings = {"objective": config.objective.name, **task.config.record()}
-        run.show_plan(given, folder, settings, size, plan, task.on_disk())
+        run.show_plan(request, folder, settings, size, plan, task.on_disk())
 
 
-def _decided(given: SimpleNamespace) -> tuple[Configuration, ClusterSettings, Path]:
+def _decided(request: TrainRequest) -> tuple[Configuration, ClusterSettings, Path]:
     """What is decided before the text is read: configuration, cluster and output folder."""
-    typed, corpora = given.typed or {}, given.corpora
+    typed, corpora = request.typed, request.corpora
     check_stopping(typed)
     sources = resolve(corpora)  # reports a mistyped name before anything else is done
     config = configure(
-        given.objective, typed, is_collapsed=given.collapsed, defaults=text_defaults(corpora, typed)
+        request.objective,
+        typed,
+        is_collapsed=request.collapsed,
+        defaults=text_defaults(corpora, typed),
     )
     name, cluster = config.objective.name, ClusterSettings.from_options(typed)
     objectives.check_applies(typed, name)
     for mode, is_asked_for in (
-        ("--collapsed", given.collapsed),
+        ("--collapsed", request.collapsed),
         ("--walks", config.graph is not None),
     ):
         if is_asked_for and cluster.is_asked_for:
             raise EmbedxError(f"--cluster does not apply with {mode}; leave out one of them")
-    folder = given.output or run.default_output(name, *corpora)
+    folder = request.output or run.default_output(name, *corpora)
     _check_folder(folder, config.start.path if config.start else None)
     check_formats(sources, config.text)
     return config, cluster, folder
@@ -136,13 +140,15 @@ def _check_folder(folder: Path, start: Path | None) -> None:
         )
 
 
-def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
+def phrases(
+    corpora: list[str], typed: Record, cache_dir: Path | None, progress: Progress
+) -> list[tuple[int, Collocation]]:
     """The collocations of corpora, each after the number of the pass that found it, the highest
     score first.
     """
-    text = TextSettings.from_options(text_defaults(given.corpora, given.typed) | given.typed)
-    settings = PhraseSettings.from_options({"phrases": 1, **given.typed})
-    with encode(given.corpora, text, reporter(given), given.cache_dir, settings) as corpus:
+    text = TextSettings.from_options(text_defaults(corpora, typed) | typed)
+    settings = PhraseSettings.from_options({"phrases": 1, **typed})
+    with encode(corpora, text, progress, cache_dir, settings) as corpus:
         found = phrases_of(corpus)
     if found is None:
         raise EmbedxError("--phrases 0 finds none; give the number of passes")
@@ -150,13 +156,17 @@ def phrases(given: SimpleNamespace) -> list[tuple[int, Collocation]]:
     return sorted(numbered, key=lambda each: (-each[1].score, -each[1].times, each[1].words))
 
 
-def check_corpus(given: SimpleNamespace) -> None:
+def check_corpus(request: TrainRequest) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
-    config, _, output = _decided(given)
+    config, _, output = _decided(request)
     found = check(
-        given.corpora, config, output=output, cache_dir=given.cache_dir, progress=reporter(given)
+        request.corpora,
+        config,
+        output=output,
+        cache_dir=request.cache_dir,
+        progress=reporter(request),
     )
-    print(json.dumps(found) if given.as_json else table(found))
+    print(json.dumps(found) if request.as_json else table(found))
 
 
 def score_text(

@@ -11,7 +11,6 @@ from typing import IO
 
 from embedx.errors import DataError, Setting
 from embedx.storage import atomic
-from embedx.storage.folder import files_of
 
 Names = Iterable[str | Path]
 

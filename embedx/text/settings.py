@@ -146,6 +146,7 @@ class PhraseSettings(Settings):
         " counts), times the number of distinct words and pairs; `npmi`: normalised pointwise"
         " mutual information, from -1 to 1",
         choices=tuple(PHRASE_THRESHOLDS),
+        fine=True,
     )
     phrase_threshold: float | None = param(
         None,
@@ -170,8 +171,8 @@ class PhraseSettings(Settings):
         if not low <= self.threshold <= high or self.threshold == 0 == low:
             wanted = "from -1 to 1" if self.phrase_scoring == "npmi" else "above 0"
             raise EmbedxError(
-                f"--phrase-threshold {self.threshold:g}: must be {wanted} for --phrase-scoring"
-                f" {self.phrase_scoring}"
+                f"--phrase-threshold {self.threshold:g}: must be {wanted} for --set"
+                f" phrase-scoring={self.phrase_scoring}"
             )
 
     @property

@@ -1,0 +1,195 @@
+"""What a command is asked for: a frozen dataclass for each command that trains or predicts.
+
+The options of such a command are made from the fields of its request, as those of settings are made
+from theirs; `embedx resume` makes the request again from what a checkpoint keeps.
+"""
+
+import abc
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Self, Union, get_args, get_origin, get_type_hints
+
+import typer
+
+from embedx.distributed.settings import MAX_WORKERS
+from embedx.settings import MAX_THREADS, Record
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What every command has.
+
+    typed  the settings that were given, by name
+    """
+
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    typed: Record = dataclasses.field(default_factory=dict)
+
+    @property
+    def log(self) -> Path | None:
+        """The file of --log-json."""
+        return None
+
+    def arguments(self) -> Record:
+        """The fields as JSON types."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+
+    @classmethod
+    def of_arguments(cls, arguments: Mapping[str, Any]) -> Self:
+        """The request that `arguments` were made of."""
+        hints = get_type_hints(cls)
+        paths = {name for name, kind in hints.items() if kind in (Path, Path | None)}
+        values: Record = {
+            name: Path(value) if name in paths and value is not None else value
+            for name, value in arguments.items()
+        }
+        return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRequest(Request, abc.ABC):
+    """What `embedx train` and `embedx classify` share: a run that writes a model folder."""
+
+    objective: str | None = None
+    output: Path | None = None
+    overwrite: bool = False
+    checkpoint_every: str = "10m"
+    resume: bool = False
+    log_json: Path | None = None
+    dry_run: bool = False
+
+    @property
+    def log(self) -> Path | None:
+        return self.log_json
+
+    @property
+    @abc.abstractmethod
+    def data(self) -> list[str]:
+        """What the command trains on, as it was typed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainRequest(RunRequest):
+    """`embedx train`."""
+
+    corpora: list[str]
+    collapsed: bool = False
+    cache_dir: Path | None = None
+
+    @property
+    def data(self) -> list[str]:
+        return self.corpora
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifyRequest(RunRequest):
+    """`embedx classify`."""
+
+    train: str
+    train_labels: str | None = None
+    test: str | None = None
+    test_labels: str | None = None
+    label_names: str | None = None
+    start: str | None = None
+
+    @property
+    def data(self) -> list[str]:
+        return [self.train]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompareRequest(Request):
+    """`embedx compare`."""
+
+    data: list[str]
+    objectives: Annotated[str, typer.Option()]
+    train_labels: str | None = None
+    test: str | None = None
+    test_labels: str | None = None
+    pairs: list[Path] | None = None
+    analogies: Path | None = None
+    next_item: str | None = None
+    output: Path | None = None
+    overwrite: bool = False
+    cache_dir: Path | None = None
+    resume: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictRequest(Request):
+    """`embedx predict`."""
+
+    model: str
+    data: str
+    k: Annotated[int | None, typer.Argument(min=1)] = None
+    least: Annotated[float, typer.Argument(min=0, max=1)] = 0.0
+    top_k: Annotated[int | None, typer.Option(min=1)] = None
+    threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
+    coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None
+    text_column: str | None = None
+    id_column: str | None = None
+    header: str | None = None
+    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS)] = None
+    search: bool = False
+    scored_fraction: Annotated[float, typer.Option(min=0, max=1)] = 0.05
+    cluster: str | None = None
+    workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None
+    output: Path | None = None
+    overwrite: bool = False
+
+
+# ---- commands of requests
+
+
+def request_of(command: Callable[..., None]) -> type[Request] | None:
+    """The class of the request that a command takes; None if it takes its options one by one."""
+    hints = get_type_hints(command)
+    kind = hints.get("request")
+    return kind if isinstance(kind, type) and issubclass(kind, Request) else None
+
+
+def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
+    """What a command takes beside settings: the fields of its request, its own before those that
+    it shares, or the parameters of its signature.
+    """
+    kind = request_of(command)
+    if kind is None:
+        signature = inspect.signature(command)
+        return [each for each in signature.parameters.values() if each.name != "typed"]
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.name != "typed"}
+    names: list[str] = []
+    for parent in kind.__mro__:
+        declared = inspect.get_annotations(parent)
+        names += [name for name in declared if name in fields and name not in names]
+    return [_parameter(fields[name]) for name in names]
+
+
+def is_required(field: "dataclasses.Field[Any]") -> bool:
+    """Whether a request cannot be made without this field."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
+    default = inspect.Parameter.empty if is_required(field) else field.default
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+    )
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a value from JSON is of the type of a field."""
+    if get_origin(kind) is Annotated:
+        return fits(value, get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return any(fits(value, part) for part in get_args(kind))
+    if get_origin(kind) is list:
+        return isinstance(value, list) and all(fits(item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(isinstance(name, str) for name in value)
+    return type(value) is (str if kind is Path else kind)
