@@ -366,7 +366,10 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
 def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
     (home / "Bibtex").mkdir()
     (home / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
-    done = embedx_run(home, "classify", "bibtex", "--epochs", 1, "--test", "bibtex", "-q")
+    (home / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
+    (home / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
+    train, test = (f"bibtex@Bibtex/bibtex_{part}Split.txt" for part in ("tr", "tst"))
+    done = embedx_run(home, "classify", train, "--epochs", 1, "--test", test, "-q")
     assert done.stdout.startswith(f"{home}/bibtex.")
     assert done.stdout.count("\n") == 1
 

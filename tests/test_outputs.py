@@ -1,7 +1,6 @@
 """What a command writes is asked for, whole or not there, and never written over what it reads."""
 
 import errno
-import inspect
 import io
 import os
 
@@ -10,6 +9,7 @@ import pytest
 from embedx import SkipGram, SoftmaxClassifier
 from embedx.cli import files
 from embedx.cli.app import COMMANDS, application
+from embedx.cli.requests import parameters_of
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.storage import atomic, outputs
 
@@ -82,11 +82,11 @@ def test_every_output_of_every_command_is_tested():
     found = set()
     for commands in COMMANDS.values():
         for name, command in commands.items():
-            parameters = inspect.signature(command).parameters
+            parameters = {each.name: each.annotation for each in parameters_of(command)}
             found |= {(name, output) for output in files.OUTPUTS if output in parameters}
-            is_a_path = [each for each in parameters if "Path" in str(parameters[each].annotation)]
+            paths = {each for each, kind in parameters.items() if "Path" in str(kind)}
             known = {*files.INPUTS, *files.OUTPUTS, "cache_dir", "to"}
-            assert name == "resume" or set(is_a_path) <= known
+            assert name == "resume" or paths <= known
     written = {each for each in found if each[1] != "log_json" and each[0] not in OF_FOLDERS}
     assert written - {("resume", "output")} == set(WRITES)
 
