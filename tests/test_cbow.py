@@ -95,9 +95,7 @@ def test_training_that_starts_from_a_model_has_its_architecture(two_topics, tmp_
 
 
 def test_what_does_not_apply_is_refused():
-    with pytest.raises(
-        EmbedxError, match=r"^--block-size 0 draws .*, which --architecture cbow cannot do"
-    ):
+    with pytest.raises(EmbedxError, match=r"^block_size=0: draws .*, which architecture='cbow'"):
         configure("ns", {**CBOW, "block_size": 0})
     with pytest.raises(EmbedxError, match=r"^--architecture does not apply with --collapsed"):
         configure("softmax", CBOW, is_collapsed=True)

@@ -370,7 +370,7 @@ def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
     (home / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
     train, test = (f"bibtex@Bibtex/bibtex_{part}Split.txt" for part in ("tr", "tst"))
     done = embedx_run(home, "classify", train, "--epochs", 1, "--test", test, "-q")
-    assert done.stdout.startswith(f"{home}/bibtex.")
+    assert done.stdout.startswith(f"{home}/bibtex_trSplit.")
     assert done.stdout.count("\n") == 1
 
 

@@ -252,10 +252,6 @@ def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
             ["--collapsed", "--objective", "mips", "--loss", "margin"],
             "does not apply to --objective mips; taken by softmax",
         ),
-        (
-            ["--collapsed", "--objective", "ldgs", "--set", "rescore=no"],
-            "leave out --set rescore=no",
-        ),
         (["--set", "count-passes=3"], "--set count-passes applies only with --collapsed"),
         (
             ["--optimizer", MOMENTUM],

@@ -187,7 +187,7 @@ def test_what_a_model_cannot_decide_is_refused_in_a_line(tmp_path):
         ),
         (
             [*test, "--per-label", "no/l.csv"],
-            "--per-label no/l.csv: no such folder; create it, or name another file",
+            "no/l.csv: cannot be written: No such file or directory; choose another name",
         ),
     ):
         done = embedx_run(tmp_path, *command, check=False)

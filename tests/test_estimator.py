@@ -145,7 +145,7 @@ def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(
         (
             {"hidden": 5, "optimizer": "lbfgs"},
             EmbedxError,
-            "optimizer='lbfgs' needs .* no hidden layer",
+            "optimizer='lbfgs': needs .* no hidden layer",
         ),
     ],
     ids=str,

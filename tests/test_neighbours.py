@@ -172,5 +172,5 @@ def test_neighbours_that_do_not_help_are_not_taken_and_a_number_is_what_it_says(
     np.testing.assert_array_equal(
         trained(few, neighbours="3").arrays["neighbour_blend"], [3, *neighbours.USUAL]
     )
-    with pytest.raises(EmbedxError, match="--neighbours 5 needs sparse features; these are dense"):
+    with pytest.raises(EmbedxError, match="neighbours='5': needs sparse features; these are dense"):
         trained(noisy(200, 0, dense=True), neighbours="5")

@@ -150,7 +150,7 @@ def test_the_same_seed_gives_the_same_rows():
 def test_sparse_features_by_themselves_cannot_be_searched_by():
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
-    with pytest.raises(EmbedxError, match="--sampler search needs dense features or --hidden 100"):
+    with pytest.raises(EmbedxError, match="sampler='search': needs dense features or hidden=100"):
         classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
     printed = io.StringIO()
     trained = classify.train(

@@ -62,9 +62,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
-# Of fastText, for its users, who know them; the help of one screen is for all.
-FASTTEXT_COMMANDS = frozenset({"test-label"})
-
 _received: list[int] = []  # the signal that ended the run
 
 
@@ -187,12 +184,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
                 type("SettingsCommand", (Command,), {"settings": settings}),
             )
             parent = groups[parents[0]] if parents else app
-            parent.command(
-                name,
-                cls=kind,
-                rich_help_panel=None if parents else section,
-                hidden=path in FASTTEXT_COMMANDS,
-            )(run)
+            parent.command(name, cls=kind, rich_help_panel=None if parents else section)(run)
     for name, each in groups.items():
         app.add_typer(each, name=name, rich_help_panel="Data")
     return app

@@ -139,7 +139,7 @@ def supervised(
     verbose: int | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Train a classifier with the command line of `fasttext supervised`.
+    """Train a classifier, with the options of `fasttext supervised`.
 
     Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`.
     Defaults are those of fastText, except the threads, one for each usable core, and the optimiser
@@ -197,7 +197,7 @@ Least = Annotated[float, typer.Argument(min=0, max=1)]
 
 
 def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
-    """Print precision and recall of the best labels, as `fasttext test` does.
+    """Print precision and recall, as `fasttext test` does.
 
     N is the number of rows that have a label of the training data; others are ignored.
 
@@ -215,7 +215,7 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
 
 
 def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
-    """Print F1, precision and recall of each label, as `fasttext test-label` does.
+    """Print F1 of each label, as `fasttext test-label` does.
 
     Rows without a label of the training data are ignored, as by `embedx test`.
 
@@ -258,7 +258,7 @@ def _prefix(found: "Classifier") -> str:
 
 
 def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
-    """Print the best labels of each row with their probabilities, as `fasttext predict-prob` does.
+    """Print labels with probabilities, as `fasttext predict-prob` does.
 
     model      folder of a classifier, MODEL or MODEL.bin
     data       lines of text; - is standard input, whose lines are answered as they come

@@ -210,10 +210,16 @@ def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings, 
     settings = dataclasses.replace(
         settings,
         sampler=sampler,
+        learning_rate=settings.learning_rate or usual_rate(settings.optimizer),
         buckets=settings.ngrams.n_buckets if settings.ngrams else settings.buckets,
     )
     _refuse(settings, made)
     return made, settings, _is_sized_by_text(objective, options)
+
+
+def usual_rate(optimizer: str) -> float:
+    """The default learning rate of an optimizer of word vectors."""
+    return optimizers.find(optimizer, WORDS).rates[WORDS]
 
 
 def _defaults(objective: type[Objective], options: Record) -> Record:

@@ -16,7 +16,7 @@ from embedx.graphs.settings import SGD_RATE
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import WORDS
 from embedx.samplers.contract import Sampler
-from embedx.skipgram.configuration import Configuration
+from embedx.skipgram.configuration import Configuration, usual_rate
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 from embedx.training import trainer
 from embedx.training.progress import Progress
@@ -63,8 +63,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     if config.is_sized_by_text:
         choose(f"{text.n_tokens:,} tokens", **optimizer_for_size(config, text.n_tokens))
     if settings.learning_rate is None:
-        rate = optimizers.find(settings.optimizer, WORDS).rates[WORDS]
-        choose(f"optimizer {settings.optimizer}", learning_rate=rate)
+        choose(f"optimizer {settings.optimizer}", learning_rate=usual_rate(settings.optimizer))
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:
         choose(f"{len(text.kept):,} words", block_size=block_size)

@@ -32,6 +32,7 @@ MAX_NAME = 255  # bytes of the name of a file
 # Wikimedia requires a name; some servers refuse Python's own
 AGENT = "embedx (https://pypi.org/project/embedx)"
 # of a file whose date the server does not say; it is never resumed
+CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
@@ -212,7 +213,7 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
 
 def _continues(response: http.client.HTTPResponse, start: int) -> bool:
     """Whether a partial answer was asked for, and begins at this byte."""
-    sent = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+    sent = CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     return start > 0 and sent is not None and int(sent[1]) == start
 
 
