@@ -26,7 +26,7 @@ from embedx.text.settings import PhraseSettings, TextSettings, VocabularySetting
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]
-MAX_OPTIONS = {"train": 62, "classify": 55, "compare": 26}
+MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
 
 
 def help_of(*words):

@@ -55,6 +55,7 @@ MAX_COUNT = 2**62  # of all names together, so that sums stay within int64
 # of arrays, and stems of names: so no file outside the folder is ever meant
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
+ESCAPE = re.compile(r"\\.")
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 
 
@@ -337,7 +338,7 @@ def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
 
 
 def unescape(name: str) -> str:
-    return re.sub(r"\\.", lambda match: UNESCAPES.get(match[0], match[0]), name)
+    return ESCAPE.sub(lambda match: UNESCAPES.get(match[0], match[0]), name)
 
 
 # ---- writing

@@ -75,7 +75,7 @@ def pieces(
         )
         bad, first_bad, too_long = own.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
         if bad and settings.on_bad_utf8 == "error":
-            remedy = "convert it with iconv -t UTF-8, or choose --on-bad-utf8 replace or skip"
+            remedy = "convert it with iconv -t UTF-8, or choose --set on-bad-utf8=replace or skip"
             raise EmbedxError(
                 f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}"
             )

@@ -34,6 +34,7 @@ from embedx.settings import Record
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}
 OF_PARTS = ("about", "files", "members")  # fields that a part has of its own
 # what may stand for a placeholder: no path, and no hyphen, which separates them
+QUERY_SEPARATOR = re.compile("[&;]")
 VALUE = re.compile(r"\w+")
 # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 MAX_BYTES = 1 << 16
@@ -132,7 +133,7 @@ def public_url(name: str) -> str:
         return name
     rest, has_query, query = rest.partition("#")[0].partition("?")
     host, slash, path = rest.partition("/")
-    keys = [part.partition("=")[0] for part in re.split("[&;]", query) if "=" in part]
+    keys = [part.partition("=")[0] for part in QUERY_SEPARATOR.split(query) if "=" in part]
     shown = "&".join(f"{key}=..." for key in keys) or "..."
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" + (f"?{shown}" if has_query else "")
 

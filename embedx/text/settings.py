@@ -61,6 +61,7 @@ class TextSettings(Settings):
         "what happens to invalid UTF-8; `replace` writes U+FFFD for each byte, `skip` leaves them"
         " out, `error` stops",
         choices=("replace", "skip", "error"),
+        fine=True,
     )
     vocab_memory: float | None = param(
         None,
