@@ -16,6 +16,7 @@ import functools
 import io
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,10 +26,10 @@ from scipy.sparse import csr_matrix, hstack
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.arrays import content_of, is_plain
 from embedx.labeled.cells import cell, labels_of, mark_of, number_of, text_of
-from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, offsets_of
+from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, TextSchema, offsets_of
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
-from embedx.labeled.words import TextFeatureSettings, text_features
+from embedx.labeled.words import TextFeatures, TextFeatureSettings, text_features
 from embedx.settings import Settings, param
 from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.parquet import parquet_records
@@ -44,11 +45,16 @@ from embedx.text.tables import (
 )
 from embedx.training.progress import Progress
 
-ROWS, CELLS = 1000, 1 << 20  # at most, read at a time; the columns are chosen by the first of them
-MAX_LISTED, MAX_SHOWN = 30, 40  # names of columns in a message, letters of each
-N_INTERVALS = 10  # of the numbers of a column
-MAX_DEVIATIONS = 1e6  # numbers further from the mean are held there
-# Names of columns, in any case, by which they are chosen where none is given.
+# Rows are read in batches of at most so many rows and cells; the first decides on the columns.
+ROWS = 1000
+CELLS = 1 << 20
+MAX_COLUMNS_IN_MESSAGE = 30
+MAX_LETTERS_OF_COLUMN = 40
+INTERVALS_PER_COLUMN = 10
+# Standardised numbers are clipped to this many standard deviations.
+MAX_DEVIATIONS = 1e6
+
+# Names of columns, in lower case, by which roles are guessed.
 LABEL_NAMES = {
     "label",
     "labels",
@@ -73,11 +79,17 @@ TEXT_NAMES = {
     "review",
     "comment",
 }
-# of row numbers that pandas writes; not used unless they are named
+# Row numbers as pandas writes them; not used unless they are named.
 INDEX_NAMES = {"", "unnamed: 0", "__index_level_0__"}
-SEPARATORS = ";|, "  # of labels in a cell, that a note proposes
+# Separators of labels in a cell that a note may propose.
+SEPARATORS = ";|, "
 
-Records = Iterator[tuple[int, Mapping[str, Any]]]  # number of the line or row, and values by column
+Record = Mapping[str, Any]
+# (line or row number, values by column)
+NumberedRecord = tuple[int, Record]
+Records = Iterator[NumberedRecord]
+# (column, function of cells.py) -> the value of that column in one row
+CellReader = Callable[[str, Callable[[Any], Any]], Any]
 
 
 class TableSettings(Settings):
@@ -151,30 +163,48 @@ def format_of(lines: Lines, given: TableSettings, like: Columns | None, is_text:
     like     the columns of the training data, if these are a table
     is_text  whether lines that are no table are rows of text
     """
-    first = lines.first_line
-    with contextlib.suppress(ValueError, RecursionError):
-        if isinstance(json.loads(first), dict):
-            return "json"
+    if _is_json_object(lines.first_line):
+        return "json"
     if begins_labelled(lines.head):
         return ""
-    if (by_name := reader_of(lines.name)) in ("json", "table"):
-        return by_name
-    fields = [each.strip() for each in first.replace('"', "").split(delimiter_of(first, ()))]
-    found, lower = (
-        {*fields, *map(str, range(1, len(fields) + 1))},
-        {each.lower() for each in fields},
-    )
-    if (
-        given.given
-        or given.header
-        or (like and (not like.text or {*like.text, *like.numbers} <= found))
-    ):
+    format_by_name = reader_of(lines.name)
+    if format_by_name in ("json", "table"):
+        return format_by_name
+    if given.given or given.header:
         return "table"
-    return (
-        "table"
-        if not is_text and lower & LABEL_NAMES and lower & (TITLE_NAMES | TEXT_NAMES)
-        else ""
-    )
+
+    fields = _fields_of_line(lines.first_line)
+    if like and _has_features_of(fields, like):
+        return "table"
+    if not is_text and _has_labels_and_text(fields):
+        return "table"
+    return ""
+
+
+def _is_json_object(line: str) -> bool:
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(line), dict)
+    return False
+
+
+def _fields_of_line(line: str) -> list[str]:
+    """The fields of the first line of a table, without quotes and blanks around them."""
+    delimiter = delimiter_of(line, ())
+    return [field.strip() for field in line.replace('"', "").split(delimiter)]
+
+
+def _has_features_of(fields: list[str], like: Columns) -> bool:
+    """Whether the fields have the features of the training data, by name or by position."""
+    if not like.text:
+        return True
+    positions = map(str, range(1, len(fields) + 1))
+    return {*like.text, *like.numbers} <= {*fields, *positions}
+
+
+def _has_labels_and_text(fields: list[str]) -> bool:
+    """Whether a heading has the usual names of a label column and of a text column."""
+    names = {field.lower() for field in fields}
+    return bool(names & LABEL_NAMES) and bool(names & (TITLE_NAMES | TEXT_NAMES))
 
 
 def read_table(
@@ -194,89 +224,149 @@ def read_table(
     like           the schema of the training data, if it is not that
     given_records  rows that are in no file
     """
-    name, budget, known = (
-        source.name,
-        lines.budget if lines else MemoryBudget(source.name),
-        like.columns if like else None,
-    )
-    heading = _Heading(name, given, known, progress)
+    name = source.name
+    budget = lines.budget if lines else MemoryBudget(name)
+    heading = _Heading(name, given, like.columns if like else None, progress)
+    parquet = None
     if given_records is not None:
         records = given_records
     elif lines is None:
-        stored = open_source(source) if is_plain(source) else CountedReader(content_of(source))
-        records = _parquet_records(source, stored, None)
+        parquet = _opened_parquet(source)
+        records = _parquet_records(source, parquet, None)
+    elif format == "json":
+        records = _good(name, json_records(_lines_of(lines)))
     else:
-        records = (
-            _good(name, json_records(_lines_of(lines)))
-            if format == "json"
-            else _table_records(lines, heading)
-        )
-    if (first := next(records, None)) is None:
+        records = _table_records(lines, heading)
+
+    first = next(records, None)
+    if first is None:
         raise EmbedxError(f"{name}: no rows; is it the right file, and was it copied whole?")
-    n_rows = max(1, min(ROWS, CELLS // len(first[1])))
-    head = [first, *itertools.islice(records, n_rows - 1)]
-    columns = _chosen(
+    batch_size = max(1, min(ROWS, CELLS // len(first[1])))
+    head = [first, *itertools.islice(records, batch_size - 1)]
+
+    columns = choose_columns(
         name, [record for _, record in head], given, like, needs_labels, heading.is_there, progress
     )
     check_can_be_saved(columns.names, name)
+    if parquet is not None:
+        records = _parquet_records(source, parquet, columns)  # again, without other columns
+    else:
+        records = itertools.chain(head, records)
+
     words = text_features(text, budget, like.text if like else None)
-    records = (
-        _parquet_records(source, stored, columns)
-        if lines is None and given_records is None
-        else itertools.chain(head, records)
-    )
-    labels, split = Numbering(budget), functools.partial(labels_of, separator=columns.separator)
-    for indicator in columns.indicators:
-        _ = labels[as_utf8(indicator).encode()]
-    parts, numbers, ids, n_empty = [], [], [], 0
-    while rows := list(itertools.islice(records, n_rows)):
-        cells = [functools.partial(cell, name, number, record) for number, record in rows]
-        texts = [" ".join(cell(each, text_of) for each in columns.text) for cell in cells]
-        n_empty += sum(not text.strip() for text in texts if columns.text)
-        words.add(texts)
-        numbers.append(
-            np.array([[cell(each, number_of) for each in columns.numbers] for cell in cells])
-        )
-        found = [_labels_of_row(cell, columns, split) for cell in cells]
-        parts.append(labels.labels_of([as_utf8(label).encode() for label in row] for row in found))
-        if columns.id:
-            ids += [value_of(record, columns.id, None) for _, record in rows]
-            budget.take(WORD_BYTES * len(rows))
-        budget.take(2 * numbers[-1].nbytes)
-    values = np.concatenate(numbers)
+    collector = _RowCollector(name, columns, words, budget)
+    while batch := list(itertools.islice(records, batch_size)):
+        collector.add(batch)
+    numbers = np.concatenate(collector.numbers)
+
     if like is None:
-        columns = dataclasses.replace(columns, scales=_scales(values, bool(columns.text)))
-    counts = {"text": n_empty} | dict(
-        zip(columns.numbers, np.isnan(values).sum(axis=0).tolist(), strict=True)
-    )
-    if lacking := _listed([f"{n:,} have no {each}" for each, n in counts.items() if n]):
-        progress.note(
-            f"{name}: of the rows {lacking}, which counts as"
-            f" {'no word' if columns.text else 'the mean'}"
-        )
+        columns = dataclasses.replace(columns, scales=_scales(numbers, bool(columns.text)))
+    _note_missing(name, columns, collector.n_empty_texts, numbers, progress)
+    labels = list(collector.label_numbers)
     if like is None and columns.separator is None:
-        note_separator(name, list(labels), progress)
-    features, by_text = words.finish() if columns.text else (None, None)
-    if features is None:
-        features = standardised(values, columns.scales)
-    elif columns.numbers:
-        features = csr_matrix(hstack([features, *map(_intervals, values.T, columns.scales)], "csr"))
-    called = np.array(ids, object) if columns.id else None
+        note_separator(name, labels, progress)
+
+    features, text_schema = _features(columns, words, numbers)
     return FileRows(
-        features, Labels.joined(parts), list(labels), text=by_text, columns=columns, ids=called
+        features,
+        Labels.joined(collector.labels),
+        labels,
+        text=text_schema,
+        columns=columns,
+        ids=np.array(collector.ids, object) if columns.id else None,
     )
+
+
+class _RowCollector:
+    """The text, numbers, labels and ids of rows, added in batches."""
+
+    def __init__(
+        self, file: str, columns: Columns, words: TextFeatures, budget: MemoryBudget
+    ) -> None:
+        self._file = file
+        self._columns = columns
+        self._words = words
+        self._budget = budget
+        self.n_empty_texts = 0
+        self.numbers: list[np.ndarray] = []  # float64 (n_rows, n_number_columns) of each batch
+        self.labels: list[Labels] = []
+        self.ids: list[Any] = []
+        self.label_numbers = Numbering(budget)
+        for indicator in columns.indicators:
+            _ = self.label_numbers[as_utf8(indicator).encode()]
+
+    def add(self, batch: list[NumberedRecord]) -> None:
+        """Add rows. Raises `EmbedxError` for a cell without a value, and for too many rows."""
+        columns = self._columns
+        readers = [functools.partial(cell, self._file, line, record) for line, record in batch]
+        self._add_texts(readers)
+
+        rows_of_numbers = [[read(name, number_of) for name in columns.numbers] for read in readers]
+        numbers = np.array(rows_of_numbers)
+        self.numbers.append(numbers)
+
+        labels_of_rows = [_labels_of_row(read, columns) for read in readers]
+        self.labels.append(
+            self.label_numbers.labels_of(
+                [as_utf8(label).encode() for label in labels] for labels in labels_of_rows
+            )
+        )
+        if columns.id:
+            self.ids += [value_of(record, columns.id, None) for _, record in batch]
+            self._budget.take(WORD_BYTES * len(batch))
+        self._budget.take(2 * numbers.nbytes)
+
+    def _add_texts(self, readers: Sequence[CellReader]) -> None:
+        texts = [" ".join(read(name, text_of) for name in self._columns.text) for read in readers]
+        if self._columns.text:
+            self.n_empty_texts += sum(not text.strip() for text in texts)
+        self._words.add(texts)
+
+
+def _labels_of_row(read: CellReader, columns: Columns) -> list[str]:
+    if columns.indicators:
+        return [name for name in columns.indicators if read(name, mark_of)]
+    if not columns.label:
+        return []
+    split = functools.partial(labels_of, separator=columns.separator)
+    labels: list[str] = read(columns.label, split)
+    return labels
+
+
+def _features(
+    columns: Columns, words: TextFeatures, numbers: np.ndarray
+) -> tuple[np.ndarray | csr_matrix, TextSchema | None]:
+    """Features of all rows: words and intervals or, without text, standardised numbers."""
+    if not columns.text:
+        return standardised(numbers, columns.scales), None
+    features, text_schema = words.finish()
+    if columns.numbers:
+        intervals = map(_intervals, numbers.T, columns.scales)
+        features = csr_matrix(hstack([features, *intervals], "csr"))
+    return features, text_schema
+
+
+def _note_missing(
+    file: str, columns: Columns, n_empty_texts: int, numbers: np.ndarray, progress: Progress
+) -> None:
+    """Say how many rows have no text, and how many have no number in each column."""
+    counts = {"text": n_empty_texts}
+    counts.update(zip(columns.numbers, np.isnan(numbers).sum(axis=0).tolist(), strict=True))
+    missing = _listed([f"{n:,} have no {name}" for name, n in counts.items() if n])
+    if missing:
+        substitute = "no word" if columns.text else "the mean"
+        progress.note(f"{file}: of the rows {missing}, which counts as {substitute}")
 
 
 # ---- rows, by format
 
 
 class _Heading:
-    """Whether the first row of a table is its heading. It is
+    """Whether the first row of a table is its heading.
 
-    as `header` says, if that is given;
-    no heading if columns are given by number: these are positions, from 1. With the training
-    data's own columns it is as it was there;
-    else a heading, unless all its cells are numbers.
+    `header` decides, if it is given. Columns given by number are positions, from 1, in a table
+    without a heading. Columns of the training data are there as they were in the training file.
+    Otherwise the first row is a heading unless all its cells are numbers.
     """
 
     is_there: bool | None = None  # None: the file is no CSV or TSV
@@ -289,49 +379,56 @@ class _Heading:
         self._like = like
         self._progress = progress
         known = like.names if like else []
-        # by which the separator is known
+        # names that the heading should have; they show which delimiter the file uses
         self.names = [name for name in (*given.names, *known) if not _is_position(name)]
 
     def names_of(self, first: list[str], line: int) -> list[str]:
-        """What the columns are called: by the first row, or by their numbers from 1. Raises
-        `DataError` for a heading with two equal names.
+        """The names of the columns: the first row, or numbers from 1.
+
+        Raises `DataError` for a heading with two equal names.
         """
         self.is_there = self._decide(first)
         if not self.is_there:
             return [str(number) for number in range(1, len(first) + 1)]
         names = [cell.strip() for cell in first]
         counts = collections.Counter(filter(None, names))
-        if counts and (most := counts.most_common(1)[0])[1] > 1:
-            raise DataError(
-                self._file,
-                line,
-                f'two columns are called "{most[0]}"',
-                ("rename one of them, or say ", Setting("header", "no")),
-            )
+        for name, count in counts.most_common(1):
+            if count > 1:
+                raise DataError(
+                    self._file,
+                    line,
+                    f'two columns are called "{name}"',
+                    ("rename one of them, or say ", Setting("header", "no")),
+                )
         return names
 
     def _decide(self, first: list[str]) -> bool:
         if self._given.header is not None:
             return self._given.header == "yes"
-        reason = "columns are given by number"
-        names = self._given.names
-        if not names and self._like:
-            if self._like.has_heading:
-                return True
-            names = self._like.names
-            reason = "the training data have none"
-        if names:
-            if not all(map(_is_position, names)):
-                return True
-        elif not all(number_of(cell) is not None for cell in first):
+        if not self._given.names and self._like and self._like.has_heading:
             return True
-        else:
-            reason = "the first row has numbers alone"
+        reason = self._reason_for_no_heading(first)
+        if reason is None:
+            return True
         self._progress.note(
             f"{self._file}: read without a heading, because {reason}:"
             f' "{_listed(first)}" is a row of data (otherwise --header yes)'
         )
         return False
+
+    def _reason_for_no_heading(self, first: list[str]) -> str | None:
+        """Why the first row is data; None if it is a heading."""
+        if self._given.names:
+            if all(map(_is_position, self._given.names)):
+                return "columns are given by number"
+            return None
+        if self._like and self._like.names:
+            if all(map(_is_position, self._like.names)):
+                return "the training data have none"
+            return None
+        if all(number_of(cell) is not None for cell in first):
+            return "the first row has numbers alone"
+        return None
 
 
 def _is_position(name: str) -> bool:
@@ -347,6 +444,13 @@ def _table_records(lines: Lines, heading: _Heading) -> Records:
             if heading.is_there:
                 continue
         yield number, dict(zip(names, row, strict=True))
+
+
+def _opened_parquet(source: Source) -> CountedReader:
+    """The file on disk or, where it is packed or remote, its unpacked content."""
+    if is_plain(source):
+        return open_source(source)
+    return CountedReader(content_of(source))
 
 
 def _parquet_records(source: Source, file: CountedReader, columns: Columns | None) -> Records:
@@ -367,182 +471,307 @@ def _good(name: str, records: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, 
         yield number, record
 
 
-def _labels_of_row(
-    cell: Callable[[str, Callable[[Any], Any]], Any],
-    columns: Columns,
-    split: Callable[[Any], list[str] | None],
-) -> list[str]:
-    if columns.indicators:
-        return [name for name in columns.indicators if cell(name, mark_of)]
-    return cell(columns.label, split) if columns.label else []
-
-
 # ---- columns
 
 
-def _chosen(
-    name: str,
-    head: list[Mapping[str, Any]],
+def choose_columns(
+    file: str,
+    head: list[Record],
     given: TableSettings,
     like: DataSchema | None,
     needs_labels: bool,
     has_heading: bool | None,
     progress: Progress,
 ) -> Columns:
-    """The columns that are used: those given, those of the training data, or those that names and
-    values show.
+    """The columns to use: those named, and others as in the training data or as guessed.
+
+    head  the first rows, whose values are looked at
     """
-    known = dict.fromkeys(each for record in head for each in fields_of(record))
-    named = _named(name, given, known, bool(has_heading))
-    text, numbers = named.get("text_column", []), named.get("feature_columns", [])
-    label_columns = named.get("label_column", [])
-    own_id = next(iter(named.get("id_column", [])), None)
+    available = dict.fromkeys(name for record in head for name in fields_of(record))
+    named = _named_columns(file, given, available, bool(has_heading))
     if like and like.columns:
-        before = like.columns
-        label_columns = label_columns or before.label_columns
-        own_id = own_id or before.id
-        used = [*(text or before.text), *before.numbers, *(label_columns if needs_labels else [])]
-        if missing := [column for column in used if column not in known]:
-            raise DataError(
-                name,
-                None,
-                f'no column "{missing[0]}", as the training data have',
-                f"there are {_listed(known)}",
-            )
-        if not all(column in known for column in label_columns):
-            label_columns = []
-        is_marked = bool(before.indicators)
-        return dataclasses.replace(
-            before,
-            text=text or before.text,
-            label=None if is_marked else next(iter(label_columns), None),
-            indicators=label_columns if is_marked else [],
-            id=own_id if own_id in known else None,
+        return _columns_as_trained(file, available, named, like.columns, needs_labels, has_heading)
+    roles = _guess_roles(available, named, head, needs_labels)
+    _check_roles(file, roles, available, needs_labels)
+    if like:
+        _check_kind_of_features(file, roles, like)
+    _note_roles(file, roles, head, progress)
+    return roles.columns(given.label_separator, has_heading)
+
+
+@dataclasses.dataclass
+class _Roles:
+    """The role of each column."""
+
+    text: list[str]
+    numbers: list[str]
+    label: list[str]
+    id: str | None
+    unused: list[str]
+
+    def columns(self, separator: str | None, has_heading: bool | None) -> Columns:
+        """The columns as the model keeps them; several label columns are 0/1 indicators."""
+        is_marked = len(self.label) > 1
+        return Columns(
+            self.text,
+            self.numbers,
+            self.label[0] if len(self.label) == 1 else None,
+            self.id,
+            separator,
+            indicators=self.label if is_marked else [],
             has_heading=has_heading,
         )
-    taken = {column for columns in named.values() for column in columns}
-    free = [column for column in known if column not in taken and column.lower() not in INDEX_NAMES]
 
-    def called(names: set[str]) -> list[str]:
-        return [column for column in free if column.lower() in names]
 
-    def numeric(share: float = 1.0) -> list[str]:
-        return [
-            column
-            for column in free
-            if _are_numbers((value_of(record, column, None) for record in head), share)
-        ]
+def _guess_roles(
+    available: Mapping[str, None],
+    named: Mapping[str, list[str]],
+    head: list[Record],
+    needs_labels: bool,
+) -> _Roles:
+    """The roles of all columns: as named, then by usual names, then by what is left."""
+    text = named.get("text_column", [])
+    numbers = named.get("feature_columns", [])
+    label = named.get("label_column", [])
+    id_column = next(iter(named.get("id_column", [])), None)
+    is_index = [name for name in available if name.lower() in INDEX_NAMES]
+    unused = _without(available, [*is_index, *text, *numbers, *label, id_column])
 
-    own_id = own_id or next(iter(called({"id"})), None)
-    free = [column for column in free if column != own_id]
-    if not label_columns and len(called(LABEL_NAMES)) == 1:
-        label_columns = called(LABEL_NAMES)
-    if not text and all(len(called(names)) <= 1 for names in (TITLE_NAMES, TEXT_NAMES)):
-        text = called(TITLE_NAMES | TEXT_NAMES)
-    taken = {*label_columns, *text}
-    free = [column for column in free if column not in taken]
-    if needs_labels and not label_columns and (text or numbers) and len(free) == 1:
-        label_columns = [free.pop()]
-    elif not text and not numbers and (label_columns or not needs_labels):
-        if len(free) == 1 and not numeric():
-            text = [free.pop()]
-        elif numeric(0.5) == free:  # others are mistakes
-            numbers, free = free, []
-    missing = [] if text or numbers else ["text-column (or --set feature-columns, of numbers)"]
-    missing += ["label-column"] if needs_labels and not label_columns else []
-    if missing:
-        how = (
-            f"by --{' and --'.join(missing)}, or if the file has no heading by their numbers,"
-            " from 1"
-        )
-        raise EmbedxError(f"{name}: name the columns to use {how}; there are {_listed(known)}")
-    if like and (numbers or like.text is None):
-        kinds = [
-            "columns of numbers" if numbers else "words",
-            "ID:VALUE" if like.text is None else "words",
-        ]
-        raise EmbedxError(
-            f"{name}: features are {kinds[0]}, but those of the training data are {kinds[1]}; give"
-            " the same kind"
-        )
-    more = (
-        f" (--set feature-columns={','.join(left[:MAX_LISTED])} takes numbers)"
-        if not numbers and (left := numeric())
-        else ""
-    )
-    listed = {
-        "text": text,
-        "numbers": numbers,
-        "label" if len(label_columns) < 2 else "0/1 labels": label_columns,
-        "id": [own_id] if own_id else [],
-        "not used": free,
-    }
-    parts = [f"{what}: {_listed(columns)}" for what, columns in listed.items() if columns]
-    progress.note(f"{name}: {'; '.join(parts)}{more}")
-    is_marked = len(label_columns) > 1
-    return Columns(
-        text,
-        numbers,
-        None if is_marked else next(iter(label_columns), None),
-        own_id,
-        given.label_separator,
-        indicators=label_columns if is_marked else [],
+    id_column = id_column or guess_id_column(unused)
+    unused = _without(unused, [id_column])
+    label = label or guess_label_column(unused)
+    text = text or guess_text_columns(unused)
+    unused = _without(unused, [*label, *text])
+
+    has_features = bool(text or numbers)
+    if has_features and needs_labels and not label:
+        label = guess_last_label_column(unused)
+    elif not has_features and (label or not needs_labels):
+        text = guess_last_text_column(unused, head)
+        numbers = [] if text else guess_number_columns(unused, head)
+    unused = _without(unused, [*label, *text, *numbers])
+    return _Roles(text, numbers, label, id_column, unused)
+
+
+def guess_id_column(columns: list[str]) -> str | None:
+    """The first column called "id"."""
+    return next(iter(_called(columns, {"id"})), None)
+
+
+def guess_label_column(columns: list[str]) -> list[str]:
+    """The column with a usual name of labels, unless there are several."""
+    candidates = _called(columns, LABEL_NAMES)
+    return candidates if len(candidates) == 1 else []
+
+
+def guess_text_columns(columns: list[str]) -> list[str]:
+    """The title and the text by their usual names, unless there are several of either."""
+    titles = _called(columns, TITLE_NAMES)
+    texts = _called(columns, TEXT_NAMES)
+    if len(titles) > 1 or len(texts) > 1:
+        return []
+    return _called(columns, TITLE_NAMES | TEXT_NAMES)
+
+
+def guess_last_label_column(columns: list[str]) -> list[str]:
+    """Beside features that are known: the only column left."""
+    return columns if len(columns) == 1 else []
+
+
+def guess_last_text_column(columns: list[str], head: list[Record]) -> list[str]:
+    """Where no features are known: the only column left, unless it has numbers alone."""
+    if len(columns) == 1 and not _numeric(columns, head):
+        return columns
+    return []
+
+
+def guess_number_columns(columns: list[str], head: list[Record]) -> list[str]:
+    """All columns left, if half of the values of each are numbers; the others are mistakes."""
+    return columns if _numeric(columns, head, 0.5) == columns else []
+
+
+def _called(columns: list[str], names: set[str]) -> list[str]:
+    """The columns that have one of these names, in any case."""
+    return [column for column in columns if column.lower() in names]
+
+
+def _without(columns: Iterable[str], taken: Iterable[str | None]) -> list[str]:
+    taken = {*taken}
+    return [column for column in columns if column not in taken]
+
+
+def _numeric(columns: list[str], head: list[Record], share: float = 1.0) -> list[str]:
+    """The columns of which at least this share of the values are numbers, or empty, but not all."""
+    return [
+        column
+        for column in columns
+        if _are_numbers([value_of(record, column, None) for record in head], share)
+    ]
+
+
+def _are_numbers(values: list[Any], share: float) -> bool:
+    numbers = [number_of(value) for value in values]
+    has_number = any(number is not None and not math.isnan(number) for number in numbers)
+    return has_number and numbers.count(None) <= (1 - share) * len(numbers)
+
+
+def _columns_as_trained(
+    file: str,
+    available: Mapping[str, None],
+    named: Mapping[str, list[str]],
+    trained: Columns,
+    needs_labels: bool,
+    has_heading: bool | None,
+) -> Columns:
+    """The columns of the training data, but for text, label and id where these are named.
+
+    Raises `DataError` if features, or labels that are needed, are missing.
+    """
+    text = named.get("text_column") or trained.text
+    label = named.get("label_column") or trained.label_columns
+    id_column = next(iter(named.get("id_column", [])), None) or trained.id
+
+    required = [*text, *trained.numbers]
+    if needs_labels:
+        required += label
+    for column in required:
+        if column not in available:
+            raise DataError(
+                file,
+                None,
+                f'no column "{column}", as the training data have',
+                f"there are {_listed(available)}",
+            )
+
+    if not all(column in available for column in label):
+        label = []
+    is_marked = bool(trained.indicators)
+    return dataclasses.replace(
+        trained,
+        text=text,
+        label=None if is_marked else next(iter(label), None),
+        indicators=label if is_marked else [],
+        id=id_column if id_column in available else None,
         has_heading=has_heading,
     )
 
 
-def _named(
-    file: str, given: TableSettings, known: Mapping[str, Any], has_heading: bool
+def _check_roles(
+    file: str, roles: _Roles, available: Mapping[str, None], needs_labels: bool
+) -> None:
+    """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
+    missing = []
+    if not roles.text and not roles.numbers:
+        missing.append("text-column (or --set feature-columns, of numbers)")
+    if needs_labels and not roles.label:
+        missing.append("label-column")
+    if missing:
+        raise EmbedxError(
+            f"{file}: name the columns to use by --{' and --'.join(missing)}, or if the file has no"
+            f" heading by their numbers, from 1; there are {_listed(available)}"
+        )
+
+
+def _check_kind_of_features(file: str, roles: _Roles, like: DataSchema) -> None:
+    """Raise `EmbedxError` if the training data, which are no table, have other features."""
+    if like.text is not None and not roles.numbers:
+        return
+    kind = "columns of numbers" if roles.numbers else "words"
+    trained_kind = "ID:VALUE" if like.text is None else "words"
+    raise EmbedxError(
+        f"{file}: features are {kind}, but those of the training data are {trained_kind}; give"
+        " the same kind"
+    )
+
+
+def _note_roles(file: str, roles: _Roles, head: list[Record], progress: Progress) -> None:
+    """Say what each column is used for, and which unused ones could be features."""
+    columns_by_role = {
+        "text": roles.text,
+        "numbers": roles.numbers,
+        "label" if len(roles.label) < 2 else "0/1 labels": roles.label,
+        "id": [roles.id] if roles.id else [],
+        "not used": roles.unused,
+    }
+    parts = [f"{role}: {_listed(columns)}" for role, columns in columns_by_role.items() if columns]
+    note = f"{file}: {'; '.join(parts)}"
+    unused_numbers = [] if roles.numbers else _numeric(roles.unused, head)
+    if unused_numbers:
+        names = ",".join(unused_numbers[:MAX_COLUMNS_IN_MESSAGE])
+        note += f" (--set feature-columns={names} takes numbers)"
+    progress.note(note)
+
+
+def _named_columns(
+    file: str, given: TableSettings, available: Mapping[str, None], has_heading: bool
 ) -> dict[str, list[str]]:
-    """The columns that were named, by setting, as they are called in the file: where it has a
-    heading, a number that is no name there is a position, from 1.
+    """The columns that were named, by setting, as they are called in the file.
+
+    Where the file has a heading, a number that is no name there is a position, from 1. Raises
+    `DataError` for a column that is not there.
     """
-    in_order = [*known] if has_heading else []
-    named = given.given
-    for setting, names in named.items():
+    by_position = [*available] if has_heading else []
+    columns_by_setting: dict[str, list[str]] = {}
+    for setting, names in given.given.items():
         whole = getattr(given, setting)
-        if whole in known:  # a name with a comma
-            names[:] = [whole]
-        for place, column in enumerate(names):
-            if column in known:
-                continue
-            if not (_is_position(column) and 1 <= int(column[:10]) <= len(in_order)):
+        if whole in available:  # a name with a comma
+            names = [whole]
+        columns = columns_by_setting[setting] = []
+        for name in names:
+            column = _find_column(name, available, by_position)
+            if column is None:
                 raise DataError(
                     file,
                     None,
-                    f'no column "{column}"',
-                    ("choose ", Setting(setting), f" among {_listed(known)}"),
+                    f'no column "{name}"',
+                    ("choose ", Setting(setting), f" among {_listed(available)}"),
                 )
-            names[place] = in_order[int(column) - 1]
-    return named
+            columns.append(column)
+    return columns_by_setting
+
+
+def _find_column(name: str, available: Mapping[str, None], by_position: list[str]) -> str | None:
+    """The column of that name or, if there is none, at that position; None if neither exists."""
+    if name in available:
+        return name
+    if _is_position(name):
+        position = int(name[:10])
+        if 1 <= position <= len(by_position):
+            return by_position[position - 1]
+    return None
 
 
 def _listed(names: Iterable[str]) -> str:
     """The first of the names, shortened, for messages."""
-    first = [name[:MAX_SHOWN] for name in itertools.islice(names, MAX_LISTED + 1)]
-    return ", ".join(first if len(first) <= MAX_LISTED else [*first[:MAX_LISTED], "..."])
+    first = [
+        name[:MAX_LETTERS_OF_COLUMN] for name in itertools.islice(names, MAX_COLUMNS_IN_MESSAGE + 1)
+    ]
+    if len(first) > MAX_COLUMNS_IN_MESSAGE:
+        first[MAX_COLUMNS_IN_MESSAGE:] = ["..."]
+    return ", ".join(first)
 
 
-def _are_numbers(values: Iterator[Any], share: float) -> bool:
-    found = [number_of(each) for each in values]
-    return found.count(None) <= (1 - share) * len(found) and any(
-        each is not None and each == each for each in found
-    )
+# ---- numbers as features
 
 
 def _scales(values: np.ndarray, has_text: bool) -> list[list[float]]:
-    """Of each column the bounds of its intervals or, without text, the means and the standard
-    deviations of all columns.
-    """
+    """Bounds of each column's intervals or, without text, all means and standard deviations."""
     if has_text:
-        shares = np.arange(1, N_INTERVALS) / N_INTERVALS
-        columns = [column[~np.isnan(column)] for column in values.T]
-        return [
-            np.unique(np.quantile(each, shares)).tolist() if len(each) else [] for each in columns
-        ]
+        return [_interval_bounds(column) for column in values.T]
     known = np.ma.masked_invalid(values)
-    spread = known.std(axis=0).filled(1)
-    return [known.mean(axis=0).filled(0).tolist(), np.where(spread > 0, spread, 1).tolist()]
+    means = known.mean(axis=0).filled(0)
+    deviations = known.std(axis=0).filled(1)
+    return [means.tolist(), np.where(deviations > 0, deviations, 1).tolist()]
+
+
+def _interval_bounds(values: np.ndarray) -> list[float]:
+    """The distinct deciles of the values that are there."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return []
+    shares = np.arange(1, INTERVALS_PER_COLUMN) / INTERVALS_PER_COLUMN
+    bounds: list[float] = np.unique(np.quantile(known, shares)).tolist()
+    return bounds
 
 
 def standardised(values: np.ndarray, scales: Sequence[Sequence[float]]) -> np.ndarray:
@@ -553,32 +782,30 @@ def standardised(values: np.ndarray, scales: Sequence[Sequence[float]]) -> np.nd
 
 
 def _intervals(values: np.ndarray, bounds: Sequence[float]) -> csr_matrix:
-    """Which interval each number lies in, float32 (n_rows, n_intervals); a row of zeros where there
-    is none.
-    """
+    """Indicators of the interval of each number, float32 (n_rows, n_intervals); NaN has none."""
     known = ~np.isnan(values)
-    places = np.searchsorted(bounds, values[known], side="right")
-    return csr_matrix(
-        (np.ones(len(places), np.float32), places, offsets_of(known)),
-        (len(values), len(bounds) + 1),
-    )
+    intervals = np.searchsorted(bounds, values[known], side="right")
+    ones = np.ones(len(intervals), np.float32)
+    shape = (len(values), len(bounds) + 1)
+    return csr_matrix((ones, intervals, offsets_of(known)), shape)
 
 
 def note_separator(name: str, labels: list[bytes], progress: Progress) -> None:
-    """Say so if labels look like several in a cell: there are fewer of them if they are split, or
-    they are numbers.
-    """
+    """Propose a separator if labels look like several in a cell."""
     texts = [label.decode() for label in labels]
     for separator in SEPARATORS:
-        whole = [text for text in texts if separator in text]
-        if not whole:
-            continue
-        parts = {part.strip() for text in texts for part in text.split(separator)}
-        are_numbers = all(map(str.isdecimal, parts))
-        is_list = are_numbers if separator == " " else are_numbers or len(parts) < len(texts)
-        if is_list:
+        with_separator = [text for text in texts if separator in text]
+        if with_separator and _looks_like_separator(separator, texts):
             progress.note(
-                f'{name}: labels such as "{whole[0]}" are taken whole; --set'
+                f'{name}: labels such as "{with_separator[0]}" are taken whole; --set'
                 f' "label-separator={separator}" splits them'
             )
             return
+
+
+def _looks_like_separator(separator: str, labels: list[str]) -> bool:
+    """Whether splitting gives numbers alone or, but for blanks, fewer different labels."""
+    parts = {part.strip() for label in labels for part in label.split(separator)}
+    if all(map(str.isdecimal, parts)):
+        return True
+    return separator != " " and len(parts) < len(labels)
