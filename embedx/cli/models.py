@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,10 @@ from embedx.errors import DataError, EmbedxError
 from embedx.pages.plain import as_cell
 from embedx.text.sources import STANDARD_INPUT
 from embedx.training.progress import Reporter
+
+if TYPE_CHECKING:
+    from embedx.evaluation.word_report import Report
+    from embedx.labeled.tables import TableSettings
 
 TopK = Annotated[int, typer.Option(min=1)]
 
@@ -126,68 +130,104 @@ def evaluate(
     """
     from embedx.storage.folder import task_of
 
-    model, *runs = models
+    model, *others = models
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     if text is not None:
-        from embedx.cli.words import score_text
-
         if test is not None:
             raise EmbedxError(
                 "--text is for word vectors, --test for classifiers; give one of them"
             )
         if against:
             raise EmbedxError("--text does not apply with --against; give all models as arguments")
-        found["heldout"], lines = score_text(models, text, seed, progress)
-        if not as_json:
-            print("\n".join(lines))
+        record["heldout"] = _score_text(models, text, seed, progress, as_json)
         if not (pairs or analogies):
             if as_json:
-                print(json.dumps(found))
+                print(json.dumps(record))
             return
+
     if test is not None or task_of(Path(model)) == "classification":
-        from embedx.cli.labels import test_metrics
-        from embedx.cli.run import metric_lines, plain_numbers
         from embedx.labeled.tables import TableSettings
 
         table = TableSettings(label_column=label_column, header=header)
-        metrics = test_metrics(model, test, test_labels, progress, per_label, table, overwrite)
-        print(
-            json.dumps({"test": plain_numbers(metrics)})
-            if as_json
-            else "\n".join(metric_lines(metrics))
+        _evaluate_classifier(
+            model, test, test_labels, table, per_label, overwrite, progress, as_json
         )
         return
     if per_label is not None:
         raise EmbedxError(f"{model}: word vectors; --per-label is for classifiers")
-    if links or node_labels or next_item:
-        from embedx.evaluation.graphs import as_table, scores
 
-        tables = scores(models, links, non_links, node_labels, next_item, seed, progress)
-        print(json.dumps(tables) if as_json else "\n\n".join(map(as_table, tables.values())))
+    if links or node_labels or next_item:
+        from embedx.evaluation import graphs
+
+        scores = graphs.scores(models, links, non_links, node_labels, next_item, seed, progress)
+        texts = map(graphs.as_table, scores.values())
+        print(json.dumps(scores) if as_json else "\n\n".join(texts))
         return
-    if len(runs) == 1 and not against:
-        against, runs = runs, []
+
+    if len(others) == 1 and not against:
+        against = others
+        others = []
     from embedx.evaluation import words
     from embedx.evaluation.word_sets import WordTests
 
-    tests = WordTests(pairs or (), analogies, protocol, method, candidates, seed)
-    how: dict[str, Any] = {
-        "which": vectors,
-        "oov": oov,
-        "trust_pickle": trust_pickle,
-        "progress": progress,
-    }
-    report = words.evaluate([model, *runs], against or (), tests, **how)
+    report = words.evaluate(
+        [model, *others],
+        against or (),
+        WordTests(pairs or (), analogies, protocol, method, candidates, seed),
+        which=vectors,
+        oov=oov,
+        trust_pickle=trust_pickle,
+        progress=progress,
+    )
+    _show_word_scores(report, record, as_json)
+
+
+def _score_text(
+    models: list[str], text: str, seed: int, progress: Reporter, as_json: bool
+) -> dict[str, Any]:
+    """The likelihood of a text under each model, for JSON; else it is printed too."""
+    from embedx.cli.words import score_text
+
+    likelihoods, lines = score_text(models, text, seed, progress)
+    if not as_json:
+        print("\n".join(lines))
+    return likelihoods
+
+
+def _evaluate_classifier(
+    model: str,
+    test: str | None,
+    test_labels: str | None,
+    table: "TableSettings",
+    per_label: Path | None,
+    overwrite: bool,
+    progress: Reporter,
+    as_json: bool,
+) -> None:
+    """Print the metrics of a classifier on test data."""
+    from embedx.cli.labels import test_metrics
+    from embedx.cli.run import metric_lines, plain_numbers
+
+    metrics = test_metrics(model, test, test_labels, progress, per_label, table, overwrite)
+    if as_json:
+        print(json.dumps({"test": plain_numbers(metrics)}))
+    else:
+        print("\n".join(metric_lines(metrics)))
+
+
+def _show_word_scores(report: "Report", record: dict[str, Any], as_json: bool) -> None:
+    """Print the scores of word vectors; for JSON together with the record of a text's scores."""
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if as_json:
-        print(json.dumps(found | report.as_dict()))
+        print(json.dumps(record | report.as_dict()))
     elif sys.stdout.isatty():
         print(report.table())
     else:
         print(report.tsv())
-        print("".join(f"{each}\n" for each in report.conclusions()), end="", file=sys.stderr)
+        conclusions = "".join(f"{conclusion}\n" for conclusion in report.conclusions())
+        print(conclusions, end="", file=sys.stderr)
 
 
 def report(
@@ -253,40 +293,44 @@ def nearest(
     from embedx.cli.queries import asked, neighbours
     from embedx.vectors.model import UnknownWordError
 
-    chosen, left_out, are_named = (
-        load(model).of(vectors),
-        exclude.split(","),
-        bool(words) and words != ["-"],
-    )
-    found, unknown = {}, None
+    model_vectors = load(model).of(vectors)
+    excluded = exclude.split(",")
+    are_arguments = bool(words) and words != ["-"]
+    neighbours_of_word: dict[str, list[tuple[str, float]]] = {}
+    first_unknown = None
     for word in asked(words or []):
         try:
-            found[word] = neighbours(chosen, word, top_k, restrict, left_out)
+            neighbours_of_word[word] = neighbours(model_vectors, word, top_k, restrict, excluded)
         except UnknownWordError as error:
-            unknown = unknown or error
-            if not are_named:
+            first_unknown = first_unknown or error
+            if not are_arguments:
                 print(f"embedx: {error}", file=sys.stderr)
-        if not are_named:  # each as it comes
-            _show_neighbours(found, as_json)
+        if not are_arguments:
+            # The neighbours of each word are shown as the word comes.
+            _show_neighbours(neighbours_of_word, as_json)
             sys.stdout.flush()
-            found = {}
-    if are_named and found:
-        _show_neighbours(found, as_json)
-    if are_named and unknown:
-        raise unknown
+            neighbours_of_word = {}
+
+    if are_arguments:
+        _show_neighbours(neighbours_of_word, as_json)
+        if first_unknown:
+            raise first_unknown
 
 
-def _show_neighbours(found: dict[str, list[tuple[str, float]]], as_json: bool) -> None:
+def _show_neighbours(neighbours_of_word: dict[str, list[tuple[str, float]]], as_json: bool) -> None:
+    """Print the neighbours of each word; nothing where there are no words."""
+    if not neighbours_of_word:
+        return
     values = {
-        word: [{"word": w, "cosine": cosine} for w, cosine in near] for word, near in found.items()
+        word: [{"word": neighbour, "cosine": cosine} for neighbour, cosine in neighbours]
+        for word, neighbours in neighbours_of_word.items()
     }
     rows = [
         (word, neighbour, f"{cosine:.4f}")
-        for word, near in found.items()
-        for neighbour, cosine in near
+        for word, neighbours in neighbours_of_word.items()
+        for neighbour, cosine in neighbours
     ]
-    if found:
-        tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
+    tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
 
 
 def vectors(
@@ -310,8 +354,9 @@ def vectors(
     from embedx.cli.queries import write_vectors
 
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
-    if (n := write_vectors(load(model).of(vectors), output, overwrite)) > 0:
-        progress.note(f"warning: lines without a known word: {n:,}")
+    n_unknown = write_vectors(load(model).of(vectors), output, overwrite)
+    if n_unknown > 0:
+        progress.note(f"warning: lines without a known word: {n_unknown:,}")
 
 
 Word = Annotated[str | None, typer.Argument()]
@@ -336,7 +381,8 @@ def analogy(
         _show_answers(loaded.analogy(a, b, c, top_k), as_json)
         return
     for number, line in enumerate(input_lines(), 1):
-        if not (words := line.split()):
+        words = line.split()
+        if not words:
             continue
         if len(words) != 3:
             raise DataError("-", number, f"{len(words)} words", "a question has three")
@@ -348,13 +394,11 @@ def analogy(
         sys.stdout.flush()
 
 
-def _show_answers(rows: list[tuple[str, float]], as_json: bool) -> None:
-    values = [{"word": word, "cosine": cosine} for word, cosine in rows]
-    tables.show(
-        ("word", "cosine"),
-        [(word, f"{cosine:.4f}") for word, cosine in rows],
-        values if as_json else None,
-    )
+def _show_answers(answers: list[tuple[str, float]], as_json: bool) -> None:
+    """Print the answers of one question."""
+    values = [{"word": word, "cosine": cosine} for word, cosine in answers]
+    rows = [(word, f"{cosine:.4f}") for word, cosine in answers]
+    tables.show(("word", "cosine"), rows, values if as_json else None)
 
 
 def export(

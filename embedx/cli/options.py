@@ -21,7 +21,8 @@ from embedx.errors import EmbedxError, near
 from embedx.settings import FINE, Settings, as_typed, described, kind_of, option_name, read_value
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
-SHORT_HELP = {  # the options that --help shows; --help-all shows all
+# Options that --help shows, by command; --help-all shows all.
+SHORT_HELP = {
     "train": (
         "objective",
         "output",
@@ -76,7 +77,8 @@ SHORT_HELP = {  # the options that --help shows; --help-all shows all
 
 # ---- options from the signature and the docstring of a command
 
-SHARED = {  # options that several commands have: the section of the help, and the text
+# Options that several commands have: the section of the help, and the text.
+SHARED = {
     "train_labels": ("Data", "file with the labels of the training data, if they are not in it"),
     "test": ("Data", "labelled data to score the classifier on"),
     "test_labels": ("Data", "file with the labels of --test, if they are not in it"),
@@ -127,7 +129,8 @@ METAVARS = {
     "against": "path",
     "text": "corpus",
 }
-MAX_CHOICES = 40  # letters of the choices of a setting that stand in place of its type
+# Letters of the choices that the help shows in place of the type of a setting.
+MAX_LETTERS_OF_CHOICES = 40
 FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",), "top_k": ("-k",)}
 NAMES = {"as_json": "--json"}
 
@@ -163,15 +166,17 @@ def docstring_of(function: Callable[..., None]) -> str:
 
 
 def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
-    """A parameter of a command as typer wants it: an argument if it has no default,
-    else an option.
-    """
-    name, kind = parameter.name, parameter.annotation
+    """A parameter as typer wants it: an argument if it has no default, else an option."""
+    name = parameter.name
+    kind = parameter.annotation
     about = typer.Argument() if parameter.default is parameter.empty else typer.Option()
     if hasattr(kind, "__metadata__"):
-        kind, about = kind.__origin__, copy.copy(kind.__metadata__[0])
+        about = copy.copy(kind.__metadata__[0])
+        kind = kind.__origin__
+
     panel, text = SHARED.get(name, (None, None))
-    about.help, about.rich_help_panel = texts.get(name, text), panel
+    about.help = texts.get(name, text)
+    about.rich_help_panel = panel
     if isinstance(about, ArgumentInfo):
         about.rich_help_panel = "Arguments"
         about.metavar = name.upper()
@@ -190,11 +195,12 @@ class Option:
 
     field: dataclasses.Field[Any]
     panel: str = Settings.panel
-    # of objectives and modes, where they differ
+    # Defaults by objective or mode, where they differ.
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
-    # meaning: objectives that declare it
+    # Objectives that declare the setting, by the meaning that they give it.
     meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    by_set: bool = False  # given by --set to this command, though it has an option elsewhere
+    # Whether this command takes it by --set, though it has an option elsewhere.
+    by_set: bool = False
 
     @property
     def is_own(self) -> bool:
@@ -203,25 +209,24 @@ class Option:
 
     @property
     def is_fine(self) -> bool:
+        """Whether it is given by --set."""
         return self.by_set or self.field.name in FINE
 
     @property
     def choices(self) -> str:
+        """The choices, separated by bars; empty where any value will do."""
         return "|".join(self.field.metadata["choices"] or ())
 
     @property
     def shows_choices(self) -> bool:
         """Whether the help has the choices in place of the type."""
-        return 0 < len(self.choices) <= MAX_CHOICES
+        return 0 < len(self.choices) <= MAX_LETTERS_OF_CHOICES
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. None stands for an option that was not typed."""
         kind: Any = kind_of(self.field)
         flag = option_name(self.field.name)
-        how: dict[str, Any] = {
-            "show_default": False,
-            "rich_help_panel": self.field.metadata["panel"] or self.panel,
-        }
+        reading: dict[str, Any] = {}
         if kind is bool:
             flag = f"{flag}/--no-{flag[2:]}"
         else:
@@ -229,35 +234,54 @@ class Option:
             def read(text: str) -> Any:
                 return read_value(self.field, text)
 
-            name = self.field.metadata["metavar"] or {int: "int", float: "number"}.get(kind, "text")
-            how |= {
-                "parser": read,
-                "metavar": f"[{self.choices}]" if self.shows_choices else f"<{name}>",
-            }
-        annotation = Annotated[kind | None, typer.Option(flag, help=self.help(), **how)]
-        return keyword(self.field.name, annotation)
+            reading["parser"] = read
+            reading["metavar"] = self._metavar(kind)
+
+        about = typer.Option(
+            flag,
+            help=self.help(),
+            show_default=False,
+            rich_help_panel=self.field.metadata["panel"] or self.panel,
+            **reading,
+        )
+        return keyword(self.field.name, Annotated[kind | None, about])
+
+    def _metavar(self, kind: type) -> str:
+        """What stands for the value in the help: its choices or its type."""
+        if self.shows_choices:
+            return f"[{self.choices}]"
+        name = self.field.metadata["metavar"] or {int: "int", float: "number"}.get(kind, "text")
+        return f"<{name}>"
 
     def help(self) -> str:
         """The meaning, the choices and the defaults."""
         meaning = str(self.field.metadata["meaning"])
         if len(self.meanings) > 1:
             meaning = "; ".join(
-                f"{', '.join(names)}: {each}" for each, names in self.meanings.items()
+                f"{', '.join(names)}: {text}" for text, names in self.meanings.items()
             )
         if self.choices and not self.shows_choices:
             meaning += f" ({self.choices})"
-        named: dict[str, list[str]] = {}  # objectives and modes by their default
+
+        defaults = self._default_texts()
+        if defaults:
+            meaning += f"  [default: {'; '.join(defaults)}]"
+        return meaning
+
+    def _default_texts(self) -> list[str]:
+        """The default, then those of objectives and modes that have another."""
+        names_by_default: dict[str, list[str]] = {}
         for name, value in self.defaults.items():
-            named.setdefault(as_typed(value), []).append(name)
+            names_by_default.setdefault(as_typed(value), []).append(name)
+
         default = as_typed(self.field.default)
         if self.is_own:
-            default = max(named, key=lambda text: len(named[text]))
-        shown = [
-            default,
-            *(f"{text} for {', '.join(names)}" for text, names in named.items() if text != default),
-        ]
-        shown = [each for each in shown if each]
-        return meaning + (f"  [default: {'; '.join(shown)}]" if shown else "")
+            default = max(names_by_default, key=lambda text: len(names_by_default[text]))
+        texts = [default] if default else []
+        for text, names in names_by_default.items():
+            if text != default:
+                texts.append(f"{text} for {', '.join(names)}")
+        return texts
 
 
 Options = dict[str, Option]
@@ -272,11 +296,13 @@ def options_of(*groups: type[Settings]) -> Options:
     }
 
 
-def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
+def _task_options(
+    defaults_attribute: str, excluded_attribute: str, *groups: type[Settings]
+) -> Options:
     """The settings of a task, its samplers and its objectives.
 
-    defaults   the attribute of objectives with their defaults for this task
-    elsewhere  the attribute with the names of settings that this task does not take
+    defaults_attribute  of objectives: their defaults for this task
+    excluded_attribute  of objectives: the names of their settings that this task does not take
     """
     from embedx.objectives import OBJECTIVES
     from embedx.samplers import SAMPLERS
@@ -287,29 +313,33 @@ def _of_task(defaults: str, elsewhere: str, *groups: type[Settings]) -> Options:
             options.setdefault(field.name, Option(field, sampler.Settings.panel))
     for name, objective in OBJECTIVES.items():
         for field in dataclasses.fields(objective.Settings):
-            if field.name not in getattr(objective, elsewhere):
-                each = options.setdefault(field.name, Option(field, "Objective"))
-                # each objective checks its own
-                if each.field.metadata["choices"] != field.metadata["choices"]:
-                    each = options[field.name] = dataclasses.replace(
-                        each, field=_with_choices_of(each.field, field)
-                    )
-                each.defaults[name] = field.default
-                each.meanings.setdefault(field.metadata["meaning"], []).append(name)
-        for setting, value in getattr(objective, defaults).items():
+            if field.name not in getattr(objective, excluded_attribute):
+                _add_objective_setting(options, name, field)
+        for setting, value in getattr(objective, defaults_attribute).items():
             if setting in options:
                 options[setting].defaults[name] = value
     return options
 
 
-def _with_choices_of(
+def _add_objective_setting(options: Options, objective: str, field: dataclasses.Field[Any]) -> None:
+    """Add the setting of an objective, which other objectives may have too."""
+    option = options.setdefault(field.name, Option(field, "Objective"))
+    # Each objective checks its own choices.
+    if option.field.metadata["choices"] != field.metadata["choices"]:
+        option = dataclasses.replace(option, field=_with_choices_of_both(option.field, field))
+        options[field.name] = option
+    option.defaults[objective] = field.default
+    option.meanings.setdefault(field.metadata["meaning"], []).append(objective)
+
+
+def _with_choices_of_both(
     field: dataclasses.Field[Any], other: dataclasses.Field[Any]
 ) -> dataclasses.Field[Any]:
     """The field with the choices of both."""
-    found = copy.copy(field)
+    joined = copy.copy(field)
     choices = dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"]))
-    found.metadata = MappingProxyType({**field.metadata, "choices": tuple(choices)})
-    return found
+    joined.metadata = MappingProxyType({**field.metadata, "choices": tuple(choices)})
+    return joined
 
 
 def train_options() -> Options:
@@ -328,7 +358,7 @@ def train_options() -> Options:
         GraphSettings,
         ClusterSettings,
     )
-    options = _of_task("word_defaults", "label_settings", *groups, CollapsedSettings)
+    options = _task_options("word_defaults", "label_settings", *groups, CollapsedSettings)
     for name, value in DEFAULTS.items():
         options[name].defaults["--collapsed"] = value
     return options
@@ -342,14 +372,16 @@ def classify_options() -> Options:
     from embedx.labeled.words import TextFeatureSettings
 
     groups = (ClassifySettings, TableSettings, ClusterSettings, TextFeatureSettings)
-    options = _of_task("label_defaults", "word_settings", *groups)
-    shared = ("tokenizer", "lowercase", "min_count")  # options of `embedx train`
+    options = _task_options("label_defaults", "word_settings", *groups)
+    # Options of `embedx train`.
+    shared = ("tokenizer", "lowercase", "min_count")
     return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}
 
 
 def compare_options() -> Options:
-    """The settings of `embedx compare`, and those that it passes to each run, by --set but for a
-    few.
+    """The settings of `embedx compare`, and those that it passes to each run.
+
+    The latter are given by --set but for a few.
     """
     from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
@@ -357,14 +389,13 @@ def compare_options() -> Options:
     from embedx.labeled.tables import TableSettings
     from embedx.skipgram.settings import SkipGramSettings
 
-    of_text = options_of(SkipGramSettings, VocabularySettings, TextSettings, GraphSettings)
-    of_labels = options_of(ClassifySettings, TableSettings)
-    passed = {name: of_text[name] for name in OF_TEXT} | {
-        name: of_labels[name] for name in OF_LABELS
-    }
-    options = options_of(CompareSettings) | passed
+    text_options = options_of(SkipGramSettings, VocabularySettings, TextSettings, GraphSettings)
+    label_options = options_of(ClassifySettings, TableSettings)
+    options = options_of(CompareSettings)
+    options |= {name: text_options[name] for name in OF_TEXT}
+    options |= {name: label_options[name] for name in OF_LABELS}
     return {
-        name: dataclasses.replace(each, by_set=name in BY_SET) for name, each in options.items()
+        name: dataclasses.replace(option, by_set=name in BY_SET) for name, option in options.items()
     }
 
 
@@ -389,7 +420,8 @@ def export_options() -> Options:
     return options_of(ExportSettings)
 
 
-SETTINGS = {  # of commands
+# What gives the settings of a command.
+SETTINGS = {
     "train": train_options,
     "classify": classify_options,
     "compare": compare_options,
@@ -401,24 +433,32 @@ SETTINGS = {  # of commands
 
 
 def settings_listed(objective: str) -> dict[str, str]:
-    """What `embedx objectives NAME` lists: settings of an objective, its own defaults, and the fine
-    settings of both tasks.
+    """The settings that `embedx objectives NAME` lists, by option.
+
+    They are those of the objective, those for which it has defaults, and the fine settings of both
+    tasks.
     """
     from embedx.objectives import find
 
-    of_objective = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
-    about: dict[str, list[str]] = {}
+    objective_fields = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
+    parts_by_flag: dict[str, list[str]] = {}
     for task, options in (("train", train_options()), ("classify", classify_options())):
-        for name, each in sorted(
+        objective_first = sorted(
             options.items(), key=lambda item: objective not in item[1].defaults
-        ):
-            if objective in each.defaults or (each.is_fine and not each.is_own):
-                field = of_objective.get(name, each.field)
-                flag = option_name(name) + ("=VALUE" if each.is_fine else "")
-                default = as_typed(each.defaults.get(objective, each.field.default))
-                parts = about.setdefault(flag, [f"{field.metadata['meaning']} ({described(field)}"])
-                parts.append(f"{task}: {default}" if default else task)
-    return {flag: f"{'; '.join(parts)})" for flag, parts in about.items()}
+        )
+        for name, option in objective_first:
+            is_common_and_fine = option.is_fine and not option.is_own
+            if objective not in option.defaults and not is_common_and_fine:
+                continue
+            field = objective_fields.get(name, option.field)
+            flag = option_name(name)
+            if option.is_fine:
+                flag += "=VALUE"
+            meaning = f"{field.metadata['meaning']} ({described(field)}"
+            default = as_typed(option.defaults.get(objective, option.field.default))
+            parts = parts_by_flag.setdefault(flag, [meaning])
+            parts.append(f"{task}: {default}" if default else task)
+    return {flag: f"{'; '.join(parts)})" for flag, parts in parts_by_flag.items()}
 
 
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
@@ -429,19 +469,17 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
 
 
 def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
-    """The option --set NAME=VALUE of a command, for its fine settings; the names and values that
-    were typed.
-    """
+    """The option --set NAME=VALUE of a command, for its fine settings."""
 
     def read(word: str) -> tuple[str, Any]:
         name, _, text = word.partition("=")
-        found = fine.get(name.replace("_", "-"))
-        if found is None:
+        option = fine.get(name.replace("_", "-"))
+        if option is None:
             remedy = near(name, fine, f"`embedx {command} --help-all` shows them")
             raise EmbedxError(f"--set {word}: no such setting of `embedx {command}`; {remedy}")
-        return found.field.name, read_value(found.field, text)
+        return option.field.name, read_value(option.field, text)
 
-    names = [name for name, each in fine.items() if not each.is_own]
+    names = [name for name, option in fine.items() if not option.is_own]
     more = ", and those that `embedx objectives NAME` lists" if len(names) < len(fine) else ""
     text = f"a less common setting; repeatable. Settings: {', '.join(names)}{more}"
     about = typer.Option(

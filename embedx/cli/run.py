@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -26,8 +26,8 @@ from embedx.training.memory import MemoryPlan
 from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
 
-# Beside settings.
-OF_MODEL = (
+# Options that decide what a model is, beside settings.
+MODEL_OPTIONS = (
     "collapsed",
     "train_labels",
     "test",
@@ -53,15 +53,16 @@ def checkpoints_of(
     checkpoints = Checkpoints(
         folder, Request(command, arguments, every, request.resume), request.overwrite, progress
     )
-    overwrite = request.overwrite or checkpoints.resumes  # the model that an interrupted run left
+    # A run that resumes overwrites the model that the interrupted run left.
+    overwrite = request.overwrite or checkpoints.resumes
     check_output(folder, overwrite)
     return checkpoints, overwrite
 
 
-def command_line(command: str, request: RunRequest, **decided: Any) -> str:
-    """The command that trains the same model, as one types it, with what was `decided` since."""
-    values = request.arguments() | decided
-    options = {name: value for name, value in values.items() if name in OF_MODEL and value}
+def command_line(command: str, request: RunRequest, **resolved: Any) -> str:
+    """The command that trains the same model, as one types it, with values `resolved` since."""
+    values = request.arguments() | resolved
+    options = {name: value for name, value in values.items() if name in MODEL_OPTIONS and value}
     words = ["embedx", command, *request.data, *as_arguments(options | values["typed"])]
     return shlex.join(map(public_url, words))
 
@@ -70,13 +71,13 @@ def saved(
     save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome
 ) -> Path:
     """Save a model and remove its checkpoints. Raises `DivergedError` if the run ended for that."""
-    # however often Ctrl-C is pressed
+    # However often Ctrl-C is pressed.
     place = to_the_end(lambda: save_or_rescue(save, folder, checkpoints.how_to_resume))
     checkpoints.close(place, is_over=outcome.interrupted_by is None)
     if outcome.diverged is not None:
+        epochs = "epoch" if outcome.epochs == 1 else "epochs"
         raise DivergedError(
-            f"{outcome.diverged}; the model of {outcome.epochs:.3g}"
-            f" epoch{'' if outcome.epochs == 1 else 's'} is in {place}"
+            f"{outcome.diverged}; the model of {outcome.epochs:.3g} {epochs} is in {place}"
         )
     return place
 
@@ -93,7 +94,8 @@ def stem_of(source: str, *others: str) -> str:
     if source == STANDARD_INPUT:
         return "stdin"
     path = Path(os.path.basename(source.rstrip(SEPARATORS)))
-    path = path.with_suffix("") if path.suffix in COMPRESSED else path
+    if path.suffix in COMPRESSED:
+        path = path.with_suffix("")
     return path.stem.replace("*", "").strip(".-_@") or "corpus"
 
 
@@ -104,40 +106,47 @@ def show_plan(
     size: Mapping[str, int],
     plan: MemoryPlan,
     on_disk: tuple[float, float] | None = None,
-) -> None:
-    """Print where a run would write its model, its settings, the size of the data, memory and disk,
-    and end the command.
+) -> NoReturn:
+    """Print what a run would write, its settings, data, memory and disk, and end the command.
 
     on_disk  bytes of the model and of a checkpoint; by default those of the weights, where these
              are in the plan
     """
-    weights = plan.needs.get("weights", 0.0)
-    # L-BFGS has no checkpoints
-    state = ["weights", "optimizer", "objective"] if "objective" in plan.needs else []
-    model, checkpoint = on_disk or (weights, sum(plan.needs[name] for name in state))
-    disk = {"model": model, "checkpoints": (KEPT + 1) * checkpoint} if model else {}
-    found: dict[str, Any] = {"model": str(folder)}
+    disk = _disk_needs(plan, on_disk)
+    facts: dict[str, Any] = {"model": str(folder)}
     if request.as_json:
-        needs = {
-            "memory": plan.parts,
-            "available": plan.available,
-            "disk": disk,
-            "disk_free": free_disk(folder),
-        }
-        found |= {"settings": settings, "data": size, **needs}
+        facts["settings"] = settings
+        facts["data"] = size
+        facts["memory"] = plan.parts
+        facts["available"] = plan.available
+        facts["disk"] = disk
+        facts["disk_free"] = free_disk(folder)
     else:
-        found |= {name.replace("_", "-"): value for name, value in settings.items()}
-        found |= {
-            "data": size,
-            "memory": summary(plan.parts, plan.available) + ": TOO LITTLE" * (not plan.fits),
-        }
-        found["disk"] = (
-            summary(disk, free_disk(folder))
-            if disk
-            else "known after training, as weights are sparse"
-        )
-    show_facts(found, request.as_json)
+        facts |= {name.replace("_", "-"): value for name, value in settings.items()}
+        facts["data"] = size
+        facts["memory"] = summary(plan.parts, plan.available)
+        if not plan.fits:
+            facts["memory"] += ": TOO LITTLE"
+        if disk:
+            facts["disk"] = summary(disk, free_disk(folder))
+        else:
+            facts["disk"] = "known after training, as weights are sparse"
+    show_facts(facts, request.as_json)
     raise typer.Exit
+
+
+def _disk_needs(plan: MemoryPlan, on_disk: tuple[float, float] | None) -> dict[str, float]:
+    """Bytes of the model and its checkpoints; nothing where the plan does not know them."""
+    if on_disk is not None:
+        model, checkpoint = on_disk
+    else:
+        model = plan.needs.get("weights", 0.0)
+        # L-BFGS has no checkpoints.
+        state = ("weights", "optimizer", "objective") if "objective" in plan.needs else ()
+        checkpoint = sum(plan.needs[name] for name in state)
+    if not model:
+        return {}
+    return {"model": model, "checkpoints": (KEPT + 1) * checkpoint}
 
 
 def note_settings(
@@ -150,23 +159,29 @@ def note_settings(
         if name != "epochs" or not settings.get("time_budget")
     }
     shown = {name: value for name, value in used.items() if progress.is_verbose or name in given}
-    if line := " ".join(
-        f"{name.replace('_', '-')}={as_typed(v)}" for name, v in shown.items() if v is not None
-    ):
-        progress.note(line)
+    parts = [
+        f"{name.replace('_', '-')}={as_typed(value)}"
+        for name, value in shown.items()
+        if value is not None
+    ]
+    if parts:
+        progress.note(" ".join(parts))
 
 
 def loss_line(facts: Mapping[str, Any], otherwise: str) -> str:
     """`loss 1.8336 nats per pair (before training 4.1589, by frequencies alone 3.2)`."""
     if facts["final_loss"] is None:
         return otherwise
-    others = {"before training": "initial_loss", "by frequencies alone": "baseline_loss"}
+    line = f"loss {facts['final_loss']:.4f} {facts['loss_unit']}"
+    references = {"before training": "initial_loss", "by frequencies alone": "baseline_loss"}
     known = [
-        f"{name} {facts[fact]:.4f}" for name, fact in others.items() if facts.get(fact) is not None
+        f"{name} {facts[fact]:.4f}"
+        for name, fact in references.items()
+        if facts.get(fact) is not None
     ]
-    return f"loss {facts['final_loss']:.4f} {facts['loss_unit']}" + (
-        f" ({', '.join(known)})" if known else ""
-    )
+    if known:
+        line += f" ({', '.join(known)})"
+    return line
 
 
 def plain_numbers(metrics: Mapping[str, float]) -> dict[str, float | None]:
@@ -178,6 +193,12 @@ def metric_lines(*models: Mapping[str, float]) -> list[str]:
     """One metric per line, models side by side."""
 
     def text(value: float | None) -> str:
-        return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+        if value is None:
+            return ""
+        if isinstance(value, int):
+            return f"{value:,}"
+        return f"{value:.4f}"
 
-    return ["\t".join([name, *(text(each.get(name)) for each in models)]) for name in models[0]]
+    return [
+        "\t".join([name, *(text(metrics.get(name)) for metrics in models)]) for name in models[0]
+    ]
