@@ -1,6 +1,4 @@
-"""The ranking of a comparison, from its records alone: a line for each objective, and conclusions
-in sentences.
-"""
+"""The ranking of a comparison, from its records: a line for each objective, and conclusions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +11,8 @@ from embedx.comparison.records import FAILED, Run
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Score, Standing
 
-NAMES = {  # of measures, in sentences
+# names of measures in sentences
+NAMES = {
     "log_likelihood": "log-likelihood",
     "similarity": "word similarity",
     "analogies": "analogies",
@@ -26,43 +25,61 @@ NAMES = {  # of measures, in sentences
     "hr@10": "HR@10",
 }
 # the measure that the conclusions name beside the one ranked by
-SECOND = {"words": "similarity", "examples": "p@1"}
-FASTER = 1.2  # ratio of speeds from which a sentence says so
+SECOND_MEASURE = {"words": "similarity", "examples": "p@1"}
+# a sentence names a faster objective from this ratio of speeds
+MIN_RATIO_OF_PACES = 1.2
 
 
 @dataclass(frozen=True)
 class Line:
-    """The results of an objective: means over its runs, except the median speed and the largest
-    memory.
+    """The results of an objective.
+
+    seeds      of the runs that finished
+    standings  by measure
+    pace       words or examples per second, the median of the runs
+    peak       memory in bytes, the largest of the runs
+    epochs, seconds, loss  means over the runs
+    converged  whether it trained for its own number of epochs, whatever the time of the others
+    tuned      options that --tune chose; empty where the defaults were best
     """
 
     objective: str
-    seeds: list[int]  # of the runs that finished
-    standings: dict[str, Standing]  # by measure
-    pace: float  # words or examples per second
-    peak: float | None  # bytes
+    seeds: list[int]
+    standings: dict[str, Standing]
+    pace: float
+    peak: float | None
     epochs: float
     seconds: float
     loss: float | None
-    converged: bool  # trained to the end by its own epochs, whatever the time of the others
-    tuned: dict[str, Any]  # options that --tune chose; empty where the defaults were best
+    converged: bool
+    tuned: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The objectives in order."""
+    """The objectives in order.
 
-    by: str | None  # the measure ranked by; None where no run finished
+    by        the measure ranked by; None where no run finished
+    measures  those that any objective has
+    unit      "words" or "examples"
+    unigram   the score of the unigram baseline
+    curves    by objective, by run: points [epochs, seconds, score]
+    troubles  failed runs, a sentence each
+    advice    conclusions, a sentence each
+    """
+
+    by: str | None
     lines: list[Line]
-    measures: list[str]  # that any of them has
+    measures: list[str]
     unit: str
     unigram: float | None
-    curves: dict[str, list[list[list[float]]]]  # by objective, by run: [epochs, seconds, score]
-    troubles: list[str]  # failed runs, a sentence each
+    curves: dict[str, list[list[list[float]]]]
+    troubles: list[str]
     advice: list[str]
 
     @property
     def first(self) -> Line:
+        """The best objective."""
         return self.lines[0]
 
 
@@ -70,89 +87,140 @@ def ranked(
     runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], unit: str
 ) -> Ranking:
     """The ranking of the objectives `names`, by the first of the measures that all of them have."""
-    finished = {
-        name: [run for run in runs if run["objective"] == name and "result" in run]
-        for name in names
-    }
-    finished = {
-        name: sorted(of, key=lambda run: run["seed"]) for name, of in finished.items() if of
-    }
+    finished = finished_runs(runs, names)
     scores = {measure: scores_of(finished, measure) for measure in measures}
-    scores = {measure: of for measure, of in scores.items() if of}
-    by = next(
-        (measure for measure in scores if len(scores[measure]) == len(finished)),
-        next(iter(scores), None),
+    scores = {measure: by_objective for measure, by_objective in scores.items() if by_objective}
+    by = ranking_measure(scores, len(finished))
+    standings = standings_of(scores, by)
+
+    in_order: list[str] = []
+    if by is not None:
+        in_order += standings[by]
+        in_order += [name for name in finished if name not in standings[by]]
+    lines = []
+    for name in in_order:
+        by_measure = {measure: of[name] for measure, of in standings.items() if name in of}
+        lines.append(line_of(name, finished[name], by_measure))
+
+    ranking = Ranking(
+        by,
+        lines,
+        measures=list(standings),
+        unit=unit,
+        unigram=unigram_score(finished),
+        curves={name: [run["result"]["curve"] for run in finished[name]] for name in in_order},
+        troubles=troubles(runs, names),
+        advice=[],
     )
-    reference = next(iter(statistics.standings(scores[by])), None) if by else None
-    found = {measure: statistics.standings(of, reference) for measure, of in scores.items()}
-    in_order = [*found[by], *(name for name in finished if name not in found[by])] if by else []
-    lines = [
-        line_of(name, finished[name], {m: of[name] for m, of in found.items() if name in of})
-        for name in in_order
-    ]
-    curves = {name: [run["result"]["curve"] for run in finished[name]] for name in in_order}
-    unigram = next(
-        (
-            run["result"]["unigram"]
-            for of in finished.values()
-            for run in of
-            if "unigram" in run["result"]
-        ),
-        None,
-    )
-    ranking = Ranking(by, lines, list(found), unit, unigram, curves, troubles(runs, names), [])
-    if by:
+    if by is not None:
         ranking.advice.extend(advice(ranking))
     return ranking
 
 
+def finished_runs(runs: Sequence[Run], names: Sequence[str]) -> dict[str, list[Run]]:
+    """The runs that have a result, by objective and in the order of seeds; objectives without one
+    are left out.
+    """
+    finished = {}
+    for name in names:
+        with_result = [run for run in runs_of(name, runs) if "result" in run]
+        if with_result:
+            finished[name] = with_result
+    return finished
+
+
+def runs_of(name: str, runs: Sequence[Run]) -> list[Run]:
+    """The runs of an objective in the order of seeds."""
+    return sorted(
+        (run for run in runs if run["objective"] == name),
+        key=lambda run: run["seed"],
+    )
+
+
 def scores_of(finished: Mapping[str, Sequence[Run]], measure: str) -> dict[str, list[Score]]:
     """The scores of each objective all of whose runs have that measure."""
-    found = {
-        name: [run["result"]["scores"].get(measure) for run in of] for name, of in finished.items()
+    scores = {}
+    for name, runs in finished.items():
+        records = [run["result"]["scores"].get(measure) for run in runs]
+        if all(records):
+            scores[name] = [Score.from_record(record) for record in records]
+    return scores
+
+
+def ranking_measure(
+    scores: Mapping[str, Mapping[str, Sequence[Score]]], n_objectives: int
+) -> str | None:
+    """The first measure that all objectives have, else the first of all; None without any."""
+    for measure, by_objective in scores.items():
+        if len(by_objective) == n_objectives:
+            return measure
+    return next(iter(scores), None)
+
+
+def standings_of(
+    scores: Mapping[str, Mapping[str, Sequence[Score]]], by: str | None
+) -> dict[str, dict[str, Standing]]:
+    """By measure and objective, with differences to the best by the measure `by`."""
+    if by is None:
+        return {}
+    reference = next(iter(statistics.standings(scores[by])), None)
+    return {
+        measure: statistics.standings(by_objective, reference)
+        for measure, by_objective in scores.items()
     }
-    return {name: [Score.from_record(each) for each in of] for name, of in found.items() if all(of)}
 
 
-def line_of(name: str, runs: Sequence[Run], found: dict[str, Standing]) -> Line:
+def unigram_score(finished: Mapping[str, Sequence[Run]]) -> float | None:
+    """The score of the unigram baseline, which is the same for all runs; None without one."""
+    for runs in finished.values():
+        for run in runs:
+            if "unigram" in run["result"]:
+                unigram: float | None = run["result"]["unigram"]
+                return unigram
+    return None
+
+
+def line_of(name: str, runs: Sequence[Run], standings: dict[str, Standing]) -> Line:
+    """The line of an objective, from its finished runs."""
     results = [run["result"] for run in runs]
-    known = {
-        key: [each[key] for each in results if each[key] is not None]
-        for key in ("epochs", "seconds", "pace", "loss")
-    }
-    peaks = [(each["compiled"], each["peak"]) for each in results if each["peak"] is not None]
+    losses = known_values(results, "loss")
     return Line(
         name,
         [run["seed"] for run in runs],
-        found,
-        pace=float(np.median(known["pace"])),
-        peak=max(
-            [peak for compiled, peak in peaks if not compiled] or [peak for _, peak in peaks],
-            default=None,
-        ),
-        epochs=float(np.mean(known["epochs"])),
-        seconds=float(np.mean(known["seconds"])),
-        loss=float(np.mean(known["loss"])) if known["loss"] else None,
+        standings,
+        pace=float(np.median(known_values(results, "pace"))),
+        peak=largest_peak(results),
+        epochs=float(np.mean(known_values(results, "epochs"))),
+        seconds=float(np.mean(known_values(results, "seconds"))),
+        loss=float(np.mean(losses)) if losses else None,
         converged=results[-1].get("converged", False),
         tuned=runs[-1].get("tuned", {}),
     )
 
 
+def known_values(results: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """The values of a number in the results that have it."""
+    return [result[key] for result in results if result[key] is not None]
+
+
+def largest_peak(results: Sequence[Mapping[str, Any]]) -> float | None:
+    """The largest memory of a run in bytes, of those that compiled no kernels if there are any."""
+    without_compiling = [result for result in results if not result["compiled"]]
+    peaks = known_values(without_compiling, "peak") or known_values(results, "peak")
+    return max(peaks, default=None)
+
+
 def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
     """A sentence for each run that did not finish, or only at a lower learning rate."""
-    found = []
+    sentences = []
     for name in names:
-        for run in sorted(
-            (run for run in runs if run["objective"] == name), key=lambda run: run["seed"]
-        ):
-            of = f"{name}, seed {run['seed']}"
-            found += [f"{of}: {kind}: {run[kind]}" for kind in FAILED if kind in run]
+        for run in runs_of(name, runs):
+            label = f"{name}, seed {run['seed']}"
+            sentences += [f"{label}: {kind}: {run[kind]}" for kind in FAILED if kind in run]
             if "lowered" in run.get("result", {}):
-                found.append(
-                    f"{of}: diverged, and continued at the learning rate"
-                    f" {run['result']['lowered']:.3g}"
-                )
-    return found
+                rate = f"{run['result']['lowered']:.3g}"
+                sentences.append(f"{label}: diverged, and continued at the learning rate {rate}")
+    return sentences
 
 
 # ---- advice
@@ -160,16 +228,25 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 
 def advice(ranking: Ranking) -> list[str]:
     """Conclusions, a sentence each."""
-    by, lines = str(ranking.by), ranking.lines
-    own = [line for line in lines if by in line.standings]
-    leaders = [line for line in own if line.standings[by].rank == 1]
-    sentences = [of_leaders(by, own, leaders), *of_pace(ranking, own, leaders), *of_second(ranking)]
+    by = str(ranking.by)
+    ranked_lines = [line for line in ranking.lines if by in line.standings]
+    leaders = [line for line in ranked_lines if line.standings[by].rank == 1]
+    sentences = [
+        about_leaders(by, ranked_lines, leaders),
+        *about_pace(ranking, ranked_lines, leaders),
+        *about_second_measure(ranking),
+    ]
+
     if ranking.unigram is not None and by == "log_likelihood":
-        for line in own:
-            if value_of(line, by) <= ranking.unigram:
-                beaten = f"does not beat the unigram baseline ({ranking.unigram:.3f})"
-                sentences.append(f"{line.objective} {beaten}: too little text or time.")
-    if all(len(line.seeds) == 1 for line in lines) and len(lines) > 1:
+        baseline = f"the unigram baseline ({ranking.unigram:.3f})"
+        sentences += [
+            f"{line.objective} does not beat {baseline}: too little text or time."
+            for line in ranked_lines
+            if value_of(line, by) <= ranking.unigram
+        ]
+
+    has_one_seed = all(len(line.seeds) == 1 for line in ranking.lines)
+    if has_one_seed and len(ranking.lines) > 1:
         sentences.append(
             "Each was trained with one seed: errors and ranks leave out the variance over seeds;"
             " --seeds 3 measures it."
@@ -177,61 +254,69 @@ def advice(ranking: Ranking) -> list[str]:
     return sentences
 
 
-def of_leaders(by: str, own: Sequence[Line], leaders: Sequence[Line]) -> str:
+def about_leaders(by: str, ranked_lines: Sequence[Line], leaders: Sequence[Line]) -> str:
     """The best, and how much better it is, or those that share the first rank."""
-    first, value = own[0].objective, spoken(value_of(own[0], by))
-    if len(own) == 1:
+    first = ranked_lines[0].objective
+    value = spoken(value_of(ranked_lines[0], by))
+    if len(ranked_lines) == 1:
         return f"Only {first} finished: {NAMES[by]} {value}."
     if len(leaders) > 1:
         return (
             f"{listed(leaders)} share the first rank in {NAMES[by]} ({first} has {value}): no"
             f" difference to {first} is significant."
         )
-    behind = own[1].standings[by].behind
-    lead = (
-        f", {spoken(-behind.value)} ± {spoken(behind.error)} above {own[1].objective}, the next"
-        if behind
-        else ""
-    )
+
+    second = ranked_lines[1]
+    behind = second.standings[by].behind
+    lead = ""
+    if behind is not None:
+        difference = f"{spoken(-behind.value)} ± {spoken(behind.error)}"
+        lead = f", {difference} above {second.objective}, the next"
     return f"{first} is best in {NAMES[by]}, {value}{lead}."
 
 
-def of_second(ranking: Ranking) -> list[str]:
-    """The best in the second measure."""
-    measure = SECOND[ranking.unit]
-    own = [line for line in ranking.lines if measure in line.standings]
-    if measure == ranking.by or len(own) < 2:
-        return []
-    best = sorted(
-        (line for line in own if line.standings[measure].rank == 1),
-        key=lambda line: -value_of(line, measure),
-    )
-    are = "is" if len(best) == 1 else "are"
-    return [
-        f"In {NAMES[measure]} {listed(best)} {are} best ({spoken(value_of(best[0], measure))})."
-    ]
-
-
-def of_pace(ranking: Ranking, own: Sequence[Line], leaders: Sequence[Line]) -> list[str]:
+def about_pace(
+    ranking: Ranking, ranked_lines: Sequence[Line], leaders: Sequence[Line]
+) -> list[str]:
     """The fastest of the best, and what a faster objective would cost."""
-    fastest, quick = (max(lines, key=lambda line: line.pace) for lines in (leaders, own))
+    fastest_leader = max(leaders, key=lambda line: line.pace)
+    fastest = max(ranked_lines, key=lambda line: line.pace)
     sentences = []
     if len(leaders) > 1:
         sentences.append(
-            f"Of these {fastest.objective} is the fastest, with {fastest.pace:,.0f} {ranking.unit}"
-            " per second."
+            f"Of these {fastest_leader.objective} is the fastest, with"
+            f" {fastest_leader.pace:,.0f} {ranking.unit} per second."
         )
-    behind = quick.standings[str(ranking.by)].behind
-    if behind is not None and quick not in leaders and quick.pace >= FASTER * fastest.pace:
+
+    behind = fastest.standings[str(ranking.by)].behind
+    is_faster = fastest.pace >= MIN_RATIO_OF_PACES * fastest_leader.pace
+    if behind is not None and fastest not in leaders and is_faster:
+        ratio = fastest.pace / max(fastest_leader.pace, 1e-9)
         sentences.append(
-            f"{quick.objective} goes through {quick.pace / max(fastest.pace, 1e-9):.1f} times as"
-            f" many {ranking.unit} per second as {fastest.objective}, and is"
-            f" {spoken(-behind.value)} below {own[0].objective}."
+            f"{fastest.objective} goes through {ratio:.1f} times as many {ranking.unit} per second"
+            f" as {fastest_leader.objective}, and is {spoken(-behind.value)} below"
+            f" {ranked_lines[0].objective}."
         )
     return sentences
 
 
+def about_second_measure(ranking: Ranking) -> list[str]:
+    """The best in the second measure."""
+    measure = SECOND_MEASURE[ranking.unit]
+    measured = [line for line in ranking.lines if measure in line.standings]
+    if measure == ranking.by or len(measured) < 2:
+        return []
+    best = sorted(
+        (line for line in measured if line.standings[measure].rank == 1),
+        key=lambda line: -value_of(line, measure),
+    )
+    verb = "is" if len(best) == 1 else "are"
+    value = spoken(value_of(best[0], measure))
+    return [f"In {NAMES[measure]} {listed(best)} {verb} best ({value})."]
+
+
 def value_of(line: Line, measure: str) -> float:
+    """The score of an objective in a measure that it has."""
     return line.standings[measure].score.value
 
 
@@ -241,5 +326,6 @@ def spoken(value: float) -> str:
 
 
 def listed(lines: Sequence[Line]) -> str:
-    names = [line.objective for line in lines]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    """The names of the objectives, as a sentence has them: `ns, ove and ar`."""
+    *names, last = [line.objective for line in lines]
+    return f"{', '.join(names)} and {last}" if names else last

@@ -215,18 +215,19 @@ def difference(a: Sequence[Score], b: Sequence[Score], seeds: Error) -> Estimate
     return Estimate(found.value, (found.item_error(), Error(of_seeds, seeds.freedom)))
 
 
-def signs(found: Mapping[Key, Estimate | None]) -> dict[Key, int]:
-    """The sign of each number where it differs from 0 significantly, else 0, by Holm's method over
-    all of them.
-    """
-    left = {key: each for key, each in found.items() if each is not None}
-    known = dict.fromkeys(found, 0)
-    while apart := {
-        key: sign for key, each in left.items() if (sign := each.sign(LEVEL / len(left)))
-    }:
-        known |= apart
-        left = {key: each for key, each in left.items() if key not in apart}
-    return known
+def signs(estimates: Mapping[Key, Estimate | None]) -> dict[Key, int]:
+    """The sign of each number that differs from 0 significantly after Holm's correction, else 0."""
+    known_signs = dict.fromkeys(estimates, 0)
+    untested = {key: estimate for key, estimate in estimates.items() if estimate is not None}
+    while untested:
+        level = LEVEL / len(untested)
+        signs_at_level = {key: estimate.sign(level) for key, estimate in untested.items()}
+        significant = {key: sign for key, sign in signs_at_level.items() if sign != 0}
+        if not significant:
+            break
+        known_signs |= significant
+        untested = {key: untested[key] for key in untested if key not in significant}
+    return known_signs
 
 
 def orders(runs: Mapping[str, Sequence[Score]]) -> dict[tuple[str, str], int]:

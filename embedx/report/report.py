@@ -5,22 +5,28 @@ from pathlib import Path
 from typing import Any
 
 from embedx.classification import classifier as classification
+from embedx.classification.classifier import Classifier
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves
+from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.read import read
 from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.report import labels, pair, words
-from embedx.report.settings import OF_LABELS, OF_WORDS, ReportSettings
+from embedx.report.settings import LABEL_SETTINGS, WORD_SETTINGS, ReportSettings
 from embedx.settings import as_typed, option_name
 from embedx.storage.atomic import followed, write_text
 from embedx.storage.folder import present, task_of
 from embedx.storage.outputs import check_file
 from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
+from embedx.vectors.model import WordVectors
+
+Model = Classifier | WordVectors
 
 SUFFIX = ".report.html"
-FIGURES = {  # facts at the top of a page
+# facts at the top of a page, with their titles
+FIGURES = {
     "objective": "objective",
     "training_rows": "training rows",
     "corpus_tokens": "tokens of text",
@@ -34,6 +40,13 @@ FIGURES = {  # facts at the top of a page
 SETTINGS = ("setting", "value", "default")
 # facts that are not single values, or shown elsewhere
 SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command")
+
+# what messages call the two kinds of models
+WORD_VECTORS = "word vectors"
+CLASSIFIER = "a classifier"
+# options for models of one task only
+OPTIONS_OF_WORDS: Sequence[str] = (*WORD_SETTINGS, "pairs", "analogies")
+OPTIONS_OF_LABELS: Sequence[str] = (*LABEL_SETTINGS, "test", "test_labels")
 
 
 def report(
@@ -49,8 +62,9 @@ def report(
     progress: Progress | None = None,
     **options: Any,
 ) -> Path:
-    """One page about the model in a folder, of word vectors or a classifier; the file, which needs
-    nothing else.
+    """The file of a page about the model in a folder, word vectors or a classifier.
+
+    The page needs no other file.
 
     output     the file; by default that of `default_output`, in the working folder
     other      a second model of the same task, with which the page compares the first
@@ -64,94 +78,157 @@ def report(
     a file that exists, unless it is to be overwritten, or cannot be written. It appears when it is
     complete.
     """
-    settings, progress = ReportSettings(**options), progress or Silent()
+    settings = ReportSettings(**options)
+    progress = progress or Silent()
     models = [model] if other is None else [model, other]
-    folders, out = [present(Path(each)) for each in models], Path(output or default_output(*models))
-    tasks = list(map(task_of, folders))
-    for name, folder, task in zip(models, folders, tasks, strict=True):
-        if task is None:
-            what = (
-                "a file"
-                if folder.is_file()
-                else "not a model folder"
-                if folder.exists()
-                else "no such folder"
-            )
-            raise EmbedxError(
-                f"{name}: {what}; give a folder that `embedx train` or `embedx classify` wrote"
-            )
-    is_classifier = tasks[0] == classification.TASK
-    kinds = ("word vectors", "a classifier")[:: 1 if is_classifier else -1]
-    if tasks[0] != tasks[-1]:
-        raise EmbedxError(
-            f"{other}: {kinds[0]}, but {model} is {kinds[1]}; only models of one task can be"
-            " compared"
-        )
-    given = {
-        "pairs": pairs,
-        "analogies": analogies,
-        "test": test,
-        "test_labels": test_labels,
-        **options,
-    }
-    for name in (
-        (*OF_WORDS, "pairs", "analogies") if is_classifier else (*OF_LABELS, "test", "test_labels")
-    ):
-        if given.get(name) not in (None, []):
-            raise EmbedxError(f"{option_name(name)} is for {kinds[0]}; {model} is {kinds[1]}")
+    folders = [present(Path(name)) for name in models]
+    page = Path(output or default_output(*models))
+
+    task = common_task(models, folders)
+    test_sets = {"pairs": pairs, "analogies": analogies, "test": test, "test_labels": test_labels}
+    check_options(model, task, {**test_sets, **options})
     if test_labels is not None and test is None:
         raise EmbedxError("--test-labels needs --test")
     inputs = [*models, test, test_labels, *(pairs or []), analogies]
-    check_file(out, overwrite, [name for name in inputs if name is not None])
-    loaded: list[Any] = [
-        classification.load(each) if is_classifier else vectors.load_folder(each)
-        for each in folders
-    ]
-    if other is not None:
-        found = about_pair(loaded)
-        if not is_classifier:
-            scores, why = words.scores_of(folders, pairs or [], analogies, progress)
-            found |= {"neighbours": pair.neighbours(loaded, settings), "no_scores": why}
-            found |= (
-                {"scores": scores.rows(), "conclusions": scores.conclusions()} if scores else {}
+    check_file(page, overwrite, [name for name in inputs if name is not None])
+
+    if task == classification.TASK:
+        classifiers = [classification.load(folder) for folder in folders]
+        if other is None:
+            values = labels.findings(classifiers[0], test, test_labels, settings, progress)
+            html = single_page(
+                "labels.html", f"Classifier {name_of(model)}", classifiers[0], values
             )
-        elif test is not None:
-            data = [read(test, test_labels, progress=progress, like=each.known) for each in loaded]
-            found |= {"source": Path(test).name, **pair.tested(loaded, data, progress)}
-        found["models"] = dict(zip(pair.SIDES, models, strict=True))
-        template, title = "pair.html", f"{name_of(model)} and {name_of(other)}"
-    elif is_classifier:
-        found, template = (
-            labels.findings(loaded[0], test, test_labels, settings, progress),
-            "labels.html",
-        )
-        title = f"Classifier {name_of(model)}"
+        else:
+            values = compare_classifiers(classifiers, test, test_labels, progress)
+            html = pair_page(models, values)
     else:
-        found, template = (
-            words.findings(loaded[0], folders[0], settings, pairs or [], analogies, progress),
-            "words.html",
-        )
-        title = f"Word vectors {name_of(model)}"
-    write_text(
-        out,
-        render(
-            template, title, **found, **(about_model(loaded[0], found) if other is None else {})
-        ),
-    )
-    return out
+        loaded = [vectors.load_folder(folder) for folder in folders]
+        tests = WordTests(pairs or [], analogies)
+        if other is None:
+            values = words.findings(loaded[0], folders[0], settings, tests, progress)
+            html = single_page("words.html", f"Word vectors {name_of(model)}", loaded[0], values)
+        else:
+            values = compare_vectors(loaded, folders, settings, tests, progress)
+            html = pair_page(models, values)
+    write_text(page, html)
+    return page
 
 
-def about_pair(models: Sequence[Any]) -> dict[str, Any]:
+# ---- refusals
+
+
+def common_task(models: Sequence[str | Path], folders: Sequence[Path]) -> str:
+    """The task of all the models; raises `EmbedxError` where there is none."""
+    task, *others = known_tasks(models, folders)
+    for name, other_task in zip(models[1:], others, strict=True):
+        if other_task != task:
+            raise EmbedxError(
+                f"{name}: {kind_of(other_task)}, but {models[0]} is {kind_of(task)}; only models of"
+                " one task can be compared"
+            )
+    return task
+
+
+def known_tasks(models: Sequence[str | Path], folders: Sequence[Path]) -> list[str]:
+    """The task of each model; raises `EmbedxError` for a folder without a model."""
+    tasks = []
+    for name, folder, task in zip(models, folders, list(map(task_of, folders)), strict=True):
+        if task is None:
+            raise EmbedxError(
+                f"{name}: {why_no_model(folder)}; give a folder that `embedx train` or"
+                " `embedx classify` wrote"
+            )
+        tasks.append(task)
+    return tasks
+
+
+def why_no_model(folder: Path) -> str:
+    """What is in the place of a model."""
+    if folder.is_file():
+        return "a file"
+    return "not a model folder" if folder.exists() else "no such folder"
+
+
+def check_options(model: str | Path, task: str, options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` if one of the options is for models of the other task."""
+    if task == classification.TASK:
+        inapplicable = OPTIONS_OF_WORDS
+        kind_of_option = WORD_VECTORS
+    else:
+        inapplicable = OPTIONS_OF_LABELS
+        kind_of_option = CLASSIFIER
+    for name in inapplicable:
+        if options.get(name) not in (None, []):
+            raise EmbedxError(
+                f"{option_name(name)} is for {kind_of_option}; {model} is {kind_of(task)}"
+            )
+
+
+def kind_of(task: str) -> str:
+    """What messages call a model of a task."""
+    return CLASSIFIER if task == classification.TASK else WORD_VECTORS
+
+
+# ---- pages
+
+
+def single_page(template: str, title: str, model: Model, values: Mapping[str, Any]) -> str:
+    """The page of one model, as HTML."""
+    return render(template, title, **values, **about_model(model, values))
+
+
+def pair_page(models: Sequence[str | Path], values: Mapping[str, Any]) -> str:
+    """The page of two models, as HTML."""
+    title = " and ".join(map(name_of, models))
+    return render("pair.html", title, **values, models=dict(zip(pair.SIDES, models, strict=True)))
+
+
+def compare_classifiers(
+    classifiers: Sequence[Classifier],
+    test: str | None,
+    test_labels: str | None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """What the page of two classifiers shows, for its template."""
+    values = about_pair(classifiers)
+    if test is None:
+        return values
+    data = [
+        read(test, test_labels, progress=progress, like=classifier.known)
+        for classifier in classifiers
+    ]
+    return values | {"source": Path(test).name, **pair.tested(classifiers, data, progress)}
+
+
+def compare_vectors(
+    models: Sequence[WordVectors],
+    folders: Sequence[Path],
+    settings: ReportSettings,
+    tests: WordTests,
+    progress: Progress,
+) -> dict[str, Any]:
+    """What the page of two models of word vectors shows, for its template."""
+    values = about_pair(models)
+    scores, reason = words.scores_of(folders, tests, progress)
+    values["neighbours"] = pair.neighbours(models, settings)
+    values["no_scores"] = reason
+    if scores:
+        values["scores"] = scores.rows()
+        values["conclusions"] = scores.conclusions()
+    return values
+
+
+def about_pair(models: Sequence[Model]) -> dict[str, Any]:
     """What the page of two models of either task has: runs, settings that differ, losses."""
-    facts = [each.facts for each in models]
-    figures = [shown({title: each.get(name) for name, title in FIGURES.items()}) for each in facts]
+    facts = [model.facts for model in models]
+    figures = [figures_of_run(model) for model in models]
+    settings = [shown(model.settings) for model in models]
     losses = dict(zip(pair.SIDES, map(learning_curves.loss_points, facts), strict=True))
     return {
         "runs": pair.side_by_side("run", figures),
-        "commands": [each.get("command") for each in facts],
-        "settings": pair.side_by_side(
-            "setting", [shown(each.settings) for each in models], only_differing=True
-        ),
+        "commands": [run.get("command") for run in facts],
+        "settings": pair.side_by_side("setting", settings, only_differing=True),
         "charts": charts_of({"training loss": losses}, "training loss"),
         "names": pair.STYLES,
         "is_one_loss": facts[0].get("objective") == facts[1].get("objective"),
@@ -161,56 +238,61 @@ def about_pair(models: Sequence[Any]) -> dict[str, Any]:
 def charts_of(
     curves: Mapping[str, Mapping[str, learning_curves.Points]], loss: str
 ) -> list[dict[str, Any]]:
-    """Charts of curves by what they show, each by names, against epochs and against seconds; a
-    `loss` falls.
+    """A chart against epochs and one against seconds for each title of `curves`.
+
+    curves  by title, by name; those of fewer than two points are left out
+    loss    the title under which values fall
     """
-    found = {
-        title: drawing.drawable({name: [points] for name, points in of.items()})
-        for title, of in curves.items()
-    }
-    return [
-        drawing.curves_chart(of, against, title, f"plot{k}-{against}", title == loss, pair.STYLES)
-        for k, (title, of) in enumerate(found.items())
-        if of
-        for against in (drawing.EPOCHS, drawing.SECONDS)
-    ]
+    charts = []
+    for k, (title, points_by_name) in enumerate(curves.items()):
+        lines = drawing.drawable({name: [points] for name, points in points_by_name.items()})
+        if not lines:
+            continue
+        for against in (drawing.EPOCHS, drawing.SECONDS):
+            chart = drawing.curves_chart(
+                lines, against, title, f"plot{k}-{against}", title == loss, pair.STYLES
+            )
+            charts.append(chart)
+    return charts
 
 
-def about_model(model: Any, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Where a model is from, figures of the run, settings, facts and learning curves, for the
-    template.
+def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Origin of a model, figures of its run, settings, facts and learning curves, for the template.
 
-    found  by the task; its `curve_of` has the scores recorded in the model, by name, `defaults` the
-           default settings
+    values  from the task; `curve_of` has the scores recorded in the model, by name, `defaults` the
+            default settings
     """
     facts = model.facts
     loss = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
-    curves = {**found["curve_of"], loss: learning_curves.loss_points(facts)}
-    defaults = shown(found["defaults"])
+    curves = {**values["curve_of"], loss: learning_curves.loss_points(facts)}
+
+    defaults = shown(values["defaults"])
     used = [
         (name.replace("_", "-"), value, defaults.get(name, ""))
         for name, value in shown(model.settings).items()
     ]
+    changed = [(name, value, default) for name, value, default in used if value != default]
+
+    when = []
+    if facts.get("created"):
+        when = [f"saved {facts['created']}", f"embedx {facts['version']}"]
+    listed_facts = {
+        name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE
+    }
     return {
         "command": facts.get("command"),
-        "when": (
-            [f"saved {facts['created']}", f"embedx {facts['version']}"]
-            if facts.get("created")
-            else []
-        ),
-        "figures_of_run": shown({title: facts.get(name) for name, title in FIGURES.items()}),
+        "when": when,
+        "figures_of_run": figures_of_run(model),
         "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss),
-        "changed": [SETTINGS, *(row for row in used if row[1] != row[2])],
+        "changed": [SETTINGS, *changed],
         "settings": [SETTINGS, *used],
-        "facts": rows_of(
-            "fact",
-            {
-                name.replace("_", " "): value
-                for name, value in facts.items()
-                if name not in SHOWN_ALONE
-            },
-        ),
+        "facts": rows_of("fact", listed_facts),
     }
+
+
+def figures_of_run(model: Model) -> dict[str, str]:
+    """The figures at the top of a page, by title."""
+    return shown({title: model.facts.get(name) for name, title in FIGURES.items()})
 
 
 def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
@@ -220,11 +302,12 @@ def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
 
 def shown(values: Mapping[str, Any]) -> dict[str, str]:
     """The values that are known, large numbers with separators."""
-    known = {name: value for name, value in values.items() if value is not None}
-    return {
-        name: f"{value:,}" if type(value) is int else as_typed(value)
-        for name, value in known.items()
-    }
+    texts = {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        texts[name] = f"{value:,}" if type(value) is int else as_typed(value)
+    return texts
 
 
 def name_of(model: str | Path) -> str:

@@ -2,9 +2,9 @@
 
 from embedx.settings import Settings, param
 
-# the others are for both tasks, or classifiers
-OF_WORDS = ("words", "random_words", "nearest", "map_words", "projection")
-OF_LABELS = ("examples",)
+# settings for word vectors only, and for classifiers only
+WORD_SETTINGS = ("words", "random_words", "nearest", "map_words", "projection")
+LABEL_SETTINGS = ("examples",)
 
 
 class ReportSettings(Settings):

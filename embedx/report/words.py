@@ -19,121 +19,142 @@ from embedx.skipgram.configuration import configure
 from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
-MIN_ON_MAP = 3  # words
+MIN_WORDS_ON_MAP = 3
+# words that name a cluster
+N_CENTRAL = 3
 
-Neighbours = Mapping[str, Sequence[tuple[str, float]]]  # of words: their nearest words with cosines
+# by word: its nearest words with their cosines
+Neighbours = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
-    """Different rows below n_words, evenly over the logarithm of the rank, so that frequent and
-    rare words are among them; int64, sorted.
+    """Different rows below n_words, int64, sorted.
+
+    They are drawn evenly over the logarithm of the rank, so that frequent and rare words are among
+    them.
     """
     rng = np.random.default_rng(seed)
     rank = np.arange(n_words)
     share = np.log1p(1 / (rank + 1))
-    return np.sort(
-        rng.choice(n_words, min(n, n_words), replace=False, p=share / share.sum())
-    ).astype(np.int64)
+    rows = rng.choice(n_words, min(n, n_words), replace=False, p=share / share.sum())
+    return np.sort(rows).astype(np.int64)
 
 
 def scores_of(
-    models: Sequence[Path], pairs: Sequence[Path], analogies: Path | None, progress: Progress
+    models: Sequence[Path], tests: WordTests, progress: Progress
 ) -> tuple[Report | None, str]:
-    """The scores on the test sets given, else on the packaged ones, as `embedx eval` has them, of
-    two models with the differences; or why there are none.
+    """The scores of one model, or of two with their differences; or None, and why there are none.
+
+    tests  the test sets; where it names none, the packaged ones
     """
     try:
-        return (
-            evaluation.evaluate(
-                models[:1], models[1:], WordTests(pairs, analogies), progress=progress
-            ),
-            "",
-        )
+        return evaluation.evaluate(models[:1], models[1:], tests, progress=progress), ""
     except EmbedxError as error:
-        if pairs or analogies is not None:
+        # without test sets of the user, gensim is missing, which has the packaged ones
+        if tests.pairs or tests.analogies is not None:
             raise
-        return None, str(error)  # gensim is not to be had
+        return None, str(error)
 
 
 def findings(
     vectors: WordVectors,
     model: Path,
     settings: ReportSettings,
-    pairs: Sequence[Path],
-    analogies: Path | None,
+    tests: WordTests,
     progress: Progress,
 ) -> dict[str, Any]:
-    """What the page of word vectors shows, for its template. Raises `EmbedxError` for unknown words
-    or projections.
+    """What the page of word vectors shows, for its template.
+
+    Raises `EmbedxError` for unknown words or projections.
     """
-    name = projection.chosen(settings.projection)
-    for word in settings.chosen_words:
-        vectors.index(word)  # refuses unknown words
-    drawn = [
-        vectors.words[row] for row in drawn_rows(len(vectors), settings.random_words, settings.seed)
-    ]
-    on_map = vectors.words[: settings.map_words]
-    on_map = on_map if len(on_map) >= MIN_ON_MAP else []
-    words = list(dict.fromkeys([*settings.chosen_words, *drawn, *on_map]))
-    near = dict(zip(words, vectors.most_similar_batch(words, settings.nearest), strict=True))
-    shown: dict[str, Any] = {"map": None}
-    if on_map:
-        progress.note(f"map of {len(on_map):,} words by {projection.NAMES[name]}")
-        places = projection.project(np.array(vectors.vectors[: len(on_map)]), name, settings.seed)
-        shown |= {
-            "map": map_data(vectors, on_map, near, places, settings.seed),
-            "projection": projection.NAMES[name],
-        }
-    listed = {"Nearest words": settings.chosen_words, "Nearest words of random words": drawn}
-    shown["neighbours"] = {
-        title: neighbour_rows(vectors, some, near) for title, some in listed.items() if some
-    }
-    scores, why = scores_of([model], pairs, analogies, progress)
+    values = neighbours_and_map(vectors, settings, progress)
+    values |= about_scores([model], tests, progress)
+
     facts = vectors.facts
-    held = facts.get("heldout") or {}
-    held_rows = [
-        ["held-out text", "value"],
-        *([fact.replace("_", " "), number(value)] for fact, value in held.items()),
-    ]
-    return shown | {
-        "defaults": (
-            configure(
-                facts.get("objective"), {}, is_collapsed=facts.get("collapsed", False)
-            ).record()
-        ),
-        "key_figures": {"words": f"{len(vectors):,}", "dimension": vectors.vectors.shape[1]},
-        "curve_of": {"held-out log-likelihood": learning_curves.heldout_points(vectors.facts)},
-        "scores": scores.rows() if scores else None,
-        "no_scores": why,
-        "warnings": (
-            [warning.partition(": ")[2] or warning for warning in scores.warnings] if scores else []
-        ),
-        "sections": sections_of(scores) if scores else {},
-        "heldout": held_rows if held else None,
+    defaults = configure(facts.get("objective"), {}, is_collapsed=facts.get("collapsed", False))
+    values["defaults"] = defaults.record()
+    values["key_figures"] = {
+        "words": f"{len(vectors):,}",
+        "dimension": vectors.vectors.shape[1],
     }
+    values["curve_of"] = {"held-out log-likelihood": learning_curves.heldout_points(facts)}
+    values["heldout"] = heldout_rows(facts.get("heldout") or {})
+    return values
+
+
+def neighbours_and_map(
+    vectors: WordVectors, settings: ReportSettings, progress: Progress
+) -> dict[str, Any]:
+    """The tables of nearest words and the map, for the template."""
+    method = projection.chosen(settings.projection)
+    for word in settings.chosen_words:
+        # raises for an unknown word
+        vectors.index(word)
+    rows = drawn_rows(len(vectors), settings.random_words, settings.seed)
+    random_words = [vectors.words[row] for row in rows]
+    on_map = vectors.words[: settings.map_words]
+    if len(on_map) < MIN_WORDS_ON_MAP:
+        on_map = []
+
+    words = list(dict.fromkeys([*settings.chosen_words, *random_words, *on_map]))
+    near = dict(zip(words, vectors.most_similar_batch(words, settings.nearest), strict=True))
+
+    values: dict[str, Any] = {"map": None}
+    if on_map:
+        progress.note(f"map of {len(on_map):,} words by {projection.NAMES[method]}")
+        points = np.array(vectors.vectors[: len(on_map)])
+        places = projection.project(points, method, settings.seed)
+        values["map"] = map_data(vectors, on_map, near, places, settings.seed)
+        values["projection"] = projection.NAMES[method]
+
+    listed = {
+        "Nearest words": settings.chosen_words,
+        "Nearest words of random words": random_words,
+    }
+    values["neighbours"] = {
+        title: neighbour_rows(vectors, some_words, near)
+        for title, some_words in listed.items()
+        if some_words
+    }
+    return values
+
+
+def about_scores(models: Sequence[Path], tests: WordTests, progress: Progress) -> dict[str, Any]:
+    """Scores, warnings and analogies by section, or why there are none, for the template."""
+    scores, reason = scores_of(models, tests, progress)
+    if scores is None:
+        return {"scores": None, "no_scores": reason, "warnings": [], "sections": {}}
+    return {
+        "scores": scores.rows(),
+        "no_scores": reason,
+        "warnings": [warning.partition(": ")[2] or warning for warning in scores.warnings],
+        "sections": sections_of(scores),
+    }
+
+
+def heldout_rows(heldout: Mapping[str, Any]) -> list[list[str]] | None:
+    """A table of the scores on held-out text; None without any."""
+    if not heldout:
+        return None
+    rows = [["held-out text", "value"]]
+    for name, value in heldout.items():
+        rows.append([name.replace("_", " "), number(value)])
+    return rows
 
 
 def sections_of(scores: Report) -> dict[str, list[list[str]]]:
     """The analogies of each test by section."""
-    found = {}
+    tables = {}
     for score in scores.scores:
-        used = {
-            name: each
-            for name, each in (score.details.get("sections") or {}).items()
-            if each["used"]
-        }
-        rows = [
-            [
-                name,
-                f"{each['correct']:,}",
-                f"{each['used']:,}",
-                f"{100 * each['correct'] / each['used']:.1f}",
-            ]
-            for name, each in used.items()
-        ]
-        if rows:
-            found[score.test] = [["section", "right", "used", "accuracy %"], *rows]
-    return found
+        rows = [["section", "right", "used", "accuracy %"]]
+        for name, section in (score.details.get("sections") or {}).items():
+            correct = section["correct"]
+            used = section["used"]
+            if used:
+                rows.append([name, f"{correct:,}", f"{used:,}", f"{100 * correct / used:.1f}"])
+        if len(rows) > 1:
+            tables[score.test] = rows
+    return tables
 
 
 def number(value: Any) -> str:
@@ -148,51 +169,64 @@ def neighbour_rows(vectors: WordVectors, words: Sequence[str], near: Neighbours)
     rows = [["word", "nearest words", "rank", "count"]]
     for word in words:
         row = vectors.index(word)
+        nearest = ", ".join(f"{other} ({cosine:.2f})" for other, cosine in near[word])
         count = "–" if vectors.counts is None else f"{vectors.counts[row]:,}"
-        rows.append(
-            [
-                word,
-                ", ".join(f"{other} ({cosine:.2f})" for other, cosine in near[word]),
-                f"{row + 1:,}",
-                count,
-            ]
-        )
+        rows.append([word, nearest, f"{row + 1:,}", count])
     return rows
 
 
 def map_data(
     vectors: WordVectors, on_map: Sequence[str], near: Neighbours, places: np.ndarray, seed: int
 ) -> dict[str, Any]:
-    """The map as its script reads it: `words`, those on the map first, then other neighbours, which
-    lie between the words of the map that are nearest to them; `n` that are on the map, with
-    `counts`, coordinates `x` and `y`, and of each its `k` neighbours by their place in `words`,
-    with their cosines; `clusters` by k-means, named by their most central words.
+    """The map as its script reads it.
+
+    words                those on the map first, then their other neighbours, which lie between the
+                         words of the map that are nearest to them
+    n, counts            number of words on the map, and their counts
+    x, y                 coordinates of all words
+    k                    neighbours of a word
+    neighbours, cosines  of the words on the map in turn: places in `words`, and cosines
+    clusters, central    by k-means: the cluster of each word on the map, and the most central words
+                         of each cluster
     """
-    found = [each for word in on_map for each in near[word]]
-    words = list(dict.fromkeys([*on_map, *(word for word, _ in found)]))
-    place = {word: k for k, word in enumerate(words)}
-    n, unit = (
-        len(on_map),
-        np.array(vectors.vectors[[vectors.index(word) for word in words]], np.float32),
-    )
+    neighbours = [neighbour for word in on_map for neighbour in near[word]]
+    words = list(dict.fromkeys([*on_map, *(word for word, _ in neighbours)]))
+    place_of_word = {word: place for place, word in enumerate(words)}
+    n = len(on_map)
+
+    unit = np.array(vectors.vectors[[vectors.index(word) for word in words]], np.float32)
     unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
-    x, y = (
-        np.concatenate([places, projection.between(unit[:n], places, unit[n:])]).round(4).T.tolist()
-    )
+    all_places = np.concatenate([places, projection.between(unit[:n], places, unit[n:])])
+    x, y = all_places.round(4).T.tolist()
+
     centres, cluster = kmeans2(unit[:n], min(N_COLOURS, n), minit="++", seed=seed)
-    central = np.argsort(
-        -(unit[:n] @ centres.T) + 2 * (cluster[:, None] != np.arange(len(centres))), axis=0
-    )
-    sizes = np.bincount(cluster, minlength=len(centres)).tolist()
     return {
         "words": words,
         "n": n,
-        "k": len(found) // n,
+        "k": len(neighbours) // n,
         "counts": [] if vectors.counts is None else vectors.counts[:n].tolist(),
         "x": x,
         "y": y,
-        "neighbours": [place[word] for word, _ in found],
-        "cosines": [round(cosine, 3) for _, cosine in found],
+        "neighbours": [place_of_word[word] for word, _ in neighbours],
+        "cosines": [round(cosine, 3) for _, cosine in neighbours],
         "clusters": cluster.tolist(),
-        "central": [[words[i] for i in central[: min(size, 3), k]] for k, size in enumerate(sizes)],
+        "central": central_words(words, unit[:n], centres, cluster),
     }
+
+
+def central_words(
+    words: Sequence[str], unit: np.ndarray, centres: np.ndarray, cluster: np.ndarray
+) -> list[list[str]]:
+    """The words of each cluster that are nearest to its centre, at most N_CENTRAL.
+
+    unit     float32 (n, dim): vectors of length 1 of the first n words
+    centres  float32 (clusters, dim)
+    cluster  int32 (n,): of each word
+    """
+    # cosines are at most 1: 2 puts words of other clusters last
+    is_other = cluster[:, None] != np.arange(len(centres))
+    order = np.argsort(-(unit @ centres.T) + 2 * is_other, axis=0)
+    sizes = np.bincount(cluster, minlength=len(centres)).tolist()
+    return [
+        [words[row] for row in order[: min(size, N_CENTRAL), k]] for k, size in enumerate(sizes)
+    ]
