@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import int32, ndarray
@@ -24,14 +24,33 @@ from embedx.report.words import number
 from embedx.settings import Settings
 from embedx.training.progress import Progress
 
-PREDICTIONS = 10  # predicted for each row
-SHOWN_PREDICTIONS = 5
-SHOWN_FEATURES = 12  # words of a row, those of the largest values
-MISTAKES = 10
-MAX_ROWS = 25  # of a table of labels
-MAX_LABELS = 100  # with precision and recall
+N_PREDICTIONS = 10
+N_SHOWN_PREDICTIONS = 5
+N_SHOWN_WORDS = 12
+N_MISTAKES = 10
+# rows of a table of labels
+MAX_ROWS = 25
+# labels listed with precision and recall
+MAX_LABELS = 100
 DASH = "–"
-PALE = 0.35  # opacity of the bar of a bin with few predictions
+# opacity of the bar of a bin with few predictions
+MIN_OPACITY = 0.35
+MEASURES = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
+
+
+class Predictions(NamedTuple):
+    """The best labels of the test rows that can be scored.
+
+    top          int32 (rows, N_PREDICTIONS): ids of labels, the best first
+    probability  float32 (rows, N_PREDICTIONS)
+    labels       the labels that these rows have
+    kept         int (rows,): places of these rows among all rows of the data
+    """
+
+    top: ndarray
+    probability: ndarray
+    labels: Labels
+    kept: ndarray
 
 
 def findings(
@@ -41,154 +60,202 @@ def findings(
     settings: ReportSettings,
     progress: Progress,
 ) -> dict[str, Any]:
-    """What the page of a classifier shows, for its template: the predictions for test data or,
-    without these, the labels.
+    """What the page of a classifier shows, for its template.
+
+    These are the predictions for the test data `source` or, without these, the labels in training.
     """
-    measures = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
-    sampler = samplers.SAMPLERS.get(str(classifier.settings.get("sampler")))
-    used: list[type[Settings]] = [
-        ClassifySettings,
-        type(classifier.objective.settings),
-        *([sampler.Settings] if sampler else []),
-    ]
-    defaults = {name: value for each in used for name, value in each().record().items()}
     curves = {
-        f"validation {measures[name]}": validation_points(classifier.facts, name)
+        f"validation {MEASURES[name]}": validation_points(classifier.facts, name)
         for name in ("p@1", "log_likelihood")
     }
-    common: dict[str, Any] = {"defaults": defaults, "curve_of": curves}
-    figures = {"labels": f"{classifier.n_labels:,}"}
+    values: dict[str, Any] = {"defaults": default_settings(classifier), "curve_of": curves}
+    key_figures = {"labels": f"{classifier.n_labels:,}"}
     if source is None:
-        return common | {"source": None, "key_figures": figures, **in_training(classifier)}
+        values |= {"source": None, "key_figures": key_figures}
+        return values | in_training(classifier)
+
     data = read(source, test_labels, progress=progress, like=classifier.known)
-    decided, label_rows = by_label(classifier, data, progress)
-    metrics = classifier.evaluate(data, progress=progress) | decided
-    top, probability, labels, kept = predictions(classifier, data, progress)
-    data = data.rows(kept)
-    is_right = hits(top, labels)
-    labelled = np.flatnonzero(labels.n_of_row)
-    drawn = np.random.default_rng(settings.seed).permutation(len(data))[: settings.examples]
-    wrong = labelled[~is_right[labelled, 0]]
-    surest = wrong[np.argsort(-probability[wrong, 0], kind="stable")][:MISTAKES]
+    decisions, label_rows = by_label(classifier, data, progress)
+    metrics = classifier.evaluate(data, progress=progress) | decisions
+    predicted = predictions(classifier, data, progress)
 
-    def name(k: int) -> str:
-        return classifier.name(k) if k < classifier.n_labels else f"unknown label {k}"
-
-    def example_rows(rows: ndarray) -> list[list[str]] | None:
-        """A table of rows with their labels and predictions and, where features are words, those of
-        the largest values.
-        """
-        has_words = data.schema.vocabulary is not None and data.is_sparse
-        found = [
-            [
-                "row" if data.ids is None else "id",
-                "labels",
-                "best predictions",
-                *(["words"] if has_words else []),
-            ]
-        ]
-        for row in rows.tolist():
-            best = list(zip(top[row].tolist(), probability[row], is_right[row], strict=True))[
-                :SHOWN_PREDICTIONS
-            ]
-            shown = ", ".join(f"{name(k)} {p:.3f}{' ✓' if right else ''}" for k, p, right in best)
-            words = [" ".join(heaviest(data, row))] if has_words else []
-            called = f"{kept[row]:,}" if data.ids is None else str(data.ids[row])
-            found.append([called, ", ".join(map(name, labels[row])) or DASH, shown, *words])
-        return found if len(rows) else None
-
-    confused = answers.confusions(top, labels)
-    reliability = answers.reliability(
-        probability[labelled, 0].astype(np.float64), is_right[labelled, 0]
-    )
-    rows = [["label", "wrong prediction", "rows"]]
-    rows += [
-        [name(each.label), name(each.answer), f"{each.rows:,}"] for each in confused[:MAX_ROWS]
-    ]
-    figures["test rows"] = f"{len(data):,}"
-    figures |= {
-        title: f"{metrics[name]:.4f}" for name, title in measures.items() if name in metrics
-    }
-    return common | {
-        "key_figures": figures,
+    key_figures["test rows"] = f"{len(predicted.kept):,}"
+    for name, title in MEASURES.items():
+        if name in metrics:
+            key_figures[title] = f"{metrics[name]:.4f}"
+    metric_rows = [[name.replace("_", " "), number(value)] for name, value in metrics.items()]
+    frequency_bins = answers.by_frequency(predicted.top, predicted.labels, classifier.counts)
+    return values | {
+        "key_figures": key_figures,
         "source": Path(source).name,
-        "metrics": [
-            ["metric", "value"],
-            *([name.replace("_", " "), number(value)] for name, value in metrics.items()),
-        ],
+        "metrics": [["metric", "value"], *metric_rows],
         "warning": classifier.likelihood_warning(metrics),
-        **at_each_k(top, labels),
-        "chart_of_reliability": reliability_chart(
-            reliability, about_reliability(classifier, reliability)
-        ),
-        "bins": frequency_rows(answers.by_frequency(top, labels, classifier.counts)),
+        **at_each_k(predicted.top, predicted.labels),
+        "chart_of_reliability": reliability_of(classifier, predicted),
+        "bins": frequency_rows(frequency_bins),
         "by_label": label_rows[: 1 + MAX_LABELS],
-        "confused": rows if confused else None,
-        "mistakes": example_rows(surest),
-        "examples": example_rows(np.sort(drawn)),
+        "confused": confusion_rows(classifier, predicted),
+        **example_tables(classifier, data, predicted, settings),
     }
 
 
-def predictions(
-    classifier: Classifier, data: Labeled, progress: Progress
-) -> tuple[ndarray, ndarray, Labels, ndarray]:
-    """The best labels of the rows that are tested, by id, int32 (rows, PREDICTIONS), their
-    probabilities, the labels that these rows have, and which of all rows they are.
-    """
+def default_settings(classifier: Classifier) -> dict[str, Any]:
+    """The defaults of the settings of training, the objective and the sampler, by name."""
+    groups: list[type[Settings]] = [ClassifySettings, type(classifier.objective.settings)]
+    sampler = samplers.SAMPLERS.get(str(classifier.settings.get("sampler")))
+    if sampler is not None:
+        groups.append(sampler.Settings)
+    defaults: dict[str, Any] = {}
+    for group in groups:
+        defaults |= group().record()
+    return defaults
+
+
+def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> Predictions:
+    """The best labels of the test rows that can be scored."""
     labels, kept = classifier.tested_labels(data.labels)
-    best = list(classifier.top_k(data.features[kept], PREDICTIONS, progress))
-    none = np.zeros((0, min(PREDICTIONS, classifier.n_labels)), np.float32)
-    top, probability = (np.concatenate([each[k] for each in best] or [none]) for k in (0, 1))
-    return top.astype(int32), probability, labels, kept
+    parts = list(classifier.top_k(data.features[kept], N_PREDICTIONS, progress))
+    if parts:
+        top = np.concatenate([ids for ids, _ in parts])
+        probability = np.concatenate([probabilities for _, probabilities in parts])
+    else:
+        probability = np.zeros((0, min(N_PREDICTIONS, classifier.n_labels)), np.float32)
+        top = probability
+    return Predictions(top.astype(int32), probability, labels, kept)
+
+
+# ---- test rows with their predictions
+
+
+def example_tables(
+    classifier: Classifier, data: Labeled, predicted: Predictions, settings: ReportSettings
+) -> dict[str, list[list[str]] | None]:
+    """The wrong predictions of the highest probability, and random rows, for the template."""
+    is_right = hits(predicted.top, predicted.labels)
+    labelled = np.flatnonzero(predicted.labels.n_of_row)
+    wrong = labelled[~is_right[labelled, 0]]
+    by_probability = np.argsort(-predicted.probability[wrong, 0], kind="stable")
+    mistakes = wrong[by_probability][:N_MISTAKES]
+
+    rng = np.random.default_rng(settings.seed)
+    random_rows = rng.permutation(len(predicted.kept))[: settings.examples]
+
+    tested = data.rows(predicted.kept)
+    return {
+        "mistakes": example_rows(classifier, tested, predicted, mistakes),
+        "examples": example_rows(classifier, tested, predicted, np.sort(random_rows)),
+    }
+
+
+def example_rows(
+    classifier: Classifier, tested: Labeled, predicted: Predictions, rows: ndarray
+) -> list[list[str]] | None:
+    """A table of rows with their labels and predictions; None without rows.
+
+    Where features are words, it has those of the largest values.
+    """
+    if len(rows) == 0:
+        return None
+    has_words = tested.schema.vocabulary is not None and tested.is_sparse
+    head = ["row" if tested.ids is None else "id", "labels", "best predictions"]
+    if has_words:
+        head.append("words")
+
+    table = [head]
+    for row in rows.tolist():
+        id_of_row = f"{predicted.kept[row]:,}" if tested.ids is None else str(tested.ids[row])
+        labels = ", ".join(label_name(classifier, label) for label in predicted.labels[row])
+        cells = [id_of_row, labels or DASH, shown_predictions(classifier, predicted, row)]
+        if has_words:
+            cells.append(" ".join(heaviest(tested, row)))
+        table.append(cells)
+    return table
+
+
+def shown_predictions(classifier: Classifier, predicted: Predictions, row: int) -> str:
+    """The best predictions of a row with their probabilities: `sport 0.812 ✓, film 0.101`."""
+    best = predicted.top[row, :N_SHOWN_PREDICTIONS].tolist()
+    correct = set(predicted.labels[row])
+    texts = []
+    for label, probability in zip(best, predicted.probability[row], strict=False):
+        mark = " ✓" if label in correct else ""
+        texts.append(f"{label_name(classifier, label)} {probability:.3f}{mark}")
+    return ", ".join(texts)
+
+
+def label_name(classifier: Classifier, label: int) -> str:
+    """The name of a label of the test data, which the classifier may not know."""
+    if label < classifier.n_labels:
+        return classifier.name(label)
+    return f"unknown label {label}"
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
     """The words of a row that have the largest values, the largest first."""
-    assert data.schema.vocabulary is not None
+    vocabulary = data.schema.vocabulary
+    assert vocabulary is not None
     start, end = data.features.indptr[row : row + 2]
     order = np.argsort(-data.features.data[start:end], kind="stable")
-    found = data.features.indices[start:end][order]
-    # no n-grams
-    return [
-        data.schema.vocabulary[k]
-        for k in found[found < len(data.schema.vocabulary)][:SHOWN_FEATURES]
-    ]
+    features = data.features.indices[start:end][order]
+    # ids of n-grams follow those of words
+    words = features[features < len(vocabulary)]
+    return [vocabulary[word] for word in words[:N_SHOWN_WORDS]]
 
 
-# ---- tables
+# ---- tables of labels
 
 
 def percent(value: float) -> str:
+    """A share as a table has it."""
     return f"{100 * value:.1f} %" if math.isfinite(value) else DASH
 
 
 def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     """How often labels occur in training: by frequency, and the most frequent ones."""
-    bins = answers.by_frequency(np.zeros((0, 1), int32), Labels.of_rows([]), classifier.counts)
-    first = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS].tolist()
-    frequent = [
-        ["label", "training rows"],
-        *([classifier.name(k), f"{classifier.counts[k]:,}"] for k in first),
+    no_rows = np.zeros((0, 1), int32)
+    bins = answers.by_frequency(no_rows, Labels.of_rows([]), classifier.counts)
+    # columns about test rows are left out
+    bin_rows = [row[:3] for row in frequency_rows(bins)]
+
+    most_frequent = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS]
+    label_rows = [
+        [classifier.name(label), f"{classifier.counts[label]:,}"]
+        for label in most_frequent.tolist()
     ]
-    return {"bins": [row[:3] for row in frequency_rows(bins)], "frequent": frequent}
+    return {"bins": bin_rows, "frequent": [["label", "training rows"], *label_rows]}
 
 
 def by_label(
     classifier: Classifier, data: Labeled, progress: Progress
 ) -> tuple[dict[str, float], list[list[str]]]:
-    """The measures of decisions, and how well each label is decided on, the most frequent in test
-    rows first; both are empty where the classifier has no probabilities to decide by.
+    """The measures of decisions, and a table of labels, the most frequent in test rows first.
+
+    Both are empty where the classifier has no probabilities to decide by.
     """
     if classifier.facts.get("several_labels") and not classifier.has_probabilities:
         return {}, []
     measures, counts = classifier.evaluate_decisions(data, progress=progress)
-    names = [classifier.name(k) for k in range(classifier.n_labels)]
+    names = [classifier.name(label) for label in range(classifier.n_labels)]
     head, *rows = per_label_rows(names, classifier.counts, measures.get("threshold"), counts)
-    return measures, [head, *sorted(rows, key=lambda row: -int(row[2]))]
+    rows.sort(key=lambda row: -int(row[2]))
+    return measures, [head, *rows]
+
+
+def confusion_rows(classifier: Classifier, predicted: Predictions) -> list[list[str]] | None:
+    """A table of labels that are missed for another, the most frequent first; None without any."""
+    confusions = answers.confusions(predicted.top, predicted.labels)
+    if not confusions:
+        return None
+    rows = [["label", "wrong prediction", "rows"]]
+    for confusion in confusions[:MAX_ROWS]:
+        label = label_name(classifier, confusion.label)
+        wrong_label = label_name(classifier, confusion.answer)
+        rows.append([label, wrong_label, f"{confusion.rows:,}"])
+    return rows
 
 
 def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
-    """A row for each bin."""
+    """A table of the bins."""
     ks = list(bins[0].recall) if bins else []
     head = [
         "labels",
@@ -196,16 +263,21 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
         "training rows of a label",
         "in test rows",
         *(f"recall at {k}" for k in ks),
+        "top predictions",
+        "precision",
     ]
-    rows = [[*head, "top predictions", "precision"]]
-    for each in bins:
-        counted = [
-            f"{each.labels:,}",
-            f"{each.min_rows:,} to {each.max_rows:,}",
-            f"{each.occurrences:,}",
+    rows = [head]
+    for frequency_bin in bins:
+        row = [
+            frequency_bin.name,
+            f"{frequency_bin.labels:,}",
+            f"{frequency_bin.min_rows:,} to {frequency_bin.max_rows:,}",
+            f"{frequency_bin.occurrences:,}",
+            *(percent(frequency_bin.recall[k]) for k in ks),
+            f"{frequency_bin.predicted:,}",
+            percent(frequency_bin.precision),
         ]
-        recall = [percent(each.recall[k]) for k in ks]
-        rows.append([each.name, *counted, *recall, f"{each.predicted:,}", percent(each.precision)])
+        rows.append(row)
     return rows
 
 
@@ -213,33 +285,38 @@ def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
 
 
 def scores_at_each_k(top: ndarray, labels: Labels) -> dict[str, list[float]]:
-    """Precision, recall and nDCG of the best k predictions, int (rows, k) by id, for each k."""
+    """Precision, recall and nDCG of the best k predictions for each k.
+
+    top  int (rows, k): ids of labels
+    """
     ks = range(1, top.shape[1] + 1)
-    metrics, labelled = LabelMetrics(0, ks=tuple(ks)), np.flatnonzero(labels.n_of_row)
+    metrics = LabelMetrics(0, ks=tuple(ks))
     metrics.add_ranked(top, labels)
-    found, right = metrics.result(), hits(top, labels)[labelled].cumsum(axis=1)
-    recall = (
-        (right / labels.n_of_row[labelled, None]).mean(axis=0)
-        if len(labelled)
-        else np.full(len(ks), math.nan)
-    )
+    scores = metrics.result()
+
+    labelled = np.flatnonzero(labels.n_of_row)
+    n_right = hits(top, labels)[labelled].cumsum(axis=1)
+    if len(labelled):
+        recall = (n_right / labels.n_of_row[labelled, None]).mean(axis=0)
+    else:
+        recall = np.full(len(ks), math.nan)
     return {
-        "precision": [found[f"p@{k}"] for k in ks],
+        "precision": [scores[f"p@{k}"] for k in ks],
         "recall": recall.tolist(),
-        "nDCG": [found[f"ndcg@{k}"] for k in ks],
+        "nDCG": [scores[f"ndcg@{k}"] for k in ks],
     }
 
 
 def at_each_k(top: ndarray, labels: Labels) -> dict[str, Any]:
-    """The same as a table and a chart."""
-    curves, ks = scores_at_each_k(top, labels), range(1, top.shape[1] + 1)
-    rows = [
-        ["k", *curves],
-        *([f"{k}", *(number(values[k - 1]) for values in curves.values())] for k in ks),
-    ]
+    """The scores at each k as a table and a chart, for the template."""
+    scores = scores_at_each_k(top, labels)
+    rows = [["k", *scores]]
+    for k, scores_at_k in enumerate(zip(*scores.values(), strict=True), 1):
+        rows.append([str(k), *map(number, scores_at_k)])
+
     lines = {
-        name: [[(k, k, value) for k, value in zip(ks, values, strict=True)]]
-        for name, values in curves.items()
+        name: [[(k, k, value) for k, value in enumerate(values, 1)]]
+        for name, values in scores.items()
     }
     chart = drawing.curves_chart(
         lines, 0, "score on labelled rows", "by-k", x_label="k, the number of predictions"
@@ -247,71 +324,88 @@ def at_each_k(top: ndarray, labels: Labels) -> dict[str, Any]:
     return {
         "by_k": rows,
         "chart_by_k": chart,
-        "by_k_names": {name: drawing.style_of(n) for n, name in enumerate(curves)},
+        "by_k_names": {name: drawing.style_of(n) for n, name in enumerate(scores)},
     }
 
 
 # ---- reliability
 
 
-def about_reliability(classifier: Classifier, found: Reliability) -> str:
-    """What the diagram shows, and what its probabilities are."""
+def reliability_of(classifier: Classifier, predicted: Predictions) -> dict[str, Any]:
+    """The chart of probabilities against shares of correct predictions, for the template."""
+    labelled = np.flatnonzero(predicted.labels.n_of_row)
+    is_right = hits(predicted.top, predicted.labels)[labelled, 0]
+    probability = predicted.probability[labelled, 0].astype(np.float64)
+    reliability = answers.reliability(probability, is_right)
+    return reliability_chart(reliability, about_reliability(classifier, reliability))
+
+
+def about_reliability(classifier: Classifier, reliability: Reliability) -> str:
+    """What the diagram shows, and where its probabilities come from."""
     about = (
         "Reliability: top predictions by their probability, and the share that is correct; on the"
         " diagonal both agree. The more predictions, the stronger the colour. Expected calibration"
-        f" error {number(found.error)} over {found.n.sum():,} labelled rows."
+        f" error {number(reliability.error)} over {reliability.n.sum():,} labelled rows."
     )
     if "calibration" in classifier.arrays:
         return f"{about} Probabilities are calibrated on rows that were held out of training."
     if not classifier.objective.calibrated:
-        about += (
-            f" {classifier.objective.name} has no probabilities of its own: these are a softmax of"
-            " its scores."
+        return (
+            f"{about} {classifier.objective.name} has no probabilities of its own: these are a"
+            " softmax of its scores."
         )
-    elif classifier.facts.get("several_labels") and not classifier.judges_labels_alone:
-        about += (
-            " Labels share one probability, so that rows with several labels have more correct"
-            " predictions than expected."
+    if classifier.facts.get("several_labels") and not classifier.judges_labels_alone:
+        return (
+            f"{about} Labels share one probability, so that rows with several labels have more"
+            " correct predictions than expected."
         )
     return about
 
 
-def reliability_chart(found: Reliability, about: str) -> dict[str, Any]:
-    """Bars of the share of correct predictions by probability, with a point at their mean
-    probability, for the template.
+def reliability_chart(reliability: Reliability, caption: str) -> dict[str, Any]:
+    """Bars of the share of correct predictions by probability, for the template.
+
+    Each has a point at its mean probability.
     """
     x = Axis("probability of the top prediction", 0.0, 1.0, LEFT, RIGHT)
     y = Axis("share that is correct", 0.0, 1.0, BOTTOM, TOP)
-    bins, n_max, bars, marks = len(found.n), max(int(found.n.max(initial=0)), 1), [], []
-    for k in np.flatnonzero(found.n).tolist():
-        right, mean, n = float(found.accuracy[k]), float(found.confidence[k]), int(found.n[k])
-        size = {"width": round((RIGHT - LEFT) / bins - 2, 1), "height": round(BOTTOM - y(right), 1)}
-        bars.append(
-            {
-                "x": x(k / bins) + 1,
-                "y": y(right),
-                **size,
-                "opacity": round(PALE + (1 - PALE) * n / n_max, 2),
-            }
-        )
-        marks.append(
-            (
-                x(mean),
-                y(right),
-                "c0",
-                [f"{k / bins:.1f} to {(k + 1) / bins:.1f}", *map(drawing.shown, (mean, right)), n],
-            )
-        )
-    columns = ["probability", "mean probability", "share correct", "predictions"]
+    n_bins = len(reliability.n)
+    n_max = max(int(reliability.n.max(initial=0)), 1)
+
+    bars = []
+    marks = []
+    for k in np.flatnonzero(reliability.n).tolist():
+        share_correct = float(reliability.accuracy[k])
+        mean_probability = float(reliability.confidence[k])
+        n = int(reliability.n[k])
+        start = k / n_bins
+        end = (k + 1) / n_bins
+
+        bar = {
+            "x": x(start) + 1,
+            "y": y(share_correct),
+            "width": round((RIGHT - LEFT) / n_bins - 2, 1),
+            "height": round(BOTTOM - y(share_correct), 1),
+            "opacity": round(MIN_OPACITY + (1 - MIN_OPACITY) * n / n_max, 2),
+        }
+        bars.append(bar)
+        row = [
+            f"{start:.1f} to {end:.1f}",
+            drawing.shown(mean_probability),
+            drawing.shown(share_correct),
+            n,
+        ]
+        marks.append((x(mean_probability), y(share_correct), "c0", row))
+
     diagonal = [("c1 dashed", f"{LEFT},{BOTTOM} {RIGHT},{TOP}", "")]
     return drawing.chart(
         x,
         y,
         "reliability",
-        columns,
+        ["probability", "mean probability", "share correct", "predictions"],
         bars=bars,
         marks=marks,
         lines=diagonal,
-        caption=about,
+        caption=caption,
         has_columns=False,
     )

@@ -1,6 +1,4 @@
-"""The page of two models of one task: settings that differ, scores with their differences, and
-curves side by side.
-"""
+"""The page of two models of one task: settings, scores and curves side by side."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +6,7 @@ from typing import Any
 from embedx.classification.classifier import Classifier
 from embedx.evaluation import statistics
 from embedx.evaluation.labels import scores_by_groups
+from embedx.evaluation.statistics import Score
 from embedx.evaluation.word_report import with_ends
 from embedx.labeled.data import Labeled
 from embedx.pages import charts as drawing
@@ -26,91 +25,120 @@ MEASURES = {
 }
 SIDES = ["A", "B"]
 STYLES = {name: drawing.style_of(k) for k, name in enumerate(SIDES)}
-MAX_LABELS = 10  # that gain most, and that lose most
+# columns of `per_label_rows`
+TEST_ROWS = 2
+RECALL = 5
+F1 = 6
+# labels listed that gain most, and as many that lose most
+MAX_LABELS = 10
 
 
 def side_by_side(
     head: str, values: Sequence[Mapping[str, str]], only_differing: bool = False
 ) -> list[list[str]]:
-    """A row for each name, with its value in each model."""
-    rows = [
-        [name.replace("_", "-"), *(each.get(name, "–") for each in values)]
-        for name in {**values[0], **values[1]}
-    ]
-    return [[head, *SIDES], *(row for row in rows if not only_differing or row[1] != row[2])]
+    """A table with a row for each name, and its value in each of the two models."""
+    values_a, values_b = values
+    rows = [[head, *SIDES]]
+    for name in {**values_a, **values_b}:
+        a = values_a.get(name, "–")
+        b = values_b.get(name, "–")
+        if a != b or not only_differing:
+            rows.append([name.replace("_", "-"), a, b])
+    return rows
 
 
 def neighbours(models: Sequence[WordVectors], settings: ReportSettings) -> list[list[str]]:
     """The nearest words by each model, of the words asked for and of random ones that both have."""
     shared = [word for word in models[0].words if word in models[1]]
-    drawn = [shared[row] for row in drawn_rows(len(shared), settings.random_words, settings.seed)]
-    words, rows = list(dict.fromkeys([*settings.chosen_words, *drawn])), []
-    for each in models:
-        near = each.most_similar_batch(
-            [each.words[each.index(word)] for word in words], settings.nearest
-        )
-        rows.append(neighbour_rows(each, words, dict(zip(words, near, strict=True)))[1:])
-    return [
-        ["word", *SIDES],
-        *([ours[0], ours[1], theirs[1]] for ours, theirs in zip(*rows, strict=True)),
-    ]
+    rows = drawn_rows(len(shared), settings.random_words, settings.seed)
+    random_words = [shared[row] for row in rows]
+    words = list(dict.fromkeys([*settings.chosen_words, *random_words]))
+
+    columns = [nearest_column(model, words, settings.nearest) for model in models]
+    return [["word", *SIDES], *map(list, zip(words, *columns, strict=True))]
+
+
+def nearest_column(model: WordVectors, words: Sequence[str], n_nearest: int) -> list[str]:
+    """The nearest words of each word, as a cell of a table."""
+    words_of_model = [model.words[model.index(word)] for word in words]
+    nearest = model.most_similar_batch(words_of_model, n_nearest)
+    _, *rows = neighbour_rows(model, words, dict(zip(words, nearest, strict=True)))
+    return [cell for _, cell, *_ in rows]
 
 
 def tested(
     models: Sequence[Classifier], data: Sequence[Labeled], progress: Progress
 ) -> dict[str, Any]:
-    """The scores of classifiers on the same test rows, as each reads them: with the intervals of
-    paired differences, at each number of predictions, and of the labels that differ most.
+    """The scores of two classifiers on the same test rows, for the template.
+
+    These are the scores with the intervals of paired differences, precision at each number of
+    predictions, and the labels that differ most.
+
+    data  the test rows as each model reads them
     """
-    found = [
-        scores_by_groups(each.evaluate, rows, MEASURES)
-        for each, rows in zip(models, data, strict=True)
+    scores = [
+        scores_by_groups(model.evaluate, rows, MEASURES)
+        for model, rows in zip(models, data, strict=True)
     ]
-    scores, lines, labels = [["measure", *SIDES, "A - B"]], {}, []
-    for name in (name for name in MEASURES if all(name in of for of in found)):
-        both = statistics.standings(
-            {side: [of[name]] for side, of in zip(SIDES, found, strict=True)}, "B"
-        )
-        cells = [
-            with_ends(name, both[side].score.value, both[side].score.interval()) for side in SIDES
-        ]
-        if (gain := both["A"].behind) is not None:
-            cells.append(with_ends(name, gain.value, gain.interval(), "+"))
-        scores.append([MEASURES[name], *cells, "–"][:4])
+    precision = {}
+    label_rows = []
     for side, model, rows in zip(SIDES, models, data, strict=True):
-        top, _, positives, _ = predictions(model, rows, progress)
-        lines[side] = [
-            [
-                (k, k, value)
-                for k, value in enumerate(scores_at_each_k(top, positives)["precision"], 1)
-            ]
-        ]
-        labels.append({row[0]: row for row in by_label(model, rows, progress)[1][1:]})
+        predicted = predictions(model, rows, progress)
+        at_k = scores_at_each_k(predicted.top, predicted.labels)["precision"]
+        precision[side] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
+        _, table = by_label(model, rows, progress)
+        label_rows.append({row[0]: row for row in table[1:]})
+
     chart = drawing.curves_chart(
-        lines, 0, "precision", "by-k", styles=STYLES, x_label="k, the number of predictions"
+        precision, 0, "precision", "by-k", styles=STYLES, x_label="k, the number of predictions"
     )
-    return {"scores": scores, "chart_by_k": chart, "labels": of_labels(*labels)}
+    return {
+        "scores": score_rows(*scores),
+        "chart_by_k": chart,
+        "labels": differing_labels(*label_rows),
+    }
 
 
-def of_labels(
-    ours: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]
+def score_rows(scores_a: Mapping[str, Score], scores_b: Mapping[str, Score]) -> list[list[str]]:
+    """A table of the measures that both models have, with their differences."""
+    rows = [["measure", *SIDES, "A - B"]]
+    for measure, title in MEASURES.items():
+        if measure not in scores_a or measure not in scores_b:
+            continue
+        runs = {"A": [scores_a[measure]], "B": [scores_b[measure]]}
+        standings = statistics.standings(runs, "B")
+        row = [title]
+        for side in SIDES:
+            score = standings[side].score
+            row.append(with_ends(measure, score.value, score.interval()))
+        difference = standings["A"].behind
+        if difference is None:
+            row.append("–")
+        else:
+            row.append(with_ends(measure, difference.value, difference.interval(), "+"))
+        rows.append(row)
+    return rows
+
+
+def differing_labels(
+    rows_a: Mapping[str, Sequence[str]], rows_b: Mapping[str, Sequence[str]]
 ) -> list[list[str]]:
-    """The labels of which A finds the most test rows more than B, and those of which it finds the
-    most fewer.
+    """The labels of which A finds the most test rows more than B, and the most fewer.
+
+    rows_a, rows_b  by label: its row of `per_label_rows`
     """
 
-    def gain(name: str) -> float:
-        return int(ours[name][2]) * (float(ours[name][5]) - float(theirs[name][5]))
+    def gain(label: str) -> float:
+        recall_a = float(rows_a[label][RECALL])
+        recall_b = float(rows_b[label][RECALL])
+        return int(rows_a[label][TEST_ROWS]) * (recall_a - recall_b)
 
-    ordered = sorted(ours.keys() & theirs.keys(), key=lambda name: (-gain(name), name))
-    rows = [
-        [
-            "label",
-            "test rows",
-            *(f"{measure} of {side}" for measure in ("recall", "F1") for side in SIDES),
-        ]
-    ]
-    for name in dict.fromkeys([*ordered[:MAX_LABELS], *ordered[-MAX_LABELS:]]):
-        a, b = ours[name], theirs[name]
-        rows.append([name, a[2], a[5], b[5], a[6], b[6]])
+    labels = rows_a.keys() & rows_b.keys()
+    ordered = sorted(labels, key=lambda label: (-gain(label), label))
+    columns = [f"{measure} of {side}" for measure in ("recall", "F1") for side in SIDES]
+    rows = [["label", "test rows", *columns]]
+    for label in dict.fromkeys([*ordered[:MAX_LABELS], *ordered[-MAX_LABELS:]]):
+        a = rows_a[label]
+        b = rows_b[label]
+        rows.append([label, a[TEST_ROWS], a[RECALL], b[RECALL], a[F1], b[F1]])
     return rows
