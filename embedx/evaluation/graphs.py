@@ -1,5 +1,4 @@
-"""How good vectors are at what graphs and sessions are embedded for: links, labels of nodes, the
-next item of a session.
+"""Scores of node and item vectors: link prediction, node classification, next-item prediction.
 
 Links and labels need scikit-learn (pip install "embedx[sklearn]").
 """
@@ -23,12 +22,15 @@ from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors, load
 
-# of the nodes that labels are learned from, and how often each
-SHARES, SPLITS = (0.1, 0.5, 0.9), 10
-FOLDS = 5  # of links, for the logistic regression
+TRAINING_SHARES = (0.1, 0.5, 0.9)
+SPLITS_PER_SHARE = 10
+T_QUANTILE = 2.26  # 97.5 % quantile of Student's t with SPLITS_PER_SHARE - 1 degrees of freedom
+LINK_FOLDS = 5
 TOP = 10  # items
-DECAY = 0.5  # of the weight of an item in a session with each that comes after it
+# An item's weight in a session is multiplied by this for each later item.
+DECAY = 0.5
 BLOCK_FLOATS = 1 << 25  # scores of sessions computed at a time: 128 MB
+
 Row = dict[str, Any]
 
 
@@ -37,7 +39,8 @@ def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
     for source in resolve([file]):
         with UnpackedReader(source) as reader:
             for number, line in enumerate(reader, 1):
-                if words := line.decode("utf-8", "replace").split():
+                words = line.decode("utf-8", "replace").split()
+                if words:
                     yield number, words
 
 
@@ -50,40 +53,57 @@ def _cell_lines(file: str) -> Iterator[tuple[int, list[str]]]:
                     yield number, cells
 
 
-def _of_nodes(
-    model: WordVectors, file: str, n_nodes: int, wanted: str, progress: Progress
-) -> list[list[str]]:
-    """The lines that begin with so many nodes, all with vectors; the others are counted. Looks for
-    scikit-learn first.
-    """
+def _check_sklearn() -> None:
+    """Raise EmbedxError without scikit-learn."""
     if find_spec("sklearn") is None:
         raise EmbedxError(
             "--links and --node-labels need scikit-learn; install it with pip install"
             ' "embedx[sklearn]"'
         )
+
+
+def _lines_of_known_nodes(
+    model: WordVectors, file: str, n_nodes: int, line_format: str, progress: Progress
+) -> list[list[str]]:
+    """The lines whose first `n_nodes` cells are nodes with vectors; the others are counted.
+
+    line_format  what a line must hold, for the error of one with fewer than two cells
+    """
     lines = list(_cell_lines(file))
-    if wrong := [number for number, words in lines if len(words) < 2]:
-        raise DataError(file, wrong[0], "one column", f"give {wanted}")
-    found = [words for _, words in lines if all(word in model for word in words[:n_nodes])]
-    if len(found) < len(lines):
+    for number, cells in lines:
+        if len(cells) < 2:
+            raise DataError(file, number, "one column", f"give {line_format}")
+
+    known = [cells for _, cells in lines if all(node in model for node in cells[:n_nodes])]
+    n_excluded = len(lines) - len(known)
+    if n_excluded:
         progress.note(
-            f"{file}: {len(lines) - len(found):,} lines have a node without a vector, and are"
-            " left out"
+            f"{file}: {n_excluded:,} lines have a node without a vector, and are left out"
         )
-    return found
+    return known
 
 
 def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     """Pairs of nodes that both have vectors, int64 (n, 2)."""
-    found = [
-        (model.index(a), model.index(b))
-        for a, b, *_ in _of_nodes(model, file, 2, "two nodes", progress)
-    ]
-    if len(found) < FOLDS:
+    _check_sklearn()
+    lines = _lines_of_known_nodes(model, file, 2, "two nodes", progress)
+    pairs = [(model.index(a), model.index(b)) for a, b, *_ in lines]
+    if len(pairs) < LINK_FOLDS:
         raise EmbedxError(
-            f"{file}: {len(found)} pairs of nodes of the model; give the edges that were held out"
+            f"{file}: {len(pairs)} pairs of nodes of the model; give the edges that were held out"
         )
-    return np.array(found)
+    return np.array(pairs)
+
+
+def _random_non_links(links: ndarray, n_nodes: int, seed: int) -> ndarray:
+    """As many random pairs of different nodes, none of them a link, int64 (n, 2)."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.integers(n_nodes, size=(3 * len(links) + 100, 2))
+    pair_ids = np.sort(pairs) @ [n_nodes, 1]
+    link_ids = np.sort(links) @ [n_nodes, 1]
+    is_link = np.isin(pair_ids, link_ids)
+    is_loop = pairs[:, 0] == pairs[:, 1]
+    return pairs[~is_link & ~is_loop][: len(links)]
 
 
 def links(
@@ -95,7 +115,7 @@ def links(
     logistic regression on the product of both vectors, number by number, that learns from four
     fifths of the pairs and scores the last, in turn.
     """
-    true = _pairs(model, file, progress)
+    true_links = _pairs(model, file, progress)
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import average_precision_score, roc_auc_score
     from sklearn.model_selection import cross_val_predict
@@ -103,159 +123,208 @@ def links(
     if non_links is not None:
         others = _pairs(model, non_links, progress)
     else:
-        drawn = np.random.default_rng(seed).integers(len(model), size=(3 * len(true) + 100, 2))
-        code = np.sort(drawn) @ [len(model), 1]
-        is_other = ~np.isin(code, np.sort(true) @ [len(model), 1]) & (drawn[:, 0] != drawn[:, 1])
-        others = drawn[is_other][: len(true)]
-    pairs, is_link = np.concatenate([true, others]), np.repeat([1, 0], [len(true), len(others)])
-    a, b = np.asarray(model.vectors[pairs[:, 0]]), np.asarray(model.vectors[pairs[:, 1]])
-    dot = (a * b).sum(axis=1)
+        others = _random_non_links(true_links, len(model), seed)
+    pairs = np.concatenate([true_links, others])
+    is_link = np.repeat([1, 0], [len(true_links), len(others)])
+
+    a = np.asarray(model.vectors[pairs[:, 0]])
+    b = np.asarray(model.vectors[pairs[:, 1]])
+    product = a * b
+    dot = product.sum(axis=1)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    fitted = cross_val_predict(
-        LogisticRegression(max_iter=1000), a * b, is_link, cv=FOLDS, method="decision_function"
-    )
-    scores = {"dot": dot, "cosine": dot / np.maximum(lengths, 1e-30), "hadamard": fitted}
-    found, sizes = scores.items(), {"links": len(true), "others": len(others)}
-    measures = {"AUC": roc_auc_score, "average precision": average_precision_score}
+    regression = LogisticRegression(max_iter=1000)
+    scores = {
+        "dot": dot,
+        "cosine": dot / np.maximum(lengths, 1e-30),
+        "hadamard": cross_val_predict(
+            regression, product, is_link, cv=LINK_FOLDS, method="decision_function"
+        ),
+    }
     return [
-        {"score": name, **{each: float(of(is_link, z)) for each, of in measures.items()}, **sizes}
-        for name, z in found
+        {
+            "score": name,
+            "AUC": float(roc_auc_score(is_link, z)),
+            "average precision": float(average_precision_score(is_link, z)),
+            "links": len(true_links),
+            "others": len(others),
+        }
+        for name, z in scores.items()
     ]
 
 
 def node_labels(model: WordVectors, file: str, seed: int, progress: Progress) -> list[Row]:
-    """Micro and macro F1 of labels by one-vs-rest logistic regression on vectors, with 95 %
-    intervals over random splits.
+    """Micro and macro F1 of labels by one-vs-rest logistic regression on vectors.
+
+    Intervals are of 95 %, over random splits.
 
     `number known`: as many labels as a node has are predicted, as in the papers; else those of
     probability .5 and more, or the likeliest.
     """
-    own: dict[int, set[str]] = {}
-    for node, *labels in _of_nodes(model, file, 1, "a node and its labels", progress):
-        own.setdefault(model.index(node), set()).update(labels)
+    nodes, y = _known_labels(model, file, progress)
+    x = np.asarray(model.vectors[nodes])
+    rng = np.random.default_rng(seed)
+    rows: list[Row] = []
+    for share in TRAINING_SHARES:
+        n_training = max(2, round(share * len(nodes)))
+        f1_of_splits = []
+        for _ in range(SPLITS_PER_SHARE):
+            training, test = np.split(rng.permutation(len(nodes)), [n_training])
+            p = _label_probabilities(x[training], y[training], x[test])
+            f1_of_splits.append(_f1_of_decisions(p, y[test]))
+            progress.detail(f"{share:.0%}: micro F1 {f1_of_splits[-1][0][0]:.4f}")
+
+        means = np.mean(f1_of_splits, axis=0)
+        deviations = np.std(f1_of_splits, axis=0, ddof=1)
+        half_widths = T_QUANTILE * deviations / np.sqrt(SPLITS_PER_SHARE)
+        for decision, is_number_known in enumerate((True, False)):
+            micro, macro = means[decision].tolist()
+            micro_half_width, macro_half_width = half_widths[decision].tolist()
+            rows.append(
+                {
+                    "share of nodes": share,
+                    "number known": is_number_known,
+                    "micro F1": micro,
+                    "macro F1": macro,
+                    "± micro": micro_half_width,
+                    "± macro": macro_half_width,
+                }
+            )
+    return rows
+
+
+def _known_labels(model: WordVectors, file: str, progress: Progress) -> tuple[ndarray, ndarray]:
+    """The nodes with labels, int64 (n,), and which labels each has, bool (n, labels)."""
+    _check_sklearn()
+    labels_of_node: dict[int, set[str]] = {}
+    lines = _lines_of_known_nodes(model, file, 1, "a node and its labels", progress)
+    for node, *labels in lines:
+        labels_of_node.setdefault(model.index(node), set()).update(labels)
+
+    names = sorted(set().union(*labels_of_node.values()))
+    if len(labels_of_node) < 2 * SPLITS_PER_SHARE or len(names) < 2:
+        raise EmbedxError(
+            f"{file}: {len(labels_of_node)} known nodes with {len(names)} labels are too few;"
+            " give more"
+        )
+    nodes = sorted(labels_of_node)
+    has_label = [[name in labels_of_node[node] for name in names] for node in nodes]
+    return np.array(nodes), np.array(has_label)
+
+
+def _label_probabilities(x: ndarray, y: ndarray, test_x: ndarray) -> ndarray:
+    """Probabilities of labels by one-vs-rest logistic regression, float64 (n, labels).
+
+    A label of all training rows, or of none, has the probability 1 or 0.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
-    names = sorted(set().union(*own.values()))
-    if len(own) < 2 * SPLITS or len(names) < 2:
-        raise EmbedxError(
-            f"{file}: {len(own)} known nodes with {len(names)} labels are too few; give more"
-        )
-    nodes = np.array(sorted(own))
-    y = np.array([[name in own[node] for name in names] for node in nodes.tolist()])
-    x, rng, rows = np.asarray(model.vectors[nodes]), np.random.default_rng(seed), []
-    for share in SHARES:
-        found = []
-        for _ in range(SPLITS):
-            order = rng.permutation(len(nodes))
-            learned, tested = np.split(order, [max(2, round(share * len(nodes)))])
-            seen = np.flatnonzero(y[learned].any(axis=0) & ~y[learned].all(axis=0))
-            p = np.broadcast_to(1.0 * y[learned].all(axis=0), (len(tested), len(names))).copy()
-            if len(seen):
-                fitted = OneVsRestClassifier(LogisticRegression(solver="liblinear")).fit(
-                    x[learned], y[learned][:, seen]
-                )
-                p[:, seen] = fitted.predict_proba(x[tested])
-            ranks = np.argsort(np.argsort(-p, axis=1), axis=1)
-            truth, by_number = y[tested], ranks < y[tested].sum(axis=1, keepdims=True)
-            by_threshold = (p >= 0.5) | (ranks == 0)
-            found.append([_f1(by_number, truth), _f1(by_threshold, truth)])
-            progress.detail(f"{share:.0%}: micro F1 {found[-1][0][0]:.4f}")
-        mean, half = np.mean(found, axis=0), 2.26 * np.std(found, axis=0, ddof=1) / np.sqrt(SPLITS)
-        for (micro, macro), errors, is_known in zip(
-            mean.tolist(), half.tolist(), (True, False), strict=True
-        ):
-            row = {
-                "share of nodes": share,
-                "number known": is_known,
-                "micro F1": micro,
-                "macro F1": macro,
-            }
-            rows.append(row | {"± micro": errors[0], "± macro": errors[1]})
-    return rows
+    is_constant_1 = y.all(axis=0)
+    varying = np.flatnonzero(y.any(axis=0) & ~is_constant_1)
+    p = np.tile(1.0 * is_constant_1, (len(test_x), 1))
+    if len(varying):
+        classifier = OneVsRestClassifier(LogisticRegression(solver="liblinear"))
+        p[:, varying] = classifier.fit(x, y[:, varying]).predict_proba(test_x)
+    return p
+
+
+def _f1_of_decisions(p: ndarray, truth: ndarray) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Micro and macro F1 where the number of labels is known, and where it is not."""
+    ranks = np.argsort(np.argsort(-p, axis=1), axis=1)
+    by_number = ranks < truth.sum(axis=1, keepdims=True)
+    by_threshold = (p >= 0.5) | (ranks == 0)
+    return _f1(by_number, truth), _f1(by_threshold, truth)
 
 
 def _f1(predicted: ndarray, truth: ndarray) -> tuple[float, float]:
     """Micro F1, and macro F1 over the labels that occur."""
-    both, either = (predicted & truth).sum(axis=0), predicted.sum(axis=0) + truth.sum(axis=0)
+    n_right = (predicted & truth).sum(axis=0)
+    n_either = predicted.sum(axis=0) + truth.sum(axis=0)
     occurs = truth.any(axis=0)
-    return 2 * both.sum() / max(either.sum(), 1), float(
-        np.mean(2 * both[occurs] / np.maximum(either[occurs], 1))
-    )
+    micro = 2 * n_right.sum() / max(n_either.sum(), 1)
+    macro = np.mean(2 * n_right[occurs] / np.maximum(n_either[occurs], 1))
+    return micro, float(macro)
 
 
 def read_sessions(
     words: Sequence[str], file: str, progress: Progress
 ) -> tuple[csr_matrix, ndarray]:
-    """The sessions of a file whose last item and one before it are among `words`; the others are
-    counted.
+    """The sessions of a file whose last item and one before it are among `words`.
 
-    Returns the weights of the items before the last, float64 (n, n_words), in their order, each
-    later one DECAY^-1 times the one before it; and the last items, int64 (n,).
+    The other sessions are counted. Returns the weights of the items before the last, float64 (n,
+    n_words), in their order, each later one DECAY^-1 times the one before it; and the last items,
+    int64 (n,).
     """
-    index, lines = {word: i for i, word in enumerate(words)}, [items for _, items in _lines(file)]
-    known = [
-        [index[item] for item in items[:-1] if item in index] if items[-1] in index else []
-        for items in lines
-    ]
-    before, last = (
-        list(filter(None, known)),
-        [index[items[-1]] for items, ids in zip(lines, known, strict=True) if ids],
-    )
-    if len(before) < 2:
+    index = {word: i for i, word in enumerate(words)}
+    before_last = []
+    last = []
+    n_excluded = 0
+    for _, items in _lines(file):
+        known = [index[item] for item in items[:-1] if item in index]
+        if known and items[-1] in index:
+            before_last.append(known)
+            last.append(index[items[-1]])
+        else:
+            n_excluded += 1
+
+    if len(last) < 2:
         raise EmbedxError(
-            f"{file}: {len(before)} sessions of known items; give two or more, one a line, as item"
+            f"{file}: {len(last)} sessions of known items; give two or more, one a line, as item"
             " item ..."
         )
-    if n_short := len(lines) - len(before):
+    if n_excluded:
         progress.note(
-            f"{file}: {n_short:,} sessions are left out: their last item, or all before it, have no"
-            " vector"
+            f"{file}: {n_excluded:,} sessions are left out: their last item, or all before it,"
+            " have no vector"
         )
-    sizes = [len(ids) for ids in before]
-    decayed = np.concatenate([DECAY ** np.arange(size - 1.0, -1, -1) for size in sizes])
-    return csr_matrix(
-        (decayed, np.concatenate(before), np.cumsum([0, *sizes])), (len(sizes), len(words))
-    ), np.array(last)
+
+    sizes = [len(ids) for ids in before_last]
+    weights = np.concatenate([DECAY ** np.arange(size - 1.0, -1, -1) for size in sizes])
+    indptr = np.cumsum([0, *sizes])
+    shape = (len(sizes), len(words))
+    return csr_matrix((weights, np.concatenate(before_last), indptr), shape), np.array(last)
 
 
 def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
-    """HR@10, NDCG@10 and MRR of the last item of each session among all items of the model, from
-    those before it.
+    """HR@10, NDCG@10 and MRR of each session's last item among all items, by those before it.
 
     `vectors` is the ranking of `next_item_measures`; `popularity` goes by counts; `co-occurrence`
     by how often items are within the model's window of the last item in the sessions that it was
     trained on, if these are still there. Intervals are of 95 %, over sessions.
     """
     before, last = read_sessions(model.words, file, progress)
-    counts, near, rows = np.asarray(model.counts, np.float64), _near(model, progress), []
-    found = {
+    counts = np.asarray(model.counts, np.float64)
+    n_items = len(counts)
+    co_occurrences = _co_occurrences(model, progress)
+
+    def popularity(rows: slice) -> ndarray:
+        return np.broadcast_to(counts, (rows.stop - rows.start, n_items))
+
+    measures_of_ranking = {
         "vectors": next_item_measures(model, before, last),
-        "popularity": _measures(
-            lambda rows: np.broadcast_to(counts, (rows.stop - rows.start, len(counts))),
-            last,
-            len(counts),
-        ),
+        "popularity": _measures(popularity, last, n_items),
     }
-    if near is not None:
+    if co_occurrences is not None:
         latest = before.indices[before.indptr[1:] - 1]
-        found["co-occurrence"] = _measures(
-            lambda rows: near[latest[rows]].toarray(), last, len(counts)
+        measures_of_ranking["co-occurrence"] = _measures(
+            lambda rows: co_occurrences[latest[rows]].toarray(), last, n_items
         )
-    for name, measures in found.items():
+
+    table = []
+    for name, measures in measures_of_ranking.items():
         row: Row = {"ranking": name}
         for measure, values in measures.items():
-            row |= {
-                measure: float(values.mean()),
-                f"± {measure}": float(1.96 * values.std() / np.sqrt(len(values))),
-            }
-        rows.append(row | {"sessions": len(last)})
-    return rows
+            row[measure] = float(values.mean())
+            row[f"± {measure}"] = float(1.96 * values.std() / np.sqrt(len(values)))
+        row["sessions"] = len(last)
+        table.append(row)
+    return table
 
 
 def next_item_measures(model: WordVectors, before: csr_matrix, last: ndarray) -> dict[str, ndarray]:
-    """HR@10, NDCG@10 and reciprocal rank of the last item of each of the sessions of
-    `read_sessions`, float64 (n,).
+    """HR@10, NDCG@10 and reciprocal rank of the last item of each session, float64 (n,).
+
+    before, last  see `read_sessions`
 
     Items are ranked by the product of their output vectors with the weighted mean of the input
     vectors of those before them; by their probability given that mean where the output vectors are
@@ -264,10 +333,13 @@ def next_item_measures(model: WordVectors, before: csr_matrix, last: ndarray) ->
     h = (before @ model.vectors / np.asarray(before.sum(axis=1))).astype(np.float32)
     if model.output_vectors is not None and len(model.output_vectors) != len(model):
         log_p_of = log_probability_of(model, h)
-        numbers = np.arange(len(h))
-        return _measures(
-            lambda rows: np.concatenate([z for _, z in log_p_of(numbers[rows])]), last, len(model)
-        )
+        sessions = np.arange(len(h))
+
+        def log_probability(rows: slice) -> ndarray:
+            return np.concatenate([log_p for _, log_p in log_p_of(sessions[rows])])
+
+        return _measures(log_probability, last, len(model))
+
     outputs = model.of("output").vectors
     return _measures(lambda rows: h[rows] @ outputs.T, last, len(model))
 
@@ -276,12 +348,16 @@ def _measures(
     scores: Callable[[slice], ndarray], truth: ndarray, n_items: int
 ) -> dict[str, ndarray]:
     """The measures of each session by the scores of all items; ties count half."""
-    ranks, size = np.zeros(len(truth)), max(1, BLOCK_FLOATS // n_items)
-    for start in range(0, len(truth), size):
-        rows = slice(start, min(start + size, len(truth)))
+    ranks = np.zeros(len(truth))
+    step = max(1, BLOCK_FLOATS // n_items)
+    for start in range(0, len(truth), step):
+        rows = slice(start, min(start + step, len(truth)))
         z = scores(rows)
-        own = z[np.arange(len(z)), truth[rows]][:, None]
-        ranks[rows] = 1 + (z > own).sum(axis=1) + ((z == own).sum(axis=1) - 1) / 2
+        z_of_truth = z[np.arange(len(z)), truth[rows]][:, None]
+        n_higher = (z > z_of_truth).sum(axis=1)
+        n_tied = (z == z_of_truth).sum(axis=1) - 1
+        ranks[rows] = 1 + n_higher + n_tied / 2
+
     is_hit = ranks <= TOP
     return {
         f"HR@{TOP}": 1.0 * is_hit,
@@ -290,11 +366,10 @@ def _measures(
     }
 
 
-def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
-    """How often each pair of items is within the window in the sessions of training; None where
-    these are not found.
-    """
-    files, window = model.facts.get("sources") or [], int(model.settings.get("window", 5))
+def _co_occurrences(model: WordVectors, progress: Progress) -> csr_matrix | None:
+    """How often two items are within the window in the training sessions; None without these."""
+    files = model.facts.get("sources") or []
+    window = int(model.settings.get("window", 5))
     if not files or not all(Path(file).is_file() for file in files):
         progress.note("the co-occurrence baseline is left out: the training sessions are not here")
         return None
@@ -302,21 +377,22 @@ def _near(model: WordVectors, progress: Progress) -> csr_matrix | None:
     for file in files:
         for _, words in _lines(file):
             ids = np.array([model.index(word) for word in words if word in model], int32)
+            max_distance = min(window, len(ids) - 1)
             pairs += [
-                np.stack([ids[:-d], ids[d:]]) for d in range(1, min(window, len(ids) - 1) + 1)
+                np.stack([ids[:-distance], ids[distance:]])
+                for distance in range(1, max_distance + 1)
             ]
+
     a, b = np.concatenate([np.zeros((2, 0), int32), *pairs], axis=1)
-    kept = a != b
-    found = coo_matrix(
-        (np.ones(int(kept.sum()), np.float32), (a[kept], b[kept])), (len(model), len(model))
-    ).tocsr()
-    return csr_matrix(found + found.T)
+    differ = a != b
+    ones = np.ones(np.count_nonzero(differ), np.float32)
+    shape = (len(model), len(model))
+    counts = coo_matrix((ones, (a[differ], b[differ])), shape).tocsr()
+    return csr_matrix(counts + counts.T)
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Rows for people, numbers by four digits: a table on a terminal, elsewhere tabs between
-    columns.
-    """
+    """Rows with four digits for each number: aligned on a terminal, elsewhere between tabs."""
     cells = [
         [f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()]
         for row in rows
@@ -340,13 +416,16 @@ def scores(
     tables: dict[str, list[Row]] = {}
     for path in models:
         model = load(path, progress)
-        found = {
-            "links": links(model, link_file, non_links, seed, progress) if link_file else [],
-            "node labels": node_labels(model, label_file, seed, progress) if label_file else [],
-            "next item": next_item(model, session_file, progress) if session_file else [],
-        }
-        for name, rows in filter(lambda each: each[1], found.items()):
-            tables.setdefault(name, []).extend(
-                [{"model": path, **row} if len(models) > 1 else row for row in rows]
-            )
+        tables_of_model: dict[str, list[Row]] = {}
+        if link_file:
+            tables_of_model["links"] = links(model, link_file, non_links, seed, progress)
+        if label_file:
+            tables_of_model["node labels"] = node_labels(model, label_file, seed, progress)
+        if session_file:
+            tables_of_model["next item"] = next_item(model, session_file, progress)
+
+        for name, rows in tables_of_model.items():
+            if len(models) > 1:
+                rows = [{"model": path, **row} for row in rows]
+            tables.setdefault(name, []).extend(rows)
     return tables

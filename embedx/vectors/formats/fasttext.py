@@ -45,15 +45,23 @@ from embedx.vectors.formats.contract import (
 )
 from embedx.vectors.subwords import Subwords
 
-MAGIC, VERSION, VERSIONS = 793712314, 12, (11, 12)
-HEAD, SIZES, ENTRY, SHAPE = (
-    struct.Struct(f"<{fields}") for fields in ("2i12id", "3i2q", "qb", "B2q")
-)
-SKIPGRAM, SUPERVISED, NEGATIVE_SAMPLING = 2, 3, 2
-WORD = 0
+MAGIC = 793712314
+WRITTEN_VERSION = 12
+READ_VERSIONS = (11, 12)
+
+HEAD = struct.Struct("<2i12id")
+SIZES = struct.Struct("<3i2q")
+ENTRY = struct.Struct("<qb")
+SHAPE = struct.Struct("<B2q")
+
+SKIPGRAM_MODEL = 2
+SUPERVISED_MODEL = 3
+NEGATIVE_SAMPLING_LOSS = 2
+WORD_TYPE = 0
+
 MAX_WORD_BYTES = 1 << 25
-BYTES_OF_STRING = 100  # of a word in memory, about
-BLOCK_FLOATS = 1 << 22  # written at a time
+APPROXIMATE_BYTES_PER_WORD = 100
+FLOATS_PER_WRITE = 1 << 22
 SMALLER = "give the .vec file beside it, or a smaller model"
 
 
@@ -67,12 +75,30 @@ def compiled() -> Any:
 # ---- reading
 
 
-class Head(NamedTuple):
-    """What stands before the rows, and where these begin."""
+class Sizes(NamedTuple):
+    """The settings and sizes of a model that reading needs."""
 
     dim: int
-    ngrams: NGrams | None
     n_buckets: int
+    shortest_ngram: int
+    longest_ngram: int
+    n_entries: int
+    n_words: int
+    n_labels: int
+    n_tokens: int
+
+    @property
+    def ngrams(self) -> NGrams | None:
+        """How words are split into n-grams; None for a model without."""
+        shortest = max(self.shortest_ngram, 1)
+        if self.n_buckets == 0 or self.longest_ngram < shortest:
+            return None
+        return NGrams(shortest, self.longest_ngram, self.n_buckets)
+
+
+class Dictionary(NamedTuple):
+    """The words of a model, and the place where the dictionary ends."""
+
     words: list[bytes]
     counts: ndarray  # int64 (words,)
     end: int
@@ -80,139 +106,170 @@ class Head(NamedTuple):
 
 def read(file: Opened) -> Found:
     """Raises `EmbedxError` also for a model that is quantised, pruned or a classifier."""
-    name, progress = file.name, file.progress
+    name = file.name
     with open(file.path("a fastText model"), "rb") as opened:
         data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    head = _head(name, data)
-    raw = head.words
-    rows, end = _matrix(name, data, head.end, "input", (len(raw) + head.n_buckets, head.dim))
-    _, end = _matrix(name, data, end, "output", (None, head.dim))
+
+    sizes = _sizes(name, data)
+    ngrams = sizes.ngrams
+    encoded_words, counts, end = _dictionary(name, data, sizes)
+    n_words = len(encoded_words)
+    input_shape = (n_words + sizes.n_buckets, sizes.dim)
+    input_rows, end = _matrix(name, data, end, "input", input_shape)
+    _, end = _matrix(name, data, end, "output", (None, sizes.dim))
     if end != len(data):
         raise EmbedxError(
             f"{name}: continues for {len(data) - end:,} bytes after the model; {AGAIN}"
         )
-    own, of_buckets = rows[: len(raw)], rows[len(raw) :]
-    words = [name.decode("utf-8", "surrogateescape") for name in raw]
-    check_memory(
-        name,
-        own.nbytes + (compiled().listing_bytes(raw, head.ngrams) if head.ngrams else 0),
-        SMALLER,
-    )
-    check_finite(name, words, own, AGAIN, "the row of the word")
-    vectors, subwords = np.array(own, float32), None
-    if head.ngrams is not None:
-        buckets = _add_ngrams(raw, vectors, of_buckets, head.ngrams, progress)
-        check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
-        subwords = Subwords(head.ngrams, of_buckets, np.arange(len(of_buckets), dtype=np.int32))
-        # fastText may leave rows that it does not need as malloc gave them
-        if first_not_finite(of_buckets) is not None:
-            progress.note(
-                f"{name}: {len(of_buckets) - len(buckets):,} rows of n-grams that no word has are"
-                " left out"
-            )
-            subwords = Subwords(head.ngrams, of_buckets[buckets], buckets)
-    return Found(words, vectors, head.counts, own, subwords)
+
+    word_rows = input_rows[:n_words]
+    bucket_rows = input_rows[n_words:]
+    n_bytes = word_rows.nbytes
+    if ngrams is not None:
+        n_bytes += compiled().listing_bytes(encoded_words, ngrams)
+    words = [word.decode("utf-8", "surrogateescape") for word in encoded_words]
+    check_memory(name, n_bytes, SMALLER)
+    check_finite(name, words, word_rows, AGAIN, "the row of the word")
+
+    vectors = np.array(word_rows, float32)
+    if ngrams is None:
+        return Found(words, vectors, counts, word_rows, None)
+    buckets = _add_ngrams(encoded_words, vectors, bucket_rows, ngrams, file.progress)
+    check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
+    subwords = _subwords(name, ngrams, bucket_rows, buckets, file.progress)
+    return Found(words, vectors, counts, word_rows, subwords)
 
 
-def _head(name: str, data: mmap.mmap) -> Head:
+def _subwords(
+    name: str, ngrams: NGrams, bucket_rows: ndarray, used_buckets: ndarray, progress: Progress
+) -> Subwords:
+    """The rows of all buckets, or of the used ones where some row is not finite.
+
+    fastText may leave rows that it does not need as malloc gave them.
+    """
+    if first_not_finite(bucket_rows) is None:
+        return Subwords(ngrams, bucket_rows, np.arange(len(bucket_rows), dtype=np.int32))
+    n_unused = len(bucket_rows) - len(used_buckets)
+    progress.note(f"{name}: {n_unused:,} rows of n-grams that no word has are left out")
+    return Subwords(ngrams, bucket_rows[used_buckets], used_buckets)
+
+
+def _sizes(name: str, data: mmap.mmap) -> Sizes:
+    """The sizes at the beginning of a model. Raises EmbedxError for a model that is not read."""
     if len(data) < HEAD.size + SIZES.size:
         raise EmbedxError(f"{name}: ends within the head of a fastText model; {AGAIN}")
-    _, version, dim, *others = HEAD.unpack_from(data, 0)
-    model, n_buckets, shortest, longest = others[6:10]
-    size, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
-    if version not in VERSIONS:
+    _, version, dim, *settings = HEAD.unpack_from(data, 0)
+    model, n_buckets, shortest, longest = settings[6:10]
+    n_entries, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
+    if version not in READ_VERSIONS:
         raise EmbedxError(
             f"{name}: version {version} of fastText's format; versions 11 and 12 are read"
         )
-    if model == SUPERVISED or n_pruned >= 0:
+    if model == SUPERVISED_MODEL or n_pruned >= 0:
         raise EmbedxError(
             f"{name}: a classifier or a pruned model of fastText, which is not read; give a"
             " skipgram or cbow model"
         )
-    at = HEAD.size + SIZES.size
-    has_entries = size == n_words + n_labels and size * (ENTRY.size + 1) <= len(data) - at
-    if (
-        min(dim - 1, n_buckets, n_words, n_labels, n_tokens) < 0
-        or longest > MAX_CHARACTERS
-        or not has_entries
-    ):
+    sizes = Sizes(dim, n_buckets, shortest, longest, n_entries, n_words, n_labels, n_tokens)
+    if not _is_plausible(sizes, len(data)):
         raise EmbedxError(
             f"{name}: {dim} dimensions, {n_buckets} buckets, n-grams of up to {longest} characters"
-            f" (at most {MAX_CHARACTERS}) and {size:,} entries in a file of {len(data):,} bytes; it"
-            f" is damaged or cut short: {AGAIN}"
+            f" (at most {MAX_CHARACTERS}) and {n_entries:,} entries in a file of {len(data):,}"
+            f" bytes; it is damaged or cut short: {AGAIN}"
         )
-    check_memory(name, BYTES_OF_STRING * size, SMALLER)
+    return sizes
+
+
+def _is_plausible(sizes: Sizes, n_bytes: int) -> bool:
+    """Whether a model of these sizes can be in a file of so many bytes."""
+    if sizes.dim < 1 or sizes.longest_ngram > MAX_CHARACTERS:
+        return False
+    if min(sizes.n_buckets, sizes.n_words, sizes.n_labels, sizes.n_tokens) < 0:
+        return False
+    if sizes.n_entries != sizes.n_words + sizes.n_labels:
+        return False
+    min_entry_bytes = ENTRY.size + 1
+    return sizes.n_entries * min_entry_bytes <= n_bytes - HEAD.size - SIZES.size
+
+
+def _dictionary(name: str, data: mmap.mmap, sizes: Sizes) -> Dictionary:
+    """The words with their counts; labels stand after them, and have no rows."""
+    n_entries = sizes.n_entries
+    check_memory(name, APPROXIMATE_BYTES_PER_WORD * n_entries, SMALLER)
     words = []
-    counts = np.zeros(n_words, int64)
-    for k in range(size):
-        end = data.find(b"\0", at, at + MAX_WORD_BYTES)
+    counts = np.zeros(sizes.n_words, int64)
+    begin = HEAD.size + SIZES.size
+    for k in range(n_entries):
+        end = data.find(b"\0", begin, begin + MAX_WORD_BYTES)
         if end < 0 or end + 1 + ENTRY.size > len(data):
             raise EmbedxError(
-                f"{name}: ends within word {k + 1:,} of {size:,}, or that has no end; {AGAIN}"
+                f"{name}: ends within word {k + 1:,} of {n_entries:,}, or that has no end; {AGAIN}"
             )
-        count, kind = ENTRY.unpack_from(data, end + 1)
-        if count < 0 or (kind == WORD) != (k < n_words):
+
+        count, entry_type = ENTRY.unpack_from(data, end + 1)
+        is_word = k < sizes.n_words
+        if count < 0 or (entry_type == WORD_TYPE) != is_word:
             raise EmbedxError(
-                f"{name}: word {k + 1:,} of {size:,} has the count {count:,} and the type {kind};"
-                f" {AGAIN}"
+                f"{name}: word {k + 1:,} of {n_entries:,} has the count {count:,} and the type"
+                f" {entry_type}; {AGAIN}"
             )
-        if k < n_words:  # labels stand after the words, and have no rows
-            words.append(data[at:end])
+
+        if is_word:
+            words.append(data[begin:end])
             counts[k] = count
-        at = end + 1 + ENTRY.size
-    has_ngrams = n_buckets > 0 and longest >= max(shortest, 1)
-    return Head(
-        dim,
-        NGrams(max(shortest, 1), longest, n_buckets) if has_ngrams else None,
-        n_buckets,
-        words,
-        counts,
-        at,
-    )
+        begin = end + 1 + ENTRY.size
+    return Dictionary(words, counts, begin)
 
 
 def _matrix(
-    name: str, data: mmap.mmap, at: int, what: str, shape: tuple[int | None, int]
+    name: str, data: mmap.mmap, begin: int, layer: str, wanted_shape: tuple[int | None, int]
 ) -> tuple[ndarray, int]:
-    """The rows that begin at a byte, a view of the file, and their end; `shape` is what they must
-    have, None for any.
+    """The rows that begin at a byte, a view of the file, and the byte after them.
+
+    wanted_shape  rows and columns; any number of rows where it is None
     """
-    if at + SHAPE.size > len(data):
-        raise EmbedxError(f"{name}: ends before its {what} rows; {AGAIN}")
-    is_quantised, n_rows, dim = SHAPE.unpack_from(data, at)
+    if begin + SHAPE.size > len(data):
+        raise EmbedxError(f"{name}: ends before its {layer} rows; {AGAIN}")
+    is_quantised, n_rows, dim = SHAPE.unpack_from(data, begin)
     if is_quantised:
         raise EmbedxError(
             f"{name}: a quantised model of fastText (.ftz), which is not read; give the .bin that"
             " it was made of"
         )
-    begin = at + SHAPE.size
-    if (
-        dim != shape[1]
-        or n_rows < 0
-        or shape[0] not in (None, n_rows)
-        or 4 * n_rows * dim > len(data) - begin
-    ):
-        wanted = f"{'' if shape[0] is None else f'{shape[0]:,} '}rows of {shape[1]:,} numbers"
+
+    begin_rows = begin + SHAPE.size
+    bytes_left = len(data) - begin_rows
+    wanted_rows, wanted_dim = wanted_shape
+    has_wanted_shape = dim == wanted_dim and wanted_rows in (None, n_rows)
+    if not has_wanted_shape or n_rows < 0 or 4 * n_rows * dim > bytes_left:
+        wanted = f"rows of {wanted_dim:,} numbers"
+        if wanted_rows is not None:
+            wanted = f"{wanted_rows:,} {wanted}"
         raise EmbedxError(
-            f"{name}: {n_rows:,} {what} rows of {dim:,} numbers in {len(data) - begin:,} bytes,"
+            f"{name}: {n_rows:,} {layer} rows of {dim:,} numbers in {bytes_left:,} bytes,"
             f" where {wanted} should be; it is damaged or cut short: {AGAIN}"
         )
-    rows = np.frombuffer(data, "<f4", n_rows * dim, begin).reshape(n_rows, dim)
-    return rows, begin + rows.nbytes
+
+    rows = np.frombuffer(data, "<f4", n_rows * dim, begin_rows).reshape(n_rows, dim)
+    return rows, begin_rows + rows.nbytes
 
 
 def _add_ngrams(
     words: Sequence[bytes], vectors: ndarray, rows: ndarray, ngrams: NGrams, progress: Progress
 ) -> ndarray:
-    """Make each word's own row, in `vectors`, the mean of it and the rows of the word's n-grams;
-    the buckets of all words.
+    """The buckets of the n-grams of all words; changes the rows in `vectors` to word vectors.
+
+    vectors  float32 (words, dim): the words' own rows, each overwritten by the mean of itself and
+             the rows of the word's n-grams
     """
     parts, buckets = compiled().listed(words, ngrams)
     progress.start("Adding up n-grams", len(words), "words")
     for k in range(len(words)):
         first, end = parts.offsets[k : k + 2]
+        # the first part is the word's own row; n-grams are numbered after the words
+        ngram_rows = buckets[parts.rows[first + 1 : end] - len(words)]
         with np.errstate(all="ignore"):  # check_finite reports what is not finite
-            vectors[k] += rows[buckets[parts.rows[first + 1 : end] - len(words)]].sum(axis=0)
+            vectors[k] += rows[ngram_rows].sum(axis=0)
             vectors[k] /= float32(end - first)
         if k % 10_000 == 0:
             progress.update(k)
@@ -224,33 +281,50 @@ def _add_ngrams(
 
 
 def write(path: Path, table: Table) -> None:
-    if (wrong := next((word for word in table.words if "\0" in word), None)) is not None:
+    word = next((word for word in table.words if "\0" in word), None)
+    if word is not None:
         raise EmbedxError(
-            f"the word {wrong!r} holds a zero character, which ends words in a fastText .bin model"
+            f"the word {word!r} holds a zero character, which ends words in a fastText .bin model"
         )
     write_pieces(path, pieces(table))
 
 
 def pieces(table: Table) -> Iterator[bytes]:
-    """The bytes of a skip-gram model with negative sampling; where the output rows are not those of
-    words, zeros.
-    """
-    (n_words, dim), model = table.rows.shape, table.model
-    subwords = model.subwords
-    ngrams = subwords.ngrams if subwords else NGrams(0, 0, 0)
+    """The bytes of a skip-gram model with negative sampling, a piece at a time."""
+    n_words, dim = table.rows.shape
+    subwords = table.model.subwords
+    n_buckets = 0
+    word_rows = table.rows
+    if subwords is not None:
+        n_buckets = subwords.ngrams.n_buckets
+        word_rows = table.model.arrays.get("word_part", table.model.vectors)[:n_words]
+
+    yield from _head_pieces(table)
+    yield SHAPE.pack(0, n_words + n_buckets, dim)
+    yield from map(_as_bytes, row_blocks(word_rows))
+    if subwords is not None:
+        yield from map(_as_bytes, _bucket_blocks(subwords, dim))
+    yield SHAPE.pack(0, n_words, dim)
+    yield from map(_as_bytes, row_blocks(_output_rows(table)))
+
+
+def _head_pieces(table: Table) -> Iterator[bytes]:
+    """Settings, sizes and words; settings that only training uses have fastText's defaults."""
+    n_words, dim = table.rows.shape
+    subwords = table.model.subwords
+    ngrams = NGrams(0, 0, 0) if subwords is None else subwords.ngrams
     counts = np.ones(n_words, int64) if table.counts is None else np.maximum(table.counts, 1)
-    window = model.settings.get("window", 5)
-    yield HEAD.pack(  # what only training uses has fastText's defaults
+    yield HEAD.pack(
         MAGIC,
-        VERSION,
+        WRITTEN_VERSION,
         dim,
-        window,
+        table.model.settings.get("window", 5),
         5,
         5,
         5,
         1,
-        NEGATIVE_SAMPLING,
-        SKIPGRAM,
+        NEGATIVE_SAMPLING_LOSS,
+        SKIPGRAM_MODEL,
         ngrams.n_buckets,
         ngrams.shortest,
         ngrams.longest,
@@ -259,31 +333,29 @@ def pieces(table: Table) -> Iterator[bytes]:
     )
     yield SIZES.pack(n_words, n_words, 0, int(counts.sum()), -1)
     for word, count in zip(table.words, counts.tolist(), strict=True):
-        yield encoded(word) + b"\0" + ENTRY.pack(count, WORD)
-    yield SHAPE.pack(0, n_words + ngrams.n_buckets, dim)
-    own = model.arrays.get("word_part", model.vectors)[:n_words] if subwords else table.rows
-    yield from map(_bytes_of, row_blocks(own))
-    if subwords is not None:
-        step = max(1, BLOCK_FLOATS // dim)
-        for first in range(0, ngrams.n_buckets, step):
-            # stays 0 for buckets without a vector
-            block = np.zeros((min(step, ngrams.n_buckets - first), dim), float32)
-            begin, end = np.searchsorted(subwords.buckets, [first, first + len(block)])
-            block[subwords.buckets[begin:end] - first] = subwords.rows[begin:end]
-            yield _bytes_of(block)
-    yield SHAPE.pack(0, n_words, dim)
-    has_outputs = (
-        model.output_vectors is not None and model.output_vectors.shape == model.vectors.shape
-    )
-    outputs = (
-        model.arrays["output"][:n_words]
-        if has_outputs
-        else np.broadcast_to(float32(0), (n_words, dim))
-    )
-    yield from map(_bytes_of, row_blocks(outputs))
+        yield encoded(word) + b"\0" + ENTRY.pack(count, WORD_TYPE)
 
 
-def _bytes_of(rows: ndarray) -> bytes:
+def _bucket_blocks(subwords: Subwords, dim: int) -> Iterator[ndarray]:
+    """The rows of all buckets, float32 (some, dim), 0 for buckets without a vector."""
+    n_buckets = subwords.ngrams.n_buckets
+    step = max(1, FLOATS_PER_WRITE // dim)
+    for first in range(0, n_buckets, step):
+        block = np.zeros((min(step, n_buckets - first), dim), float32)
+        begin, end = np.searchsorted(subwords.buckets, [first, first + len(block)])
+        block[subwords.buckets[begin:end] - first] = subwords.rows[begin:end]
+        yield block
+
+
+def _output_rows(table: Table) -> ndarray:
+    """The output vectors of the words, float32 (words, dim); zeros where they have none."""
+    outputs = table.model.output_vectors
+    if outputs is None or outputs.shape != table.model.vectors.shape:
+        return np.broadcast_to(float32(0), table.rows.shape)
+    return outputs[: len(table.rows)]
+
+
+def _as_bytes(rows: ndarray) -> bytes:
     return np.ascontiguousarray(rows, "<f4").tobytes()
 
 
