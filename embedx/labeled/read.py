@@ -27,6 +27,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -34,7 +35,7 @@ from scipy.sparse import issparse
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
 from embedx.labeled.cells import LIST_REMEDY, labels_of
-from embedx.labeled.data import DataSchema, FileRows, Labeled, Labels
+from embedx.labeled.data import Columns, DataSchema, FileRows, Labeled, Labels
 from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
@@ -48,7 +49,8 @@ from embedx.training.progress import SILENT, Progress
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 IDX_NAME = re.compile(r"idx\d-")
-TEXT, TABLE = TextFeatureSettings(), TableSettings()
+TEXT = TextFeatureSettings()
+TABLE = TableSettings()
 
 
 def read(
@@ -78,46 +80,57 @@ def read(
             " them"
         )
     if source == GENERATED:
-        return digits()[0 if like is None else 1]
+        training, test = digits()
+        return training if like is None else test
+
     name, split, column = _split_named(source)
     if not split:
         _check_rows_are_of_one_kind(name)
     try:
-        data = _rows_of(
-            name, progress, like, keeps_empty, text, table, labels is None and not keeps_empty
-        )
+        needs_labels = labels is None and not keeps_empty
+        data = _rows_of(name, progress, like, keeps_empty, text, table, needs_labels)
         if labels is not None:
             if len(data.labels.ids):
                 raise EmbedxError(
                     f"{name}: has labels of its own; leave out the file of labels, {labels}"
                 )
             data = _with_labels(data, labels, table.label_separator, progress, like)
-        elif table.label_separator is not None and data.schema.columns is None:
-            raise SettingError(
-                "label_separator",
-                table.label_separator,
-                f"{name} is no table, and there is no file of labels",
-                "leave it out",
-            )
+        else:
+            _check_separator_is_used(name, table, data)
+
         if like is not None and not names_new_labels:
-            ids, names = data.labels.ids, data.schema.names
-            if (
-                names
-                and data.schema.by_name
-                and not keeps_empty
-                and len(ids)
-                and ids.min() >= like.n_labels
-            ):
-                progress.note(
-                    f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have'
-                    f' "{names[0]}"'
-                )
+            if not keeps_empty:
+                _note_unknown_labels(name, data, like, progress)
             data = replace(data, known=replace(data.schema, names=like.names))
-        return data.rows(_split_rows(split, column, len(data))) if split else data
+        if split:
+            data = data.rows(_split_rows(split, column, len(data)))
+        return data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
         raise EmbedxError(
             f"{source}: takes more memory than is available; use fewer rows or more memory"
         ) from error
+
+
+def _check_separator_is_used(name: str, table: TableSettings, data: Labeled) -> None:
+    """Raise `SettingError` for a separator of labels where no cell or line has them."""
+    if table.label_separator is not None and data.schema.columns is None:
+        raise SettingError(
+            "label_separator",
+            table.label_separator,
+            f"{name} is no table, and there is no file of labels",
+            "leave it out",
+        )
+
+
+def _note_unknown_labels(name: str, data: Labeled, like: DataSchema, progress: Progress) -> None:
+    """Say so if labels are names, and the training data have none of them."""
+    ids = data.labels.ids
+    names = data.schema.names
+    if names and data.schema.by_name and len(ids) and ids.min() >= like.n_labels:
+        progress.note(
+            f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have'
+            f' "{names[0]}"'
+        )
 
 
 def read_training(
@@ -129,8 +142,9 @@ def read_training(
     table: TableSettings = TABLE,
     like: DataSchema | None = None,
 ) -> Labeled:
-    """What `read` gives, which must have two labels or more; if rows are to be `like` earlier ones,
-    with those and new ones.
+    """The rows as `read` gives them, with two labels or more.
+
+    With `like`, the schema of earlier training data, the labels are those and new ones.
     """
     data = read(
         source,
@@ -142,28 +156,38 @@ def read_training(
         names_new_labels=like is not None,
     )
     if like is not None:
-        n_labels, names = (
-            max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1),
-            data.schema.names,
-        )
-        if names is not None:
-            names = [*names, *map(str, range(len(names), n_labels))]
-        return replace(
-            data, n_labels=n_labels, known=replace(data.schema, n_labels=n_labels, names=names)
-        )
-    found = np.unique(data.labels.ids[:1])
-    if not len(found):
+        return _with_new_labels(data, like)
+    _check_two_labels(data, source, labels)
+    return data
+
+
+def _with_new_labels(data: Labeled, like: DataSchema) -> Labeled:
+    """The same rows, with labels that the earlier rows lack counted and named."""
+    n_labels = max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1)
+    names = data.schema.names
+    if names is not None:
+        names = [*names, *map(str, range(len(names), n_labels))]
+    schema = replace(data.schema, n_labels=n_labels, names=names)
+    return replace(data, n_labels=n_labels, known=schema)
+
+
+def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> None:
+    """Raise `EmbedxError` if there are fewer than two labels."""
+    ids = data.labels.ids
+    if not len(ids):
         raise EmbedxError(
             f"{source}: no row has a label; name the file of the labels with --train-labels"
         )
-    if (data.labels.ids == found).all():
-        n_rows, names = np.count_nonzero(data.labels.n_of_row), data.schema.names
-        label = names[found[0]] if names else found[0]
+    first = ids[0]
+    if (ids == first).all():
+        n_rows = np.count_nonzero(data.labels.n_of_row)
+        names = data.schema.names
+        label = names[first] if names else first
         raise EmbedxError(
-            f'{labels or source}: only one label, "{label}", on {n_rows:,} of {len(data):,} rows;'
-            " give data with two labels or more, or train word vectors on text with `embedx train`"
+            f'{labels_file or source}: only one label, "{label}", on {n_rows:,} of {len(data):,}'
+            " rows; give data with two labels or more, or train word vectors on text with `embedx"
+            " train`"
         )
-    return data
 
 
 def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
@@ -172,24 +196,27 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole
     numbers: they become the ids.
     """
-    labels, known = data.labels, data.schema
+    labels = data.labels
+    known = data.schema
     n_labels = known.n_labels
+    numbers = known.names or []
     if known.by_name:
-        own = known.names or []
-        if others := [name for name in own if not is_id(name)]:
-            raise EmbedxError(
-                f"{file}: the labels of the training data have names already, such as"
-                f' "{others[0]}"; leave out --label-names, which names labels that are whole'
-                " numbers from 0"
-            )
-        n_labels = max(int(name) if len(name) < 20 else MAX_IDS for name in own) + 1
+        for number in numbers:
+            if not is_id(number):
+                raise EmbedxError(
+                    f"{file}: the labels of the training data have names already, such as"
+                    f' "{number}"; leave out --label-names, which names labels that are whole'
+                    " numbers from 0"
+                )
+        n_labels = max(int(number) if len(number) < 20 else MAX_IDS for number in numbers) + 1
     if len(names) != n_labels:
         raise EmbedxError(
             f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a"
             " line for each"
         )
     if known.by_name:
-        labels = Labels(labels.offsets, np.array([int(name) for name in own], np.int32)[labels.ids])
+        id_of = np.array([int(number) for number in numbers], np.int32)
+        labels = Labels(labels.offsets, id_of[labels.ids])
     known = replace(known, n_labels=n_labels, names=list(names), by_name=False)
     return replace(data, labels=labels, n_labels=n_labels, known=known)
 
@@ -201,9 +228,7 @@ def check_there(source: str) -> None:
 
 
 def _check_rows_are_of_one_kind(name: str) -> None:
-    """Raise `DataError` if it is a recipe whose one file has the rows for training and those for
-    testing.
-    """
+    """Raise `DataError` for a recipe with training rows and test rows in one file."""
     recipe = recipe_meant(name)
     if recipe is None or not recipe.splits:
         return
@@ -221,11 +246,14 @@ def _check_rows_are_of_one_kind(name: str) -> None:
 def _split_named(source: str) -> tuple[str, str, int]:
     """(data file, split file, column) as `source` names them; no split is ""."""
     match = SPLIT.fullmatch(source)
-    # the last has a user's name
-    if not match or os.path.exists(source) or URL_HOST.fullmatch(match["data"]):
+    if not match or os.path.exists(source):
         return source, "", 0
-    if os.path.exists(with_colon := source[match.start("split") :]):
-        return match["data"], with_colon, 1
+    has_user_name = URL_HOST.fullmatch(match["data"]) is not None  # https://user@host/file
+    if has_user_name:
+        return source, "", 0
+    split_with_colon = source[match.start("split") :]
+    if os.path.exists(split_with_colon):
+        return match["data"], split_with_colon, 1
     return match["data"], match["split"], int(match["column"] or 1)
 
 
@@ -239,38 +267,13 @@ def _rows_of(
     needs_labels: bool,
 ) -> Labeled:
     """The rows of one file, with the features of the training data."""
-    source = source_of(name)
-    head = head_of(source)
-    if is_binary(head):
-        features = features_in(name, read_array(source, head, progress))
-        rows = FileRows(
-            features, Labels(np.zeros(features.shape[0] + 1, np.int64), np.empty(0, np.int32))
-        )
-    elif head and IDX_NAME.search(os.path.basename(name)):
-        raise EmbedxError(
-            f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS;"
-            " fetch it again"
-        )
-    else:
-        columns = like.columns if like else None
-        lines = None if head.startswith(PARQUET_START) else Lines(source, progress)
-        format = (
-            "parquet"
-            if lines is None
-            else format_of(lines, table, columns, bool(like and like.text))
-        )
-        if lines is None or format:
-            rows = read_table(source, lines, format, table, like, needs_labels, text, progress)
-        else:
-            rows = _text_rows(lines, like, keeps_empty, text)
-    features, labels, names, n_labels = rows.features, rows.labels, None, rows.n_labels
+    rows = _file_rows(name, progress, like, keeps_empty, text, table, needs_labels)
+    labels = rows.labels
+    names = None
+    n_labels = rows.n_labels
     if rows.names is not None:
-        if like is None and rows.text is None and rows.columns is None:
-            first = f"labels are names, features count from {rows.first_feature}"
-            progress.note(
-                f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
-                f" {first}"
-            )
+        if like is None:
+            _note_libsvm(name, rows, progress)
         id_of, names = settled(
             rows.names,
             like.by_name if like else True,
@@ -278,58 +281,127 @@ def _rows_of(
             name,
             rows.labels_are_numbers,
         )
-        labels, n_labels = Labels(labels.offsets, id_of[labels.ids]), len(names or [])
-    by_name = rows.names is not None
-    known = DataSchema(
-        features.shape[1],
-        n_labels,
-        names,
-        rows.text,
-        by_name,
-        rows.first_feature,
-        columns=rows.columns,
-    )
-    # with the names of new labels
-    known = replace(like, names=names or like.names) if like else known
-    if like and like.first_feature is None and rows.first_feature:
-        progress.note(f"{name}: features count from 1, the columns that were trained on from 0")
+        labels = Labels(labels.offsets, id_of[labels.ids])
+        n_labels = len(names or [])
+
+    if like:
+        schema = replace(like, names=names or like.names)  # with the names of new labels
+        _note_first_feature(name, rows, like, progress)
+    else:
+        schema = DataSchema(
+            rows.features.shape[1],
+            n_labels,
+            names,
+            rows.text,
+            rows.names is not None,
+            rows.first_feature,
+            columns=rows.columns,
+        )
     if rows.columns is None:
-        given = [*table.given, *(["header"] if table.header else [])]
-        for setting in given:
-            raise SettingError(
-                setting,
-                None,
-                f"{name} is no table",
-                "it applies to tables: CSV, TSV, JSON Lines and Parquet",
-            )
-        if like and like.columns and not like.columns.text:
-            numbers = ", ".join(like.columns.numbers)
-            raise EmbedxError(
-                f"{name}: no table, as the training data are; give a table with {numbers}"
-            )
-        if like and like.columns and like.columns.numbers:
-            progress.note(
-                f"{name}: no table, so that rows have no {', '.join(like.columns.numbers)}"
-            )
+        _check_no_table_settings(name, table)
+        if like and like.columns:
+            _check_like_without_table(name, like.columns, progress)
+    _fit_features(name, rows.features, schema.n_features, progress)
+
+    data = Labeled(rows.features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
+    if like is None and rows.first_feature is None:
+        schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
+    return replace(data, known=schema)
+
+
+def _file_rows(
+    name: str,
+    progress: Progress,
+    like: DataSchema | None,
+    keeps_empty: bool,
+    text: TextFeatureSettings,
+    table: TableSettings,
+    needs_labels: bool,
+) -> FileRows:
+    """The rows of one file by its format, which its content shows."""
+    source = source_of(name)
+    head = head_of(source)
+    if is_binary(head):
+        features = features_in(name, read_array(source, head, progress))
+        n_rows = features.shape[0]
+        return FileRows(features, Labels(np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32)))
+    if head and IDX_NAME.search(os.path.basename(name)):
+        raise EmbedxError(
+            f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS;"
+            " fetch it again"
+        )
+    if head.startswith(PARQUET_START):
+        return read_table(source, None, "parquet", table, like, needs_labels, text, progress)
+
+    lines = Lines(source, progress)
+    columns = like.columns if like else None
+    format = format_of(lines, table, columns, bool(like and like.text))
+    if format:
+        return read_table(source, lines, format, table, like, needs_labels, text, progress)
+    return _text_rows(lines, like, keeps_empty, text)
+
+
+def _note_libsvm(name: str, rows: FileRows, progress: Progress) -> None:
+    """Say so if the rows are those of a LIBSVM file."""
+    if rows.text is None and rows.columns is None:
+        progress.note(
+            f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
+            f" labels are names, features count from {rows.first_feature}"
+        )
+
+
+def _note_first_feature(name: str, rows: FileRows, like: DataSchema, progress: Progress) -> None:
+    """Say so if features count from 1 where the training data were arrays."""
+    if like.first_feature is None and rows.first_feature:
+        progress.note(f"{name}: features count from 1, the columns that were trained on from 0")
+
+
+def _check_no_table_settings(name: str, table: TableSettings) -> None:
+    """Raise `SettingError` if a setting of tables is given."""
+    settings = [*table.given]
+    if table.header:
+        settings.append("header")
+    for setting in settings:
+        raise SettingError(
+            setting,
+            None,
+            f"{name} is no table",
+            "it applies to tables: CSV, TSV, JSON Lines and Parquet",
+        )
+
+
+def _check_like_without_table(name: str, trained: Columns, progress: Progress) -> None:
+    """Say that numbers of the training table are missing; `EmbedxError` if it has no text."""
+    numbers = ", ".join(trained.numbers)
+    if not trained.text:
+        raise EmbedxError(
+            f"{name}: no table, as the training data are; give a table with {numbers}"
+        )
+    if trained.numbers:
+        progress.note(f"{name}: no table, so that rows have no {numbers}")
+
+
+def _fit_features(name: str, features: Any, n_features: int, progress: Progress) -> None:
+    """Give sparse features the columns of the training data, in place.
+
+    Raises `EmbedxError` if dense features have another number of columns.
+    """
     if issparse(features):
         n_values = features.nnz
-        features.resize(features.shape[0], known.n_features)
-        if dropped := n_values - features.nnz:
+        features.resize(features.shape[0], n_features)
+        n_dropped = n_values - features.nnz
+        if n_dropped:
             progress.note(
-                f"{name}: {dropped:,} values dropped, whose feature ids are not below"
-                f" {known.n_features:,} as in the training data"
+                f"{name}: {n_dropped:,} values dropped, whose feature ids are not below"
+                f" {n_features:,} as in the training data"
             )
         features.sum_duplicates()
         check_finite(name, features.data)  # sums may be too large
-    elif features.shape[1] != known.n_features:
+    elif features.shape[1] != n_features:
         raise EmbedxError(
-            f"{name}: {features.shape[1]} features, but the training data have {known.n_features};"
+            f"{name}: {features.shape[1]} features, but the training data have {n_features};"
             " give the same"
         )
-    data = Labeled(features, labels.distinct(), known.n_labels, known, ids=rows.ids)
-    if like is None and rows.first_feature is None:
-        known = replace(known, has_empty_first_column=data.has_empty_first_column)
-    return replace(data, known=known)
 
 
 def _text_rows(
@@ -344,11 +416,11 @@ def _text_rows(
         lines.min_lines = math.inf
     has_words = has_labels or bool(like and like.text is not None and not has_header)
     if like and has_words != (like.text is not None):
-        kinds = "words", "ID:VALUE"
-        here, there = kinds if has_words else kinds[::-1]
+        kind = "words" if has_words else "ID:VALUE"
+        trained_kind = "ID:VALUE" if has_words else "words"
         raise EmbedxError(
-            f"{lines.name}: features are {here}, but those of the training data are {there}; give"
-            " the same kind"
+            f"{lines.name}: features are {kind}, but those of the training data are"
+            f" {trained_kind}; give the same kind"
         )
     if has_words:
         return read_lines(lines, text, like.text if like else None)
@@ -367,19 +439,22 @@ def _with_labels(
     head = head_of(source)
     names = like.names if like else None
     by_name = like.by_name if like else None
-    n_labels, known = 0, data.schema
-    are_numbers = is_binary(head)
     if like is not None and separator is None:
         separator = like.label_separator
+
+    n_labels = 0
+    are_numbers = is_binary(head)
     if are_numbers:
         labels, n_labels = labels_in(file, read_array(source, head, progress))
-        found, ids = np.unique(labels.ids, return_inverse=True)
-        words, by_name = [b"%d" % label for label in found.tolist()], bool(by_name)
+        numbers, ids = np.unique(labels.ids, return_inverse=True)
+        words = [b"%d" % number for number in numbers.tolist()]
         labels = Labels(labels.offsets, ids)
+        by_name = bool(by_name)
     else:
         labels, words = _label_lines(Lines(source, progress), len(data), separator)
         if like is None and separator is None:
             note_separator(file, words, progress)
+
     id_of, names = settled(words, by_name, names, file, are_numbers)
     labels = Labels(labels.offsets, id_of[labels.ids])
     if len(labels) != len(data):
@@ -387,18 +462,20 @@ def _with_labels(
             f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; do they"
             " belong together?"
         )
+
+    schema = data.schema
     if like is None:
-        n_labels = max(n_labels, known.n_labels, int(labels.ids.max(initial=-1)) + 1)
-        known = replace(
-            known, n_labels=n_labels, by_name=names is not None, label_separator=separator
-        )
-    known = replace(known, names=names or known.names)
-    return replace(data, labels=labels.distinct(), n_labels=known.n_labels, known=known)
+        n_labels = max(n_labels, schema.n_labels, int(labels.ids.max(initial=-1)) + 1)
+        by_name = names is not None
+        schema = replace(schema, n_labels=n_labels, by_name=by_name, label_separator=separator)
+    schema = replace(schema, names=names or schema.names)
+    return replace(data, labels=labels.distinct(), n_labels=schema.n_labels, known=schema)
 
 
 def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labels, list[bytes]]:
-    """Numbers of the different labels, and these, of a text with a line for each row: a label, a
-    list, several labels between separators, or nothing.
+    """The labels of a text with a line for each row, by number, and the different labels.
+
+    A line has a label, a list, several labels between separators, or nothing.
     """
     lines.min_lines = n_rows
     numbering = Numbering(lines.budget)
@@ -422,13 +499,14 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
     for chunk in lines:
         lines.budget.take(36 * chunk.count(b"\n"))
         for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
-            word = b"".join(line.split()[column - 1 : column] if column else [])
+            # b"" where the line has no such column, which counts from 1
+            word = b"".join(line.split()[column - 1 : column]) if column else b""
             row = int(word) if word.isdigit() and len(word) < 20 else 0
             if not 1 <= row <= n_rows:
-                said = word.decode("utf-8", "replace")
+                text = word.decode("utf-8", "replace")
                 raise lines.error(
                     number,
-                    f'column {column} is "{said}", no row of the data, which has rows 1 to'
+                    f'column {column} is "{text}", no row of the data, which has rows 1 to'
                     f" {n_rows}; is it their split?",
                 )
             rows.append(row - 1)
