@@ -32,6 +32,7 @@ from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.samplers.contract import Sampler, pairs_of
+from embedx.settings import as_typed
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.interrupts import to_the_end
@@ -177,8 +178,12 @@ class Run:
         return {name: value for group in groups for name, value in group.record().items()}
 
     def _note_choices(self) -> None:
-        """Report what was chosen from the data, where that may surprise."""
+        """Report what was chosen from the data, in a line of its own where that may surprise."""
         given, settings, data = self.given, self.settings, self.data
+        for name, reason in self.origins.items():
+            value = as_typed(getattr(settings, name))
+            if reason:
+                self.progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
         is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
         searches = samplers.SAMPLERS[self.objective.samplers()[0]].needs_dense_inputs
         if is_open and data.is_sparse and searches:
@@ -235,6 +240,7 @@ class Run:
             "labels": len(counts),
             "seen_labels": int((counts > 0).sum()),
             "several_labels": bool((all_labels.n_of_row > 1).any()),
+            "chosen": {name: reason for name, reason in self.origins.items() if reason},
         }
         if self.sampler.conditional:
             self._fit_sampler(len(counts))

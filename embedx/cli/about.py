@@ -59,11 +59,12 @@ def about(model: str) -> dict[str, Any]:
     }
     scores = {name: scores[name] for name in SCORES if name in scores}
     found |= {"interrupted": True} if facts.get("interrupted") else {}
-    return (
-        found
-        | ({"scores": scores} if scores else {})
-        | {"settings": changed(task, facts, settings)}
-    )
+    if scores:
+        found["scores"] = scores
+    found["settings"] = changed(task, facts, settings)
+    if facts.get("chosen"):
+        found["chosen"] = facts["chosen"]  # the reason of each setting that the data decided
+    return found
 
 
 def _schema_of_classifiers() -> FolderSchema:

@@ -85,6 +85,7 @@ class Task:
     progress: Progress
     plan: MemoryPlan | None = None  # of memory
     loss_unit: str = ""
+    origins: dict[str, str] = field(default_factory=dict)  # why settings were chosen, by name
     history: list[Record] = field(default_factory=list)  # held-out log-likelihoods, sums by span
 
     @property
@@ -314,6 +315,8 @@ class Task:
                     "words_trained": tally.words,
                     "words_per_second": round(tally.words / max(seconds, 1e-9)),
                 }
+        if self.origins:
+            facts["chosen"] = self.origins
         if self.history:
             facts["history"] = self.history
         return model.WordVectors(
@@ -438,6 +441,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     sampler.prepare(
         kept if config.draws_kept_words else words.trained_counts, paths=objective.paths()
     )
+    origins: dict[str, str] = {}
     if config.collapsed is None:
         n_context = context_words(corpus.tokens, settings.window)
         settings, origins = resolve(config, CountedText(n_tokens, kept, n_context, sampler))
@@ -456,7 +460,18 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         parts, buckets = subwords.listed(in_utf8, settings.ngrams)
     tables = empty_tables(objective, settings, len(words), len(buckets))._replace(parts=parts)
     config = replace(config, settings=settings)
-    task = Task(corpus, config, words, remap, held_out, sampler, tables, buckets, progress)
+    task = Task(
+        corpus,
+        config,
+        words,
+        remap,
+        held_out,
+        sampler,
+        tables,
+        buckets,
+        progress,
+        origins=origins,
+    )
     if not has_pairs(task.stream()):
         names = [f"{source['name']}: " for source in corpus.report["sources"][:1]]
         raise EmbedxError(
