@@ -32,14 +32,17 @@ from embedx.text.tables import TOKEN_END
 from embedx.text.tokenizer import Table, Tokenizer, look_up
 
 PREFIX = "__label__"
-MARK = b"\x01"  # before each row
-BATCH_BYTES = 1 << 22  # of rows that are tokenised together
-# punctuation at the end of a word
+# Begins each row.
+MARK = b"\x01"
+# Rows are tokenised in batches of this size.
+BATCH_BYTES = 1 << 22
+# Punctuation at the end of a word.
 ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")
-# of words that it ends, from which on text is raw: news have .09, and .01 after tokenisation
+# Text is raw if punctuation ends more than this share of its words: news have .09, and .01 after
+# tokenisation.
 RAW_SHARE = 0.03
 RAW_NGRAMS = 2
-MAX_HASHES = 2**31 - 1  # of character n-grams
+MAX_CHAR_NGRAM_HASHES = 2**31 - 1
 
 # numbers of words or hashes of n-grams, int64 ascending, and their counts in each row
 Counted = tuple[ndarray, csr_matrix]
@@ -83,18 +86,19 @@ class TextFeatureSettings(Settings):
             ngrams(self.char_ngrams, 1, "--char-ngrams")
 
     def for_text(self, text: str) -> "TextFeatureSettings":
-        """The settings with nothing left open, as the beginning of a text suggests."""
+        """The settings with those that are None resolved by the beginning of a text."""
         is_raw = len(ATTACHED.findall(text)) > RAW_SHARE * len(text.split())
-        words = RAW_NGRAMS if is_raw else 1
+        default_ngrams = RAW_NGRAMS if is_raw else 1
+        default_tokenizer = "words" if is_raw else "whitespace"
         return dataclasses.replace(
             self,
-            word_ngrams=self.word_ngrams or words,
-            tokenizer=self.tokenizer or ("words" if is_raw else "whitespace"),
+            word_ngrams=self.word_ngrams or default_ngrams,
+            tokenizer=self.tokenizer or default_tokenizer,
             lowercase=is_raw if self.lowercase is None else self.lowercase,
         )
 
     def of_tokenizer(self) -> TextSettings:
-        """The settings of the tokeniser, where nothing is left open."""
+        """The settings of the tokeniser; none of these may be None."""
         return TextSettings(tokenizer=str(self.tokenizer), lowercase=bool(self.lowercase))
 
 
@@ -108,14 +112,16 @@ class TextFeatures(abc.ABC):
 
     def add(self, texts: Iterable[str | bytes]) -> None:
         """Count further rows. Raises `EmbedxError` if they take too much memory."""
-        batch, size = [], 0
+        batch: list[bytes] = []
+        n_bytes = 0
         for text in texts:
-            in_bytes = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-            batch.append(in_bytes.replace(MARK, b" "))
-            size += len(in_bytes)
-            if size > BATCH_BYTES:
+            encoded = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+            batch.append(encoded.replace(MARK, b" "))
+            n_bytes += len(encoded)
+            if n_bytes > BATCH_BYTES:
                 self._add(batch)
-                batch, size = [], 0
+                batch = []
+                n_bytes = 0
         if batch:
             self._add(batch)
 
@@ -125,13 +131,13 @@ class TextFeatures(abc.ABC):
 
     @abc.abstractmethod
     def finish(self) -> tuple[csr_matrix, TextSchema]:
-        """The features of all rows that were added, float32, and by what later rows are read."""
+        """The features of all rows added, float32, and the schema for later rows."""
 
 
 def text_features(
     settings: TextFeatureSettings, budget: MemoryBudget, known: TextSchema | None
 ) -> TextFeatures:
-    """What counts the features of a model, or of training data, which make a new `TextSchema`."""
+    """A counter of the features of a model or, without one, of training data."""
     if known is not None:
         return KnownTextFeatures(known, budget)
     return TrainingTextFeatures(settings, budget)
@@ -177,26 +183,31 @@ def word_ngrams(
     tokenizer: Tokenizer, tokens: ndarray, row: ndarray, settings: TextFeatureSettings
 ) -> tuple[ndarray, ndarray]:
     """The hashes of the n-grams of two words and more, int64, and the row of each."""
-    of_word = np.empty(tokenizer.n_types - 1, int64)
-    hash_words(tokenizer.table.letters, tokenizer.table.starts[1:], of_word)
-    of_token = of_word[tokens]
-    h, hashes, rows = of_token, [of_token[:0]], [row[:0]]
+    word_hashes = np.empty(tokenizer.n_types - 1, int64)
+    hash_words(tokenizer.table.letters, tokenizer.table.starts[1:], word_hashes)
+    token_hashes = word_hashes[tokens]
+
+    ngram_hashes = token_hashes
+    hashes_by_length = [token_hashes[:0]]
+    rows_by_length = [row[:0]]
     for n in range(1, int(settings.word_ngrams or 1)):
-        h = h[:-1] * OF_NEXT_WORD + of_token[n:]
-        is_within = row[: len(h)] == row[n:]
-        hashes.append(h[is_within])
-        rows.append(row[: len(h)][is_within])
-    h = np.concatenate(hashes)
+        ngram_hashes = ngram_hashes[:-1] * OF_NEXT_WORD + token_hashes[n:]
+        first_row = row[: len(ngram_hashes)]
+        is_within_row = first_row == row[n:]
+        hashes_by_length.append(ngram_hashes[is_within_row])
+        rows_by_length.append(first_row[is_within_row])
+
+    hashes = np.concatenate(hashes_by_length)
     if settings.buckets:
-        h = (h.view(np.uint64) % settings.buckets).view(int64)
-    return h, np.concatenate(rows)
+        hashes = (hashes.view(np.uint64) % settings.buckets).view(int64)
+    return hashes, np.concatenate(rows_by_length)
 
 
 def char_ngrams(
     words: list[bytes], lengths: str, settings: TextFeatureSettings
 ) -> tuple[ndarray, ndarray]:
     """The hashes of the character n-grams of each word, int64, and where those of a word begin."""
-    spec = ngrams(lengths, settings.buckets or MAX_HASHES)
+    spec = ngrams(lengths, settings.buckets or MAX_CHAR_NGRAM_HASHES)
     offsets, buckets = bucket_lists(words, spec)
     hashes = np.delete(buckets, offsets[:-1]).astype(int64)
     return hashes, offsets - np.arange(len(offsets))
@@ -212,21 +223,20 @@ class TrainingTextFeatures(TextFeatures):
         self.settings = settings
         self._budget = budget
         self._tokenizer: Tokenizer | None = None
-        self._n_words = 0  # that memory was counted for
-        self._bags: list[Counted] = []  # of words, by their number
+        self._n_budgeted_words = 0
+        self._words: list[Counted] = []
         self._ngrams: list[Counted] = []
 
     def finish(self) -> tuple[csr_matrix, TextSchema]:
         words = words_of(self._prepared(b""))
-        kept = _frequent(self._bags, self.settings.min_count)
+        kept = _frequent(self._words, self.settings.min_count)
         hashes = _frequent(self._ngrams, self.settings.min_ngram_count)
         vocabulary = [words[k].decode("utf-8") for k in kept.tolist()]
-        parts: list[csr_matrix] = []
-        for counted, keys in ((self._bags, kept), (self._ngrams, hashes)):
-            if len(keys) or not parts:
-                found = [_selected(rows, _places(own, keys), len(keys)) for own, rows in counted]
-                parts.append(vstack(found or [csr_matrix((0, len(keys)))]))
-        self._bags, self._ngrams = [], []
+        parts = [_joined(self._words, kept)]
+        if len(hashes):
+            parts.append(_joined(self._ngrams, hashes))
+        self._words = []
+        self._ngrams = []
         features = csr_matrix(hstack(parts, "csr"), dtype=float32)
         return features, TextSchema(vocabulary, hashes, self.settings.record())
 
@@ -244,62 +254,70 @@ class TrainingTextFeatures(TextFeatures):
         tokenizer = self._prepared(b"\n".join(texts))
         tokens, indptr = tokens_of(tokenizer, texts)
         n_words = tokenizer.n_types - 1
-        self._budget.take((n_words - self._n_words) * WORD_BYTES)
-        self._n_words = n_words
+        self._budget.take((n_words - self._n_budgeted_words) * WORD_BYTES)
+        self._n_budgeted_words = n_words
+
         bag = csr_matrix((np.ones(len(tokens), float32), tokens, indptr), (len(texts), n_words))
         bag.sum_duplicates()
-        self._keep(bag)
-        self._bags.append((np.arange(n_words), bag))
-        found = self._hashes(tokens, indptr, bag)
-        if found is not None:
-            hashes, rows = found
-            rows.sum_duplicates()
-            self._keep(rows)
-            self._budget.take(hashes.nbytes)
-            self._ngrams.append((hashes, rows))
+        self._take_memory(bag)
+        self._words.append((np.arange(n_words), bag))
 
-    def _keep(self, matrix: csr_matrix) -> None:
+        ngrams_of_rows = self._count_ngrams(tokens, indptr, bag)
+        if ngrams_of_rows is not None:
+            hashes, counts = ngrams_of_rows
+            counts.sum_duplicates()
+            self._take_memory(counts)
+            self._budget.take(hashes.nbytes)
+            self._ngrams.append((hashes, counts))
+
+    def _take_memory(self, matrix: csr_matrix) -> None:
         """Count the memory of a matrix, which is held twice when all are joined."""
         self._budget.take(matrix.data.nbytes + matrix.indices.nbytes + 2 * matrix.indptr.nbytes)
 
-    def _hashes(self, tokens: ndarray, indptr: ndarray, bag: csr_matrix) -> Counted | None:
-        """The n-grams of rows of words, if there are to be any."""
-        found = []
+    def _count_ngrams(self, tokens: ndarray, indptr: ndarray, bag: csr_matrix) -> Counted | None:
+        """The n-grams of words and of characters in each row, if the settings ask for any."""
+        kinds = []
         if int(self.settings.word_ngrams or 1) > 1:
-            found.append(self._word_ngrams(tokens, indptr))
+            kinds.append(self._count_word_ngrams(tokens, indptr))
         if self.settings.char_ngrams is not None:
-            found.append(self._char_ngrams(self.settings.char_ngrams, bag))
-        if len(found) < 2:
-            return found[0] if found else None
-        both = np.unique(np.concatenate([hashes for hashes, _ in found]))
-        a, b = (_selected(rows, _places(hashes, both), len(both)) for hashes, rows in found)
-        return both, a + b
+            kinds.append(self._count_char_ngrams(self.settings.char_ngrams, bag))
+        if not kinds:
+            return None
+        if len(kinds) == 1:
+            return kinds[0]
 
-    def _word_ngrams(self, tokens: ndarray, indptr: ndarray) -> Counted:
-        row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        h, row = word_ngrams(self._prepared(b""), tokens, row, self.settings)
-        distinct, column = np.unique(h, return_inverse=True)
-        return distinct, csr_matrix(
-            (np.ones(len(h), float32), (row, column)), (len(indptr) - 1, len(distinct))
+        distinct = np.unique(np.concatenate([hashes for hashes, _ in kinds]))
+        of_words, of_characters = (
+            _selected(counts, _places(hashes, distinct), len(distinct)) for hashes, counts in kinds
         )
+        return distinct, of_words + of_characters
 
-    def _char_ngrams(self, lengths: str, bag: csr_matrix) -> Counted:
-        used, words = np.unique(bag.indices), words_of(self._prepared(b""))
+    def _count_word_ngrams(self, tokens: ndarray, indptr: ndarray) -> Counted:
+        n_rows = len(indptr) - 1
+        row_of_token = np.repeat(np.arange(n_rows), np.diff(indptr))
+        hashes, row = word_ngrams(self._prepared(b""), tokens, row_of_token, self.settings)
+        distinct, column = np.unique(hashes, return_inverse=True)
+        ones = np.ones(len(hashes), float32)
+        return distinct, csr_matrix((ones, (row, column)), (n_rows, len(distinct)))
+
+    def _count_char_ngrams(self, lengths: str, bag: csr_matrix) -> Counted:
+        used = np.unique(bag.indices)
+        words = words_of(self._prepared(b""))
         hashes, starts = char_ngrams([words[k] for k in used.tolist()], lengths, self.settings)
         distinct, column = np.unique(hashes, return_inverse=True)
+        ones = np.ones(len(column), float32)
+        ngrams_of_word = csr_matrix((ones, column, starts), (len(used), len(distinct)))
+
         place = np.full(bag.shape[1], -1)
         place[used] = np.arange(len(used))
-        of_words = csr_matrix(
-            (np.ones(len(column), float32), column, starts), (len(used), len(distinct))
-        )
-        return distinct, _selected(bag, place, len(used)) @ of_words
+        return distinct, _selected(bag, place, len(used)) @ ngrams_of_word
 
 
 # ---- of a model
 
 
 class VocabularyIndex(NamedTuple):
-    """By what the words of a model are found; kept with its `TextSchema`."""
+    """Hash table of the words of a model, with its settings; kept with its `TextSchema`."""
 
     table: Table
     settings: TextFeatureSettings
@@ -333,29 +351,34 @@ class KnownTextFeatures(TextFeatures):
 
     def finish(self) -> tuple[csr_matrix, TextSchema]:
         n_features = len(self._schema.vocabulary) + len(self._schema.hashes)
-        parts, self._parts = self._parts, []
+        parts = self._parts
+        self._parts = []
         if len(parts) == 1:
             return parts[0], self._schema
         empty = csr_matrix((0, n_features), dtype=float32)
         return csr_matrix(vstack([empty, *parts], "csr")), self._schema
 
     def _add(self, texts: list[bytes]) -> None:
-        settings, n_words = self._index.settings, len(self._schema.vocabulary)
+        settings = self._index.settings
+        n_words = len(self._schema.vocabulary)
         tokenizer = new_tokenizer(self._index.of_tokenizer)
         tokens, indptr = tokens_of(tokenizer, texts)
         row = np.repeat(np.arange(len(texts)), np.diff(indptr))
         places = np.full(tokenizer.n_types, -1, np.int32)
         look_up(tokenizer.table, self._index.table, n_words, places)
-        rows, columns = [row], [places[1:][tokens].astype(int64)]
+        rows = [row]
+        columns = [places[1:][tokens].astype(int64)]
+
         if int(settings.word_ngrams or 1) > 1:
             hashes, row_of_ngram = word_ngrams(tokenizer, tokens, row, settings)
             rows.append(row_of_ngram)
             columns.append(self._columns_of(hashes))
         if settings.char_ngrams is not None:
             hashes, starts = char_ngrams(words_of(tokenizer), settings.char_ngrams, settings)
-            which, ends = places_of(starts, tokens)
-            rows.append(np.repeat(row, np.diff(ends)))
-            columns.append(self._columns_of(hashes)[which])
+            ngram_places, ngram_indptr = places_of(starts, tokens)
+            rows.append(np.repeat(row, np.diff(ngram_indptr)))
+            columns.append(self._columns_of(hashes)[ngram_places])
+
         counts = self._counted(np.concatenate(rows), np.concatenate(columns), len(texts))
         self._budget.take(2 * (counts.data.nbytes + counts.indices.nbytes + counts.indptr.nbytes))
         self._parts.append(counts)
@@ -366,29 +389,36 @@ class KnownTextFeatures(TextFeatures):
         return np.where(places < 0, -1, places + len(self._schema.vocabulary))
 
     def _counted(self, row: ndarray, column: ndarray, n_rows: int) -> csr_matrix:
-        """How often each column stands in each row, where it is one; columns ascend."""
+        """How often each row has each column, without columns -1; indices are sorted."""
         n_features = len(self._schema.vocabulary) + len(self._schema.hashes)
         is_known = column >= 0
         cells = row[is_known] * n_features + column[is_known]
-        cells, times = np.unique(cells, return_counts=True)
+        cells, counts_of_cells = np.unique(cells, return_counts=True)
         starts = np.searchsorted(cells, np.arange(n_rows + 1) * n_features)
         column = (cells % max(n_features, 1)).astype(np.int32)
-        counts = csr_matrix((times.astype(float32), column, starts), (n_rows, n_features))
+        data = counts_of_cells.astype(float32)
+        counts = csr_matrix((data, column, starts), (n_rows, n_features))
         counts.has_canonical_format = True
         return counts
 
 
-def _frequent(counted: list[Counted], least: int) -> ndarray:
+def _joined(batches: list[Counted], keys: ndarray) -> csr_matrix:
+    """The counts of these words or n-grams in the rows of all batches."""
+    parts = [_selected(counts, _places(hashes, keys), len(keys)) for hashes, counts in batches]
+    return vstack(parts or [csr_matrix((0, len(keys)))])
+
+
+def _frequent(counted: list[Counted], min_count: int) -> ndarray:
     """The words or n-grams that are in enough rows, int64, ascending."""
     distinct = np.unique(np.concatenate([np.empty(0, int64), *(keys for keys, _ in counted)]))
     counts = np.zeros(len(distinct), int64)
     for keys, rows in counted:
         counts[_places(keys, distinct)] += np.bincount(rows.indices, minlength=len(keys))
-    return distinct[counts >= least]
+    return distinct[counts >= min_count]
 
 
 def _places(hashes: ndarray, among: ndarray) -> ndarray:
-    """The place of each hash among others, which ascend; -1 where it is none of them."""
+    """The index of each hash in a sorted array, -1 where it is not in there."""
     if not len(among):
         return np.full(len(hashes), -1)
     place = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
@@ -396,9 +426,7 @@ def _places(hashes: ndarray, among: ndarray) -> ndarray:
 
 
 def _selected(matrix: csr_matrix, column: ndarray, n: int) -> csr_matrix:
-    """The matrix with `column[k]` of n columns for its column k, which is left out where that is
-    -1.
-    """
+    """The matrix with its column k moved to `column[k]` of n; -1 leaves it out."""
     kept = column >= 0
     ones = np.ones(np.count_nonzero(kept), float32)
     return matrix @ csr_matrix((ones, column[kept], offsets_of(kept)), (len(column), n))
@@ -411,29 +439,32 @@ def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
 
 def features_of_lines(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
     """The features of lines of text, from which labels are left out."""
-    prefix = str(known.settings["label_prefix"]).encode()
-    label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
+    label = _label_pattern(str(known.settings["label_prefix"]).encode())
     features = KnownTextFeatures(known, MemoryBudget("standard input"))
     return features.rows(label.sub(b" ", text) for text in texts)
 
 
 def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> FileRows:
-    """fastText's lines, `__label__a __label__b some words here`; labels stand anywhere between
-    white space.
+    """The rows of fastText's lines, `__label__a __label__b some words here`.
+
+    Labels stand anywhere between white space.
     """
-    prefix = str(
-        settings.label_prefix if known is None else known.settings["label_prefix"]
-    ).encode()
-    label = re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
-    labels = Numbering(lines.budget)
+    label_prefix = settings.label_prefix if known is None else known.settings["label_prefix"]
+    prefix = str(label_prefix).encode()
+    label = _label_pattern(prefix)
+    numbering = Numbering(lines.budget)
     features = text_features(settings, lines.budget, known)
-    found = []
+    labels = []
     for chunk in lines:
         decoded(lines, chunk)
         rows = chunk.split(b"\n")[:-1]
-        found.append(labels.labels_of(map(label.findall, rows)))
+        labels.append(numbering.labels_of(map(label.findall, rows)))
         features.add([label.sub(b" ", row) for row in rows])
     matrix, schema = features.finish()
-    return FileRows(
-        matrix, Labels.joined(found), [name.removeprefix(prefix) for name in labels], text=schema
-    )
+    names = [name.removeprefix(prefix) for name in numbering]
+    return FileRows(matrix, Labels.joined(labels), names, text=schema)
+
+
+def _label_pattern(prefix: bytes) -> re.Pattern[bytes]:
+    """Matches a word with this prefix."""
+    return re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")
