@@ -36,34 +36,38 @@ def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answe
     rows: dict[str, list[int]] = {}
     for row, word in enumerate(words):
         rows.setdefault(word.upper(), []).append(row)
-    is_known = [all(word in rows for word in question) for question in questions]
+    known = [question for question in questions if all(word in rows for word in question)]
     values = np.full(len(test), np.nan)
-    if sum(is_known) < MIN_ITEMS:
+    if len(known) < MIN_ITEMS:
         return Answers(test, values)
-    distinct = list(
-        dict.fromkeys(
-            question[:3] for question, known in zip(questions, is_known, strict=True) if known
-        )
-    )
-    asked = np.array([[rows[word][0] for word in question] for question in distinct])
-    barred = [
+
+    # questions without their answers, each once
+    distinct = list(dict.fromkeys(question[:3] for question in known))
+    question_rows = [[rows[word][0] for word in question] for question in distinct]
+    excluded_rows = [
         (k, row)
         for k, question in enumerate(distinct)
         for word in set(question)
         for row in rows[word]
     ]
-    found = best_answers(
-        vectors.vectors[: test.candidates], asked, np.array(barred), progress, test.method
+    best_rows = best_answers(
+        vectors.vectors[: test.candidates],
+        np.array(question_rows),
+        np.array(excluded_rows),
+        progress,
+        test.method,
     )
-    answer = {
+    answers = {
         question: words[row].upper() if row >= 0 else ""
-        for question, row in zip(distinct, found.tolist(), strict=True)
+        for question, row in zip(distinct, best_rows.tolist(), strict=True)
     }
+
+    known_questions = set(known)
     sections: dict[str, dict[str, int]] = {}
     for k, (question, section) in enumerate(zip(questions, test.sections, strict=True)):
         counts = sections.setdefault(section, {"correct": 0, "used": 0})
-        if is_known[k]:
-            values[k] = answer[question[:3]] == question[3]
+        if question in known_questions:
+            values[k] = answers[question[:3]] == question[3]
             counts["used"] += 1
             counts["correct"] += int(values[k])
     return Answers(test, values, {"method": test.method, "sections": sections})
@@ -72,8 +76,9 @@ def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answe
 def best_answers(
     table: ndarray, asked: ndarray, barred: ndarray, progress: Progress, method: str = METHODS[0]
 ) -> ndarray:
-    """The row that answers each question, the first of equal ones, int64 (questions,); -1 where
-    there is no candidate.
+    """The row that answers each question, int64 (questions,); -1 where there is no candidate.
+
+    Of rows with equal scores the first one is the answer.
 
     table   float32 (candidates, dim)
     asked   int64 (questions, 3): the rows of a, b and c
@@ -88,7 +93,8 @@ def best_answers(
     barred = barred[np.argsort(barred[:, 0], kind="stable")]
     width = max(1, min(n_rows, BLOCK_FLOATS // max(len(words), dim)))
     step = max(1, SCORE_FLOATS // width)
-    rows, best = np.full(len(asked), -1), np.full(len(asked), -np.inf, float32)
+    rows = np.full(len(asked), -1)
+    best = np.full(len(asked), -np.inf, float32)
     progress.start("Answering analogies", n_rows, "candidates")
     for start in range(0, n_rows, width):
         stop = min(start + width, n_rows)
@@ -97,7 +103,7 @@ def best_answers(
             cosines = (cosines + float32(1)) / float32(2)
             factors = 1 / (cosines + EPSILON)
         empty = np.flatnonzero(norms[start:stop] == 0)
-        here = barred[(barred[:, 1] >= start) & (barred[:, 1] < stop)]
+        barred_in_tile = barred[(barred[:, 1] >= start) & (barred[:, 1] < stop)]
         for first in range(0, len(asked), step):
             some = slice(first, first + step)
             scores = cosines[b[some]]
@@ -107,9 +113,12 @@ def best_answers(
             else:
                 scores += cosines[c[some]]
                 scores -= cosines[a[some]]
+
             scores[:, empty] = -np.inf
-            own = here[slice(*np.searchsorted(here[:, 0], [first, first + step]))]
-            scores[own[:, 0] - first, own[:, 1] - start] = -np.inf
+            begin, end = np.searchsorted(barred_in_tile[:, 0], [first, first + step])
+            questions, barred_rows = barred_in_tile[begin:end].T
+            scores[questions - first, barred_rows - start] = -np.inf
+
             top = scores.argmax(axis=1)
             highest = np.take_along_axis(scores, top[:, None], axis=1)[:, 0]
             rows[some] = np.where(highest > best[some], start + top, rows[some])

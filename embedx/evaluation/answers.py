@@ -29,9 +29,7 @@ NOT_FOUND = 2**31 - 1  # the rank of a label that is not among the predictions
 
 @dataclass(frozen=True)
 class FrequencyBin:
-    """Labels that are about as frequent in training, and how their occurrences in test rows were
-    predicted.
-    """
+    """Labels of similar training frequency, with recall and precision on test rows."""
 
     name: str
     labels: int
@@ -63,8 +61,9 @@ class Reliability:
 
 
 def bin_of_labels(counts: ndarray) -> ndarray:
-    """The frequency bin of each label, int (n_labels + 1,): 0 to 2 for THIRDS, 3 for UNSEEN, as is
-    the last, of all other ids.
+    """The frequency bin of each label, int (n_labels + 1,): 0 to 2 for THIRDS, 3 for UNSEEN.
+
+    The last number, 3, is that of all other ids.
 
     counts  in how many training rows each label is, int (n_labels,)
 
@@ -72,11 +71,13 @@ def bin_of_labels(counts: ndarray) -> ndarray:
     together if it is in the head, and less than two thirds if it is in the middle. Labels of equal
     counts are in the same bin.
     """
-    values, which = np.unique(-counts, return_inverse=True)  # the most frequent first
-    occurrences = np.bincount(which, weights=counts, minlength=len(values))
-    before = (np.cumsum(occurrences) - occurrences)[which]
-    third = np.minimum(3 * before // max(counts.sum(), 1), 2).astype(int64)
-    return np.append(np.where(counts > 0, third, len(THIRDS)), len(THIRDS))
+    unseen = len(THIRDS)
+    # groups of labels with equal counts, the most frequent first
+    values, group = np.unique(-counts, return_inverse=True)
+    occurrences = np.bincount(group, weights=counts, minlength=len(values))
+    more_frequent = (np.cumsum(occurrences) - occurrences)[group]
+    third = np.minimum(3 * more_frequent // max(counts.sum(), 1), 2).astype(int64)
+    return np.append(np.where(counts > 0, third, unseen), unseen)
 
 
 def by_frequency(
@@ -90,48 +91,64 @@ def by_frequency(
     """
     n_labels = len(counts)
     bins = bin_of_labels(counts)
-    of_label = bins[np.minimum(labels.ids, n_labels)]
+    bin_of_occurrence = bins[np.minimum(labels.ids, n_labels)]
     rank = ranks(top, labels)
-    first_right = hits(top[:, :1], labels)[:, 0]
-    of_first = bins[top[:, 0]]
-    found = []
+    first_is_right = hits(top[:, :1], labels)[:, 0]
+    bin_of_first = bins[top[:, 0]]
+    result = []
     for k, name in enumerate((*THIRDS, UNSEEN)):
-        own, mine, predicted = counts[bins[:-1] == k], of_label == k, of_first == k
-        if not len(own) and not mine.any():
+        counts_in_bin = counts[bins[:-1] == k]
+        rank_in_bin = rank[bin_of_occurrence == k]
+        is_right_in_bin = first_is_right[bin_of_first == k]
+        n_occurrences = len(rank_in_bin)
+        if not len(counts_in_bin) and not n_occurrences:
             continue
-        n, n_predicted = int(mine.sum()), int(predicted.sum())
-        recall = {best: ratio(int((rank[mine] < best).sum()), n) for best in ks}
-        precision = ratio(int(first_right[predicted].sum()), n_predicted)
-        min_rows, max_rows = (int(own.min()), int(own.max())) if len(own) else (0, 0)
-        found.append(
-            FrequencyBin(name, len(own), min_rows, max_rows, n, recall, n_predicted, precision)
+        n_predicted = len(is_right_in_bin)
+        result.append(
+            FrequencyBin(
+                name=name,
+                labels=len(counts_in_bin),
+                min_rows=int(counts_in_bin.min()) if len(counts_in_bin) else 0,
+                max_rows=int(counts_in_bin.max()) if len(counts_in_bin) else 0,
+                occurrences=n_occurrences,
+                recall={n: ratio(int((rank_in_bin < n).sum()), n_occurrences) for n in ks},
+                predicted=n_predicted,
+                precision=ratio(int(is_right_in_bin.sum()), n_predicted),
+            )
         )
-    return found
+    return result
 
 
 def confusions(top: ndarray, labels: Labels) -> list[Confusion]:
-    """Which labels were missed while which others were predicted wrongly, most often first: pairs
-    of a label of a row that was not found, and a wrong prediction within the row's share, with the
-    rows that have the pair.
+    """Pairs of a missed label and a wrong prediction of the same row, most frequent first.
+
+    A label is missed, and a prediction wrong, within the row's share; see above.
     """
-    share = np.minimum(labels.n_of_row, top.shape[1])
-    row, column = np.nonzero((np.arange(top.shape[1]) < share[:, None]) & ~hits(top, labels))
-    of_label = labels.row_of_id
-    is_missed = ranks(top, labels) >= share[of_label]
-    shape = len(labels), int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
-    wrong = csr_matrix((np.ones(len(row), int64), (row, top[row, column])), shape)
-    missed = csr_matrix(
-        (np.ones(is_missed.sum(), int64), (of_label[is_missed], labels.ids[is_missed])), shape
-    )
+    n_predictions = top.shape[1]
+    max_id = int(max(top.max(initial=0), labels.ids.max(initial=0)))
+    shape = (len(labels), max_id + 1)
+    share = np.minimum(labels.n_of_row, n_predictions)
+
+    is_in_share = np.arange(n_predictions) < share[:, None]
+    row, column = np.nonzero(is_in_share & ~hits(top, labels))
+    wrong = _indicator(row, top[row, column], shape)
+
+    row_of_label = labels.row_of_id
+    is_missed = ranks(top, labels) >= share[row_of_label]
+    missed = _indicator(row_of_label[is_missed], labels.ids[is_missed], shape)
+
     pairs = (missed.T @ wrong).tocoo()
     order = np.lexsort((pairs.col, pairs.row, -pairs.data))
-    found = zip(
-        pairs.row[order].tolist(),
-        pairs.col[order].tolist(),
-        pairs.data[order].tolist(),
-        strict=True,
-    )
-    return [Confusion(*each) for each in found]
+    columns = (pairs.row[order], pairs.col[order], pairs.data[order])
+    return [
+        Confusion(label, answer, rows)
+        for label, answer, rows in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+def _indicator(row: ndarray, column: ndarray, shape: tuple[int, int]) -> csr_matrix:
+    """The matrix with 1 in these cells, int64."""
+    return csr_matrix((np.ones(len(row), int64), (row, column)), shape)
 
 
 def reliability(probability: ndarray, is_right: ndarray, bins: int = BINS) -> Reliability:
@@ -139,19 +156,17 @@ def reliability(probability: ndarray, is_right: ndarray, bins: int = BINS) -> Re
 
     probability  float (n,) within 0 and 1; `is_right` bool (n,)
     """
-    which = np.clip((probability * bins).astype(int64), 0, bins - 1)
-    n = np.bincount(which, minlength=bins)
+    bin_of_row = np.clip((probability * bins).astype(int64), 0, bins - 1)
+    n = np.bincount(bin_of_row, minlength=bins)
     with np.errstate(invalid="ignore"):
-        confidence = np.bincount(which, weights=probability, minlength=bins) / n
-        accuracy = np.bincount(which, weights=is_right, minlength=bins) / n
+        confidence = np.bincount(bin_of_row, weights=probability, minlength=bins) / n
+        accuracy = np.bincount(bin_of_row, weights=is_right, minlength=bins) / n
     error = ratio(float(np.nansum(n * np.abs(accuracy - confidence))), float(n.sum()))
     return Reliability(n, confidence, accuracy, error)
 
 
 def ranks(top: ndarray, labels: Labels) -> ndarray:
-    """The place of each of `labels.ids` among the predictions for its row, from 0 on; NOT_FOUND if
-    it is not there.
-    """
+    """The rank of each of `labels.ids` among its row's predictions, from 0; else NOT_FOUND."""
     rank = np.full(len(labels.ids), NOT_FOUND)
     row = labels.row_of_id
     for place in reversed(range(top.shape[1])):

@@ -1,5 +1,6 @@
-"""Scores of classifiers with huge label sets, block of test rows by block: accuracy, likelihood,
-P@k, nDCG@k and PSP@k.
+"""Scores of classifiers with huge label sets: accuracy, likelihood, P@k, nDCG@k and PSP@k.
+
+Test rows are added a block at a time.
 
 The rows that count, in every measure, are the n rows with at least one label; n_without_labels
 others are left out. A classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in
@@ -40,13 +41,19 @@ from embedx.labeled.data import Labeled, Labels
 BLOCK_FLOATS = 1 << 18  # computed at a time, so that they stay in the processor's cache
 MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
 TEMPERATURES = (1e-3, 1e3)  # the range of the fit
-GROUPS = 50  # of test rows: a standard error from so many is itself within a tenth, as a rule
-TOLERANCE = 1e-8  # nats of log-likelihood: a step that gains less is the last one
-# more of fewer labels than so many times as many are sorted, not inserted
-MAX_INSERTED, MANY_TIMES = 100, 32
-MAX_PASSES = 20  # of the fit; five to eight are usual
-PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # of Jain et al. 2016 for all but two of their data sets
-# nats of log-likelihood, as it is printed: less below that of equal probabilities is rounding
+# Groups of test rows. A standard error from 50 groups is within a tenth of the true one as a rule.
+GROUPS = 50
+# The fit of a temperature ends at a step that gains less, in nats of log-likelihood.
+TOLERANCE = 1e-8
+# Passes of that fit over the data; five to eight are usual.
+MAX_PASSES = 20
+# The k best labels are found by insertion, unless k is above this and labels are few for it:
+MAX_INSERTED = 100
+MIN_LABELS_PER_INSERTED = 32
+# Jain et al. 2016, for all but two of their data sets
+PROPENSITY_A = 0.55
+PROPENSITY_B = 1.5
+# Log-likelihoods are printed to 0.01 nats, so smaller differences may be due to rounding.
 ROUNDING = 0.01
 MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
 
@@ -69,12 +76,11 @@ class LabelMetrics:
         ks: tuple[int, ...] = (1, 3, 5),
         propensity: tuple[float, float] = (PROPENSITY_A, PROPENSITY_B),
     ) -> None:
-        self.n_labels, self.ks = n_labels, ks
-        self.weights = (
-            inverse_propensity(label_counts, n_train or 0, *propensity)
-            if label_counts is not None
-            else None
-        )
+        self.n_labels = n_labels
+        self.ks = ks
+        self.weights: ndarray | None = None
+        if label_counts is not None:
+            self.weights = inverse_propensity(label_counts, n_train or 0, *propensity)
         self.log_p: list[ndarray] = []  # of the rows of each block, float64
         self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
 
@@ -93,24 +99,26 @@ class LabelMetrics:
             self.log_p.append(label_means(log_p, labels)[1])
 
     def add_ranked(self, top: ndarray, labels: Labels) -> None:
-        """Take in a block of rows of which only the best labels are known: their distinct ids, best
-        first, int (B, max(ks)) or as many as there are labels.
+        """Take in a block of rows of which only the best labels are known.
+
+        top  their distinct ids, best first, int (B, max(ks)) or as many as there are labels
         """
         labelled = np.flatnonzero(labels.n_of_row)
         self.sums["n_without_labels"] += len(labels) - len(labelled)
-        top, labels = top[labelled], labels.rows(labelled)
+        top = top[labelled]
+        labels = labels.rows(labelled)
+
         hit = hits(top, labels)
+        rows_with_known = np.unique(labels.row_of_id[labels.ids < self.n_labels])
         self.sums["n"] += len(labels)
-        self.sums["n_unknown"] += len(labels) - len(
-            np.unique(labels.row_of_id[labels.ids < self.n_labels])
-        )
+        self.sums["n_unknown"] += len(labels) - len(rows_with_known)
         self.sums["hits"] += np.count_nonzero(hit[:, 0])
         for k in self.ks:
             gain = 1 / np.log2(np.arange(2, k + 2))
             ideal = np.cumsum(gain)[np.minimum(labels.n_of_row, k) - 1]
-            found = hit[:, :k]
-            self.sums[f"p@{k}"] += np.count_nonzero(found) / k
-            self.sums[f"ndcg@{k}"] += float((found @ gain[: found.shape[1]] / ideal).sum())
+            hit_at_k = hit[:, :k]
+            self.sums[f"p@{k}"] += np.count_nonzero(hit_at_k) / k
+            self.sums[f"ndcg@{k}"] += float((hit_at_k @ gain[: hit_at_k.shape[1]] / ideal).sum())
         if self.weights is not None:
             self._add_propensity_scored(hit, top, labels, self.weights)
 
@@ -126,45 +134,51 @@ class LabelMetrics:
         """
         sums = self.sums
         n = sums["n"]
-        measures = {name: sums[name] for name in ("n", "n_without_labels", "n_unknown")} | {
-            "accuracy": ratio(sums["hits"], n)
-        }
+        measures = {name: sums[name] for name in ("n", "n_without_labels", "n_unknown")}
+        measures["accuracy"] = ratio(sums["hits"], n)
         if self.log_p:
-            log_p = np.concatenate(self.log_p)
-            m, mean = len(log_p), ratio(log_p.sum(), len(log_p))
-            measures["log_likelihood"] = mean
-            measures["log_likelihood_clamped"] = ratio(
-                np.maximum(log_p, MIN_LOG_LIKELIHOOD).sum(), m
-            )
-            with np.errstate(invalid="ignore"):  # a row with log p = -inf makes the error nan
-                measures["log_likelihood_standard_error"] = math.sqrt(
-                    ratio(((log_p - mean) ** 2).sum(), (m - 1) * m)
-                )
-        measures |= {
-            f"{name}@{k}": ratio(sums[f"{name}@{k}"], n) for name in ("p", "ndcg") for k in self.ks
-        }
+            measures |= _likelihood_measures(np.concatenate(self.log_p))
+        for name in ("p", "ndcg"):
+            for k in self.ks:
+                measures[f"{name}@{k}"] = ratio(sums[f"{name}@{k}"], n)
         if self.weights is not None:
-            measures |= {
-                f"psp@{k}": ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"]) for k in self.ks
-            }
+            for k in self.ks:
+                measures[f"psp@{k}"] = ratio(sums[f"psp@{k}"], sums[f"best psp@{k}"])
         return measures
 
     def _add_propensity_scored(
         self, hit: ndarray, top: ndarray, labels: Labels, weights: ndarray
     ) -> None:
+        """Add to the sums of psp@k, over the predictions and over the best ones possible."""
         gain = np.where(hit, weights[top], 0.0)
         row = labels.row_of_id
-        own = weights[np.minimum(labels.ids, self.n_labels)]
-        own = own[np.lexsort((-own, row))]  # the largest of each row first
+        true_weights = weights[np.minimum(labels.ids, self.n_labels)]
+        largest_first = np.lexsort((-true_weights, row))
+        best_gain = true_weights[largest_first]
         rank = np.arange(len(row)) - labels.offsets[row]
         for k in self.ks:
             self.sums[f"psp@{k}"] += float(gain[:, :k].sum())
-            self.sums[f"best psp@{k}"] += float(own[rank < k].sum())
+            self.sums[f"best psp@{k}"] += float(best_gain[rank < k].sum())
+
+
+def _likelihood_measures(log_p: ndarray) -> dict[str, float]:
+    """The measures of `LabelMetrics.result` that the rows' log-likelihoods, float64 (n,), give."""
+    n = len(log_p)
+    mean = ratio(log_p.sum(), n)
+    clamped_sum = np.maximum(log_p, MIN_LOG_LIKELIHOOD).sum()
+    with np.errstate(invalid="ignore"):  # a row with log p = -inf makes the error nan
+        squared_error = ratio(((log_p - mean) ** 2).sum(), (n - 1) * n)
+    return {
+        "log_likelihood": mean,
+        "log_likelihood_clamped": ratio(clamped_sum, n),
+        "log_likelihood_standard_error": math.sqrt(squared_error),
+    }
 
 
 class LabelCounts(NamedTuple):
-    """How often labels were predicted correctly, predicted, and true, by label or by row: int64
-    (n,) each.
+    """Numbers of correct predictions, predictions and true labels, by label or by row.
+
+    Each is int64 (n,).
     """
 
     right: ndarray
@@ -190,18 +204,22 @@ class LabelCounts(NamedTuple):
 def label_counts(
     predicted: Labels, true: Labels, n_labels: int = 1
 ) -> tuple[LabelCounts, LabelCounts]:
-    """The counts of each label, of at least n_labels and up to the largest id that occurs, and of
-    each row.
+    """The counts of each label, and those of each row.
+
+    n_labels  the least number of labels to count; ids from it on are counted where they occur
     """
-    width = int(max(predicted.ids.max(initial=0), true.ids.max(initial=0), n_labels - 1)) + 1
-    places = [each.row_of_id * width + each.ids for each in (predicted, true)]
-    both = places[0][np.isin(*places)]
-    by_label = LabelCounts(
-        *(np.bincount(each % width, minlength=width) for each in (both, *places))
-    )
-    return by_label, LabelCounts(
-        *(np.bincount(each // width, minlength=len(true)) for each in (both, *places))
-    )
+    max_id = max(predicted.ids.max(initial=0), true.ids.max(initial=0), n_labels - 1)
+    width = int(max_id) + 1
+
+    # cells of the matrix of rows and labels
+    predicted_cells = predicted.row_of_id * width + predicted.ids
+    true_cells = true.row_of_id * width + true.ids
+    right_cells = predicted_cells[np.isin(predicted_cells, true_cells)]
+    cells = (right_cells, predicted_cells, true_cells)
+
+    by_label = LabelCounts(*(np.bincount(cell % width, minlength=width) for cell in cells))
+    by_row = LabelCounts(*(np.bincount(cell // width, minlength=len(true)) for cell in cells))
+    return by_label, by_row
 
 
 def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
@@ -211,22 +229,25 @@ def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
     for one label a row.
     """
     by_label, by_row = label_counts(predicted, true)
-    occurs = by_label.predicted + by_label.true > 0
-    right, of_both = by_label.right.sum(), (by_label.predicted + by_label.true).sum()
-    means = {"f1_macro": by_label.f1[occurs], "f1_samples": by_row.f1}
-    return {"f1_micro": ratio(2 * right, of_both)} | {
-        name: ratio(each.sum(), len(each)) for name, each in means.items()
+    n_occurrences = by_label.predicted + by_label.true
+    label_f1 = by_label.f1[n_occurrences > 0]
+    row_f1 = by_row.f1
+    return {
+        "f1_micro": ratio(2 * by_label.right.sum(), n_occurrences.sum()),
+        "f1_macro": ratio(label_f1.sum(), len(label_f1)),
+        "f1_samples": ratio(row_f1.sum(), len(row_f1)),
     }
 
 
 def per_label_rows(
     names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts
 ) -> list[list[str]]:
-    """A heading, and a row for each label; the threshold is empty where each row of the data is
-    given its best label.
+    """A heading, and a row for each label.
+
+    threshold  of the decisions; None where each row of the data is given its best label
     """
     rows = [["label", "train_count", "test_count", "threshold", "precision", "recall", "f1"]]
-    shown = "" if threshold is None else f"{threshold:.4g}"
+    threshold_cell = "" if threshold is None else f"{threshold:.4g}"
     columns = (
         train_counts.tolist(),
         counts.true.tolist(),
@@ -235,34 +256,40 @@ def per_label_rows(
         counts.f1,
     )
     # ids above are unknown labels
-    for name, trained, tested, *measures in zip(names, *columns, strict=False):
-        numbers = [str(trained), str(tested), shown, *(f"{each:.4f}" for each in measures)]
-        rows.append([name, *numbers])
+    for name, n_train, n_test, *measures in zip(names, *columns, strict=False):
+        measure_cells = [f"{measure:.4f}" for measure in measures]
+        rows.append([name, str(n_train), str(n_test), threshold_cell, *measure_cells])
     return rows
 
 
 def scores_by_groups(
     evaluate: Callable[[Labeled], Mapping[str, float]], data: Labeled, measures: Iterable[str]
 ) -> dict[str, Score]:
-    """The measures of test data by groups of rows, those that all groups have; `evaluate` is that
-    of a classifier.
+    """The measures that all groups of test rows have, with the sums and sizes of the groups.
+
+    evaluate  measures of rows, as of a classifier
     """
     n = len(data)
-    groups, scores = (
-        [evaluate(data.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))],
-        {},
-    )
+    groups = [evaluate(data.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
+    scores = {}
     for name in measures:
-        sizes = [
-            int(each["n"] - (each["n_unknown"] if name == "log_likelihood" else 0))
-            for each in groups
+        sizes = [_n_scored_rows(group, name) for group in groups]
+        if sum(sizes) == 0 or not all(name in group for group in groups):
+            continue
+        # a mean over no rows is not a number
+        sums = [
+            group[name] * size if size else 0.0 for group, size in zip(groups, sizes, strict=True)
         ]
-        if all(name in each for each in groups) and sum(sizes) > 0:
-            sums = [
-                each[name] * size if size else 0.0 for each, size in zip(groups, sizes, strict=True)
-            ]
-            scores[name] = Score.of_groups(sums, sizes)
+        scores[name] = Score.of_groups(sums, sizes)
     return scores
+
+
+def _n_scored_rows(metrics: Mapping[str, float], measure: str) -> int:
+    """The number of rows that enter a measure."""
+    n = metrics["n"]
+    if measure == "log_likelihood":
+        n -= metrics["n_unknown"]
+    return int(n)
 
 
 def likelihood_warning(
@@ -272,25 +299,26 @@ def likelihood_warning(
 
     is_exact_softmax  whether the objective is trained for this very measure
     """
-    found = metrics.get("log_likelihood", 0.0)
+    log_likelihood = metrics.get("log_likelihood", 0.0)
     uniform = -math.log(max(n_labels, 1))
-    if not found < uniform - ROUNDING:
+    is_below = log_likelihood < uniform - ROUNDING
+    if not is_below:
         return ""
-    remedy = (
-        "fewer epochs or stronger L2 regularisation make them less so"
-        if is_exact_softmax
-        else "the objective softmax is trained for this measure"
-    )
+    if is_exact_softmax:
+        remedy = "fewer epochs or stronger L2 regularisation make them less so"
+    else:
+        remedy = "the objective softmax is trained for this measure"
     return (
-        f"log-likelihood {found:.2f} is below {uniform:.2f}, that of equal probabilities for all"
-        f" {n_labels:,} labels: scores rank labels, but as a distribution over labels they are"
-        f" overconfident; {remedy}"
+        f"log-likelihood {log_likelihood:.2f} is below {uniform:.2f}, that of equal probabilities"
+        f" for all {n_labels:,} labels: scores rank labels, but as a distribution over labels they"
+        f" are overconfident; {remedy}"
     )
 
 
 def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
-    """Ids and values of the k highest scores of each row, best first: int32 and float, both (B,
-    min(k, K)).
+    """Ids and values of the k highest scores of each row, best first.
+
+    These are int32 and float, both (B, min(k, K)).
 
     scores  float (B, K); of equal ones the lower id comes first, and what is not a number counts as
             -inf
@@ -298,11 +326,13 @@ def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
     if k < 0:
         raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
     k = min(k, scores.shape[1])
-    if k > MAX_INSERTED and scores.shape[1] < MANY_TIMES * k:
-        known = np.fmax(scores, -np.inf)
-        ids = np.argsort(-known, axis=1, kind="stable")[:, :k]
-        return ids.astype(int32), np.take_along_axis(known, ids, axis=1)
-    ids, values = np.empty((len(scores), k), int32), np.empty((len(scores), k), scores.dtype)
+    if k > MAX_INSERTED and scores.shape[1] < MIN_LABELS_PER_INSERTED * k:
+        without_nan = np.fmax(scores, -np.inf)
+        order = np.argsort(-without_nan, axis=1, kind="stable")[:, :k]
+        return order.astype(int32), np.take_along_axis(without_nan, order, axis=1)
+
+    ids = np.empty((len(scores), k), int32)
+    values = np.empty((len(scores), k), scores.dtype)
     if k:
         best_of_rows(np.ascontiguousarray(scores), 0, len(scores), ids, values)
     return ids, values
@@ -311,16 +341,16 @@ def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
 def inverse_propensity(
     label_counts: ndarray, n_train: int, a: float = PROPENSITY_A, b: float = PROPENSITY_B
 ) -> ndarray:
-    """1 + C (n_l + B)^-A for each label and, at the end, for one that is in no training row:
-    float64 (n_labels + 1,).
+    """1 + C (n_l + B)^-A for each label, float64 (n_labels + 1,).
+
+    The last number is that of a label in no training row.
     """
     c = (math.log(n_train) - 1) * (b + 1) ** a
     return 1 + c * (np.append(label_counts, 0) + b) ** -a
 
 
 def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> float:
-    """The T within TEMPERATURES by which to multiply scores so that log_softmax(T z) is most likely
-    on validation data.
+    """The T within TEMPERATURES for which log_softmax(T z) is most likely on validation data.
 
     blocks  called for each pass over the data, gives the scores or log-probabilities z of some
             rows, float (B, K), and their labels. Likelihood as in `LabelMetrics`: unknown labels
@@ -335,21 +365,25 @@ def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> f
     allowed off the labels.
     """
     low, high = np.log(TEMPERATURES)
-    at = 0.0
+    log_temperature = 0.0
     for _ in range(MAX_PASSES):
-        temperature = math.exp(at)
+        temperature = math.exp(log_temperature)
         slope, variance = derivatives(blocks(), temperature)
         if slope == 0:
             break
-        low, high = (at, high) if slope > 0 else (low, at)
+        if slope > 0:
+            low = log_temperature
+        else:
+            high = log_temperature
+
         step = slope / (temperature * variance) if variance > 0 else math.copysign(math.inf, slope)
-        if not low < at + step < high:
-            at = 0.5 * (low + high)
+        if not low < log_temperature + step < high:
+            log_temperature = 0.5 * (low + high)
             continue
-        at += step
+        log_temperature += step
         if 0.5 * temperature * slope * step < TOLERANCE:
             break
-    return math.exp(at)
+    return math.exp(log_temperature)
 
 
 def derivatives(
@@ -363,12 +397,13 @@ def derivatives(
     slope = variance = 0.0
     n = 0
     for z, labels in blocks:
-        chosen, of_label = label_means(z, labels)
-        n += len(chosen)
-        for rows in blocks_of_rows(len(chosen), z.shape[1]):
-            block = z[chosen[rows]].astype(np.float64)
+        known_rows, z_of_labels = label_means(z, labels)
+        n += len(known_rows)
+        for some in blocks_of_rows(len(known_rows), z.shape[1]):
+            block = z[known_rows[some]].astype(np.float64)
+            z_of_label = z_of_labels[some]
             best = block.max(axis=1)
-            if not np.isfinite(best).all() or not np.isfinite(of_label[rows]).all():
+            if not (np.isfinite(best).all() and np.isfinite(z_of_label).all()):
                 raise DivergedError(
                     "no temperature to fit: some scores of validation rows are not finite; try a"
                     " smaller --learning-rate"
@@ -377,8 +412,9 @@ def derivatives(
             p = np.exp(temperature * block)
             p /= p.sum(axis=1, keepdims=True)
             mean = np.einsum("ij,ij->i", p, block)
-            slope += float((of_label[rows] - best - mean).sum())
-            variance += float((np.einsum("ij,ij,ij->i", p, block, block) - mean * mean).sum())
+            mean_square = np.einsum("ij,ij,ij->i", p, block, block)
+            slope += float((z_of_label - best - mean).sum())
+            variance += float((mean_square - mean * mean).sum())
     if n == 0:
         raise EmbedxError(
             "no temperature to fit: not one validation row has a label that training has seen"
@@ -387,22 +423,24 @@ def derivatives(
 
 
 def label_means(values: ndarray, labels: Labels) -> tuple[ndarray, ndarray]:
-    """The rows with a known label, int64 (n,), and the mean of each one's values at its known
-    labels, float64 (n,).
+    """The rows with a known label, and the mean of each row's values at its known labels.
+
+    These are int64 and float64, both (n,).
     """
-    known = labels.ids < values.shape[1]
-    row = labels.row_of_id[known]
-    sums = np.bincount(row, weights=values[row, labels.ids[known]], minlength=len(labels))
-    n = np.bincount(row, minlength=len(labels))
-    chosen = np.flatnonzero(n)
-    return chosen, sums[chosen] / n[chosen]
+    is_known = labels.ids < values.shape[1]
+    row = labels.row_of_id[is_known]
+    sums = np.bincount(row, weights=values[row, labels.ids[is_known]], minlength=len(labels))
+    n_known = np.bincount(row, minlength=len(labels))
+    rows = np.flatnonzero(n_known)
+    return rows, sums[rows] / n_known[rows]
 
 
 def hits(top: ndarray, labels: Labels) -> ndarray:
     """Which predictions are correct, bool like `top`, the ids predicted for each row."""
     width = int(max(top.max(initial=0), labels.ids.max(initial=0))) + 1
-    has = labels.row_of_id * width + labels.ids
-    return np.isin(np.arange(len(labels))[:, None] * width + top, has)
+    true_cells = labels.row_of_id * width + labels.ids
+    predicted_cells = np.arange(len(labels))[:, None] * width + top
+    return np.isin(predicted_cells, true_cells)
 
 
 def blocks_of_rows(n: int, width: int) -> Iterator[slice]:
@@ -412,4 +450,5 @@ def blocks_of_rows(n: int, width: int) -> Iterator[slice]:
 
 
 def ratio(part: float, whole: float) -> float:
+    """part / whole; not a number where the whole is 0."""
     return part / whole if whole > 0 else math.nan

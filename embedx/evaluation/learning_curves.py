@@ -9,23 +9,25 @@ Points = list[list[float]]
 
 def heldout_points(facts: Mapping[str, Any]) -> Points:
     """The log-likelihood of held-out text, during training and at the end."""
-    end = {
-        **(facts.get("heldout") or {}),
-        "epoch": facts.get("epochs"),
-        "seconds": facts.get("seconds"),
-    }
+    end = dict(facts.get("heldout") or {})
+    end["epoch"] = facts.get("epochs")
+    end["seconds"] = facts.get("seconds")
     return _points([*_history(facts), end], "log_likelihood")
 
 
 def validation_points(facts: Mapping[str, Any], measure: str) -> Points:
     """A score of the validation data after each epoch."""
-    return _points([each | (each.get("validation") or {}) for each in _history(facts)], measure)
+    records = [record | (record.get("validation") or {}) for record in _history(facts)]
+    return _points(records, measure)
 
 
 def loss_points(facts: Mapping[str, Any]) -> Points:
     """The loss of each epoch or iteration, else of each twentieth of the run."""
-    found = _points(_history(facts), "loss")
-    return found if len(found) > 1 else _points(facts.get("loss_curve") or [], "loss") or found
+    by_epoch = _points(_history(facts), "loss")
+    if len(by_epoch) > 1:
+        return by_epoch
+    by_twentieth = _points(facts.get("loss_curve") or [], "loss")
+    return by_twentieth or by_epoch
 
 
 def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -35,12 +37,13 @@ def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _points(records: list[dict[str, Any]], name: str) -> Points:
     """The points of records whose values are all finite."""
-    found: list[list[Any]] = [
-        [each.get("epoch", each.get("number")), each.get("seconds"), each.get(name)]
-        for each in records
+    points: list[list[Any]] = [
+        [record.get("epoch", record.get("number")), record.get("seconds"), record.get(name)]
+        for record in records
     ]
-    return [
-        each
-        for each in found
-        if all(isinstance(value, int | float) and math.isfinite(value) for value in each)
-    ]
+    return [point for point in points if all(map(_is_finite, point))]
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
