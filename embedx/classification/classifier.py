@@ -73,17 +73,22 @@ from embedx.storage.schema import (
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
-# of each row the best labels, int32 (n, k), and their probabilities or scores
+# The best labels of each row, int32 (n, k), and their probabilities or scores.
 Best = tuple[ndarray, ndarray]
 TASK = "classification"
-BLOCK_FLOATS = 1 << 23  # scores computed at a time
-SEARCHED_ROWS = 1 << 14  # rows of features that are made dense at a time
+# Scores computed at a time.
+BLOCK_FLOATS = 1 << 23
+# Rows of features that are made dense at a time.
+SEARCHED_ROWS = 1 << 14
+# Rows over which the recall of an index is measured.
 RECALLED = 200
 MIN_TEMPERATURE = 1e-6
-MIN_LOG_SUM = -690.0  # of the probabilities of all candidates, where none is likely at all
-# of the schema; those that a model of an earlier version lacks have their defaults
+# The log of the sum of the candidates' probabilities, where none is likely at all.
+MIN_LOG_SUM = -690.0
+# Fields of the schema in model.json; those that an earlier version did not write have defaults.
 RECORDED = ("by_name", "first_feature", "has_empty_first_column", "label_separator")
-FLOATS = ("float32", "float64")  # the latter by lbfgs on request
+# float64 is written by lbfgs on request.
+FLOATS = ("float32", "float64")
 SCHEMA = FolderSchema(
     TASK,
     "`embedx classify` wrote",
@@ -98,7 +103,8 @@ SCHEMA = FolderSchema(
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
         "noise_weights": Array(("nodes", "stride")),
-        "noise_biases": Array(("nodes",), is_finite=False),  # infinite where a branch has no label
+        # Infinite where a branch has no label.
+        "noise_biases": Array(("nodes",), is_finite=False),
         "noise_leaves": Array(("labels",), ("int32",)),
         "ngrams": Array(("ngrams",), ("int64",)),
         "trained_counts": Array(("labels",), ("int64",)),
@@ -135,7 +141,8 @@ SCHEMA = FolderSchema(
 )
 
 
-READER = {  # of `facts`
+# Values of `reader`, among the facts.
+READER = {
     "by_name": Value(bool, required=True),
     "named": Value(bool, required=True),
     "first_feature": Value(int, at_least=0, at_most=MOST),
@@ -143,7 +150,8 @@ READER = {  # of `facts`
     "text": Value(dict),
     "columns": Value(dict),
 }
-COLUMNS = {  # of `reader`
+# Values of `columns`, in `reader`.
+COLUMNS = {
     "text": Value(list, required=True, items=str),
     "numbers": Value(list, required=True, items=str),
     "label": Value(str),
@@ -160,13 +168,14 @@ class Classifier:
     objective: Objective
     arrays: dict[str, ndarray]
     known: DataSchema
-    # int64 (n_labels,): how often each label occurs in the training data, with rows held out
+    # int64 (n_labels,): how often each label occurs in the training data, with rows held out.
     counts: ndarray
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def n_labels(self) -> int:
+        """The number of labels."""
         return len(self.counts)
 
     @property
@@ -211,7 +220,8 @@ class Classifier:
         return features @ self.arrays["hidden"] if "hidden" in self.arrays else features
 
     @cached_property
-    def _weights(self) -> ndarray:  # float32 (dim, rows)
+    def _weights(self) -> ndarray:
+        """The output vectors, float32 (dim, rows)."""
         return np.ascontiguousarray(self.arrays["output"].T)
 
     def parameters_changed(self) -> None:
@@ -228,45 +238,40 @@ class Classifier:
 
     @cached_property
     def trees(self) -> list[LabelTree]:
-        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not
-        fit together.
-        """
+        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit."""
         return label_tree.trees_of(
             self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels)
         )
 
     @property
     def is_searched(self) -> bool:
-        """Whether the likeliest labels are found through a tree, so that there are no scores of all
-        labels.
-        """
+        """Whether the best labels are found through a tree, without scores of all labels."""
         return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
 
     def _sparse_scores(self, features: Any) -> ndarray:
-        """As `scores`; labels that training has not seen have the score that predicts half an
-        occurrence.
+        """As `scores`; labels not seen in training have the score that predicts half an occurrence.
+
+        Raises `EmbedxError` where labels are found through a tree.
         """
         if self.is_searched:
             raise EmbedxError(
                 "--weights tree: not all labels have scores, because a tree finds the best; use"
                 " top_k"
             )
-        level, rows = self.trees[0].levels[0], self.trees[0].labels
-        found = sparse_levels.scores_of(csr_matrix(features, dtype=float32), level)
-        if np.array_equal(rows, np.arange(self.objective.n_rows(self.n_labels))):
-            return found
-        unseen = self.objective.initial_bias(
-            np.array([0.5 / int(self.facts.get("examples") or 1)]), np.array([1.0])
-        )[0]
-        z = np.full((features.shape[0], self.n_labels), unseen, float32)
-        z[:, rows] = found
+        tree = self.trees[0]
+        z_seen = sparse_levels.scores_of(csr_matrix(features, dtype=float32), tree.levels[0])
+        if np.array_equal(tree.labels, np.arange(self.objective.n_rows(self.n_labels))):
+            return z_seen
+
+        half_an_occurrence = 0.5 / int(self.facts.get("examples") or 1)
+        z_unseen = self.objective.initial_bias(np.array([half_an_occurrence]), np.array([1.0]))[0]
+        z = np.full((features.shape[0], self.n_labels), z_unseen, float32)
+        z[:, tree.labels] = z_seen
         return z
 
     @property
     def judges_labels_alone(self) -> bool:
-        """Whether training rows had several labels and the objective gives each a probability by
-        itself.
-        """
+        """Whether rows had several labels and the objective gives each a probability by itself."""
         return (
             bool(self.facts.get("several_labels"))
             and self.objective.label_probability(np.zeros((1, 1))) is not None
@@ -282,26 +287,26 @@ class Classifier:
         )
 
     def log_noise(self, features: Any) -> ndarray:
-        """log of how often each label is noise for inputs on the scale of the training data, up to
-        a constant.
+        """log of how often each label is noise for scaled inputs, up to a constant.
 
         float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do
         not ask for it.
         """
         if not self.objective.adds_log_noise:
             return np.zeros(len(self.counts), float32)
-        # as many as training draws
-        return self._sampler.log_noise_of(features, min(self.objective.negatives, len(self.counts)))
+        # As many as training draws.
+        n_draws = min(self.objective.negatives, len(self.counts))
+        return self._sampler.log_noise_of(features, n_draws)
 
     @cached_property
     def _sampler(self) -> Sampler:
         """The sampler that training drew by."""
-        found = samplers.recorded(
+        sampler = samplers.recorded(
             self.settings, replacement=self.settings.get("replacement", False)
         )
-        found.prepare(self.trained_counts, paths=self.objective.paths())
-        found.restore(self.arrays)
-        return found
+        sampler.prepare(self.trained_counts, paths=self.objective.paths())
+        sampler.restore(self.arrays)
+        return sampler
 
     def blocks(
         self,
@@ -310,19 +315,21 @@ class Classifier:
         threads: int | None = None,
         of_scores: Callable[[ndarray, ndarray], Any] | None = None,
     ) -> Iterator[tuple[slice, Any]]:
-        """(rows, log-probabilities of these rows or what else is made `of_scores` and `log_noise`):
-        a block at a time, in order, computed by several threads.
+        """(rows, their log-probabilities), a block at a time, in order, by several threads.
+
+        of_scores  what to compute instead, from the scores and `log_noise` of a block
         """
-        threads, of_scores = threads or usable_cores(), of_scores or self.log_probability
+        compute = of_scores or self.log_probability
         size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
-        # which are made at first use
-        _ = self.trees if self.has_sparse_weights else self._weights, self._sampler
+        # What is cached is computed before threads use it.
+        _ = self.trees if self.has_sparse_weights else self._weights
+        _ = self._sampler
 
         def work(rows: slice) -> Any:
             h = self.prepared(features[rows])
-            return of_scores(self.scores(h), self.log_noise(h))
+            return compute(self.scores(h), self.log_noise(h))
 
-        return _in_blocks(features.shape[0], size, work, progress, threads)
+        return _in_blocks(features.shape[0], size, work, progress, threads or usable_cores())
 
     def top_k(
         self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
@@ -340,33 +347,48 @@ class Classifier:
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
         for rows, ids, scores in self.best(features, n_best, progress, threads):
             p = self.probabilities(scores)
-            ids, p = (
-                self._with_neighbours(features[rows], ids, p, n_best, threads)
-                if is_blended
-                else (ids, p)
-            )
+            if is_blended:
+                ids, p = self._with_neighbours(features[rows], ids, p, n_best, threads)
             yield ids[:, :k], p[:, :k]
 
     def best(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[slice, ndarray, ndarray]]:
-        """(rows, ids, scores) as `top_k` by the parameters alone, with the scores that
-        `probabilities` takes: z where labels are judged alone, else log-probabilities.
-        """
-        alone, threads = self.judges_labels_alone, threads or usable_cores()
-        if not self.is_searched:
-            of_scores = (
-                (lambda z, _: top_k(z, k))
-                if alone
-                else (lambda *scores: top_k(self.log_probability(*scores), k))
-            )
-            yield from (
-                (rows, *best) for rows, best in self.blocks(features, progress, threads, of_scores)
-            )
-            return
-        beam, n_best = int(self.settings.get("beam", 10)), max(k, 1 if alone else CANDIDATES)
+        """(rows, ids, scores) as `top_k`, by the parameters alone.
 
-        def work(rows: slice) -> Best:
+        The scores are those that `probabilities` takes: z where labels have probabilities by
+        themselves, else log-probabilities.
+        """
+        threads = threads or usable_cores()
+        if self.is_searched:
+            blocks = self._best_in_trees(features, k, progress, threads)
+        else:
+            blocks = self._best_of_all(features, k, progress, threads)
+        for rows, (ids, scores) in blocks:
+            yield rows, ids, scores
+
+    def _best_of_all(
+        self, features: Any, k: int, progress: Progress, threads: int
+    ) -> Iterator[tuple[slice, Best]]:
+        """(rows, their best labels and scores), from the scores of all labels."""
+        is_independent = self.judges_labels_alone
+
+        def best(z: ndarray, log_noise: ndarray) -> Best:
+            if is_independent:
+                return top_k(z, k)
+            return top_k(self.log_probability(z, log_noise), k)
+
+        return self.blocks(features, progress, threads, best)
+
+    def _best_in_trees(
+        self, features: Any, k: int, progress: Progress, threads: int
+    ) -> Iterator[tuple[slice, Best]]:
+        """(rows, their best labels and log-probabilities), found through the trees."""
+        is_independent = self.judges_labels_alone
+        beam = int(self.settings.get("beam", 10))
+        n_best = max(k, 1 if is_independent else CANDIDATES)
+
+        def best(rows: slice) -> Best:
             h = csr_matrix(self.prepared(features[rows]), dtype=float32)
             ids, log_p = label_tree.search(
                 self.trees,
@@ -377,23 +399,21 @@ class Classifier:
                 self.n_labels,
                 threads,
             )
-            if not alone:
-                log_p = log_p - np.maximum(
-                    np.logaddexp.reduce(log_p, axis=1, keepdims=True), MIN_LOG_SUM
-                )
+            if not is_independent:
+                log_sum = np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+                log_p = log_p - np.maximum(log_sum, MIN_LOG_SUM)
             return ids[:, :k], log_p[:, :k]
 
-        for rows, best in _in_blocks(
-            features.shape[0], label_tree.rows_at_a_time(self.trees, beam), work, progress
-        ):
-            yield rows, *best
+        size = label_tree.rows_at_a_time(self.trees, beam)
+        return _in_blocks(features.shape[0], size, best, progress)
 
     def probabilities(self, scores: ndarray) -> ndarray:
         """The probabilities of each row's best labels, (n, k), from their scores, best first."""
         if "calibration" in self.arrays:
             return self._calibrated("calibration", scores)
-        alone = self.judges_labels_alone and not self.is_searched
-        return np.asarray(self.objective.label_probability(scores) if alone else np.exp(scores))
+        if self.judges_labels_alone and not self.is_searched:
+            return np.asarray(self.objective.label_probability(scores))
+        return np.exp(scores)
 
     @property
     def _is_of_one_label(self) -> bool:
@@ -401,6 +421,7 @@ class Classifier:
         return "calibration" in self.arrays and not self.facts.get("several_labels")
 
     def _calibrated(self, name: str, scores: ndarray) -> ndarray:
+        """The probabilities of scores by the calibration in an array."""
         p = calibration.probabilities(self.arrays[name], scores)
         return calibration.of_one_label(p) if self._is_of_one_label else p
 
@@ -418,20 +439,9 @@ class Classifier:
         rows, is reported. The labels share one probability among those scored. Raises `EmbedxError`
         where labels cannot be searched.
         """
-        if not self.objective.ranks_by_score:
-            raise EmbedxError(
-                f"--search: {self.objective.name} does not rank labels by their scores alone; leave"
-                " it out"
-            )
-        if self.has_sparse_weights:
-            raise EmbedxError(
-                "--search: a model with sparse weights is searched by its own tree; leave it out"
-            )
-        if "hidden" not in self.arrays and hasattr(features, "indptr"):
-            raise EmbedxError(
-                "--search needs dense features or a model with a hidden layer; leave it out"
-            )
-        threads, k = threads or usable_cores(), min(k, self.n_labels)
+        self._check_can_be_searched(features)
+        threads = threads or usable_cores()
+        k = min(k, self.n_labels)
         output = self.arrays["output"]
         search = top_k_spec(len(output), share, k)
         bias = self.arrays.get("bias", np.zeros(len(output), float32))
@@ -447,15 +457,33 @@ class Classifier:
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
 
-        some = slice(RECALLED)
-        true, _ = top_k(self.scores(self.prepared(features[some])), k)
-        recall = np.mean([np.isin(a, b).mean() for a, b in zip(true, best(some)[0], strict=True)])
+        first_rows = slice(RECALLED)
+        true_ids, _ = top_k(self.scores(self.prepared(features[first_rows])), k)
+        pairs = zip(true_ids, best(first_rows)[0], strict=True)
+        recall = np.mean([np.isin(row_true, row_best).mean() for row_true, row_best in pairs])
         progress.note(
             f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds"
             f" {100 * recall:.1f} % of the best {k}; probabilities are relative to the labels"
             " scored"
         )
-        return (found for _, found in _in_blocks(features.shape[0], SEARCHED_ROWS, best, progress))
+        blocks = _in_blocks(features.shape[0], SEARCHED_ROWS, best, progress)
+        return (block_best for _, block_best in blocks)
+
+    def _check_can_be_searched(self, features: Any) -> None:
+        """Raise `EmbedxError` where an index does not find the best labels."""
+        if not self.objective.ranks_by_score:
+            raise EmbedxError(
+                f"--search: {self.objective.name} does not rank labels by their scores alone; leave"
+                " it out"
+            )
+        if self.has_sparse_weights:
+            raise EmbedxError(
+                "--search: a model with sparse weights is searched by its own tree; leave it out"
+            )
+        if "hidden" not in self.arrays and hasattr(features, "indptr"):
+            raise EmbedxError(
+                "--search needs dense features or a model with a hidden layer; leave it out"
+            )
 
     # ---- neighbours
 
@@ -466,25 +494,20 @@ class Classifier:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """The rows that are searched. Raises `EmbedxError` where their arrays do not
-        fit together.
-        """
+        """The rows that are searched. Raises `EmbedxError` where their arrays do not fit."""
         return neighbours.neighbours_of(self.arrays, self.known.n_features, self.n_labels)
 
     def _with_neighbours(
         self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None
     ) -> Best:
-        """The k best labels and their probabilities, after the neighbours have been asked, from
-        those of the model.
-        """
-        blend, threads = Blend(*self.arrays["neighbour_blend"]), threads or usable_cores()
+        """The k best labels and their probabilities: those of the model blended with neighbours."""
+        blend = Blend(*self.arrays["neighbour_blend"])
+        threads = threads or usable_cores()
         near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
         ids, scores = self.neighbours.blended(ids, p, near, blend, k, threads)
-        return ids, (
-            self._calibrated("neighbour_calibration", scores)
-            if "neighbour_calibration" in self.arrays
-            else scores
-        )
+        if "neighbour_calibration" in self.arrays:
+            return ids, self._calibrated("neighbour_calibration", scores)
+        return ids, scores
 
     # ---- how good
 
@@ -498,9 +521,10 @@ class Classifier:
         no log-likelihood.
         """
         labels, kept = self.tested_labels(data.labels)
-        if unlabelled := int((data.labels.n_of_row == 0).sum()):
+        n_unlabelled = int((data.labels.n_of_row == 0).sum())
+        if n_unlabelled:
             progress.note(
-                f"{unlabelled:,} of {len(data):,} test rows have no label and are not scored"
+                f"{n_unlabelled:,} of {len(data):,} test rows have no label and are not scored"
             )
         features = data.features[kept] if len(kept) < len(data) else data.features
         propensity = (
@@ -511,20 +535,24 @@ class Classifier:
             self.n_labels, self.counts, self.n_training_rows, propensity=propensity
         )
         tempered = LabelMetrics(self.n_labels)
-        start = 0
         if self.has_neighbours or self.is_searched:
+            begin = 0
             for ids, _ in self.top_k(features, max(metrics.ks), progress, threads):
-                metrics.add_ranked(ids, labels.rows(slice(start, start := start + len(ids))))
+                end = begin + len(ids)
+                metrics.add_ranked(ids, labels.rows(slice(begin, end)))
+                begin = end
         if not self.is_searched:
             for rows, log_p in self.blocks(features, progress, threads):
                 metrics.add(log_p, None if self.has_neighbours else log_p, labels.rows(rows))
                 if "temperature" in self.facts:
                     tempered.add(self.tempered(log_p), None, labels.rows(rows))
+
         result = metrics.result() | {"left_out": len(data) - len(kept)}
         if "temperature" in self.facts:
             result["temperature"] = self.facts["temperature"]
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
-        if warning := self.likelihood_warning(result):
+        warning = self.likelihood_warning(result)
+        if warning:
             progress.note(f"warning: {warning}")
         return result
 
@@ -534,30 +562,25 @@ class Classifier:
         return likelihood_warning(measures, self.n_labels, is_exact_softmax=is_exact_softmax)
 
     def tempered(self, log_p: ndarray) -> ndarray:
-        """Log-probabilities of all labels, (n, n_labels), after the temperature that was fitted, if
-        one was.
-        """
+        """Log-probabilities of all labels, (n, n_labels), by the fitted temperature, if any."""
         if "temperature" not in self.facts:
             return log_p
         return log_softmax(log_p / self.facts["temperature"])
 
     def tested_labels(self, labels: Labels) -> tuple[Labels, ndarray]:
-        """The labels that count of test rows, and which rows have any left, by the settings
-        `labels` and `unseen`.
-        """
-        drop = self.settings.get("unseen", "keep") == "drop"
-        labels = chosen_labels(
-            known_labels(labels, self.trained_counts) if drop else labels,
-            self.settings.get("labels", "all"),
-        )
-        kept = np.flatnonzero(labels.n_of_row) if drop else np.arange(len(labels))
+        """The labels of test rows by `labels` and `unseen`, and the rows that are kept."""
+        drops_unseen = self.settings.get("unseen", "keep") == "drop"
+        if drops_unseen:
+            labels = known_labels(labels, self.trained_counts)
+        labels = chosen_labels(labels, self.settings.get("labels", "all"))
+        kept = np.flatnonzero(labels.n_of_row) if drops_unseen else np.arange(len(labels))
         return labels.rows(kept), kept
 
     def tested(self, data: Labeled) -> tuple[Any, Labels]:
         """The features and labels of the rows that have labels left by `tested_labels`."""
         labels, kept = self.tested_labels(data.labels)
-        some = np.flatnonzero(labels.n_of_row)
-        return data.features[kept[some]], labels.rows(some)
+        labelled = np.flatnonzero(labels.n_of_row)
+        return data.features[kept[labelled]], labels.rows(labelled)
 
     # ---- decisions
 
@@ -569,8 +592,7 @@ class Classifier:
     def min_probability(
         self, threshold: float | None = None, coverage: float | None = None
     ) -> float:
-        """The probability from which on a label is decided for: the threshold, or that of sets with
-        the coverage.
+        """The probability from which on a label is predicted: the threshold, or that of a coverage.
 
         None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where
         the model does not allow it.
@@ -588,16 +610,12 @@ class Classifier:
                 f"--threshold: {self.objective.name} has no probabilities of its own, and nothing"
                 f" calibrates them; {remedy}"
             )
-        return (
-            float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
-            if threshold is None
-            else threshold
-        )
+        if threshold is None:
+            return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
+        return threshold
 
     def max_labels(self, in_sets: bool) -> int:
-        """The number of labels per row among which those above a threshold, or in conformal sets,
-        are sought.
-        """
+        """The number of best labels per row that a threshold, or a conformal set, selects from."""
         if not in_sets:
             return decisions.MAX_ABOVE
         return decisions.MAX_IN_SET_OF_TREE if self.is_searched else decisions.MAX_IN_SET
@@ -620,21 +638,17 @@ class Classifier:
         Columns of a row are in the order of the probabilities; a row without any is "none of
         these".
         """
-        least = self.min_probability(threshold, coverage)
-        ids, p = all_rows(
-            self.top_k(
-                features, k or self.max_labels(in_sets=coverage is not None), progress, threads
-            )
-        )
-        is_given = (p >= least) & (p > 0)
-        places = (p[is_given], ids[is_given], offsets_of(is_given.sum(axis=1)))
-        return csr_matrix(places, (len(p), self.n_labels), dtype=float32)
+        min_probability = self.min_probability(threshold, coverage)
+        n_best = k or self.max_labels(in_sets=coverage is not None)
+        ids, p = all_rows(self.top_k(features, n_best, progress, threads))
+        is_predicted = (p >= min_probability) & (p > 0)
+        parts = (p[is_predicted], ids[is_predicted], offsets_of(is_predicted.sum(axis=1)))
+        return csr_matrix(parts, (len(p), self.n_labels), dtype=float32)
 
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
     ) -> tuple[dict[str, float], LabelCounts]:
-        """F1 of decisions on the test rows that have labels, and how often each label is right,
-        predicted and true.
+        """F1 on the test rows that have labels, and how often each is right, predicted and true.
 
         Where training rows had several labels, those from the threshold of the best F1 on are
         predicted, and the threshold is among the measures; else the best label of each row is.
@@ -648,36 +662,40 @@ class Classifier:
                 self.predict_set(features, progress=progress, threads=threads)
             )
         else:
-            predicted = Labels.single(all_rows(self.top_k(features, 1, progress, threads))[0][:, 0])
-        return (
-            measures | f1_measures(predicted, labels),
-            label_counts(predicted, labels, self.n_labels)[0],
-        )
+            ids, _ = all_rows(self.top_k(features, 1, progress, threads))
+            predicted = Labels.single(ids[:, 0])
+        measures |= f1_measures(predicted, labels)
+        counts, _ = label_counts(predicted, labels, self.n_labels)
+        return measures, counts
 
     def precision_and_recall(
         self, data: Labeled, k: int, threshold: float = 0.0
     ) -> tuple[int, float, float]:
-        """How many rows have labels of the training data, and precision and recall of the k best
-        from a probability on.
+        """The number of rows with known labels, and precision and recall of the k best labels.
+
+        threshold  only labels of at least this probability are predicted
         """
         labels = known_labels(data.labels, self.trained_counts)
         kept = np.flatnonzero(labels.n_of_row)
         ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
-        is_given = p >= threshold
-        n_right = int((hits(ids, labels.rows(kept)) & is_given).sum())
-        return len(kept), ratio(n_right, int(is_given.sum())), ratio(n_right, len(labels.ids))
+        is_predicted = p >= threshold
+        n_predicted = int(is_predicted.sum())
+        n_right = int((hits(ids, labels.rows(kept)) & is_predicted).sum())
+        return len(kept), ratio(n_right, n_predicted), ratio(n_right, len(labels.ids))
 
     def label_counts(self, data: Labeled, k: int, threshold: float = 0.0) -> ndarray:
-        """int64 (n_labels, 3): of each label how many rows have it, for how many it is one of the k
-        best from a probability on, and for how many both.
+        """int64 (n_labels, 3): for how many rows each label is true, predicted, and both.
+
+        Predicted are the k best labels of at least the probability `threshold`.
         """
         labels = known_labels(data.labels, self.trained_counts)
         kept = np.flatnonzero(labels.n_of_row)
         ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
-        is_given = p >= threshold
-        is_right = hits(ids, labels.rows(kept)) & is_given
-        counts = (labels.ids, ids[is_given], ids[is_right])
-        return np.stack([np.bincount(found, minlength=self.n_labels) for found in counts], axis=1)
+        is_predicted = p >= threshold
+        is_right = hits(ids, labels.rows(kept)) & is_predicted
+        columns = (labels.ids, ids[is_predicted], ids[is_right])
+        counts = [np.bincount(column, minlength=self.n_labels) for column in columns]
+        return np.stack(counts, axis=1)
 
     # ---- the folder
 
@@ -686,22 +704,20 @@ class Classifier:
         names: dict[str, Any] = {
             "labels": ([self.name(k) for k in range(self.n_labels)], self.counts)
         }
-        own = {name: getattr(self.known, name) for name in RECORDED} | {
-            "named": self.known.names is not None
-        }
-        arrays, text = self.arrays, self.known.text
+        arrays = self.arrays
+        reader = {name: getattr(self.known, name) for name in RECORDED}
+        reader["named"] = self.known.names is not None
+        text = self.known.text
         if text is not None:
-            names["features"], arrays, own["text"] = (
-                (text.vocabulary, None),
-                {**arrays, "ngrams": text.hashes},
-                text.settings,
-            )
-        own["columns"] = self.known.columns and dataclasses.asdict(self.known.columns)
+            names["features"] = (text.vocabulary, None)
+            arrays = {**arrays, "ngrams": text.hashes}
+            reader["text"] = text.settings
+        reader["columns"] = self.known.columns and dataclasses.asdict(self.known.columns)
         facts = {
             **self.facts,
             "objective": self.objective.name,
             "n_features": self.known.n_features,
-            "reader": own,
+            "reader": reader,
         }
         return folder.save(
             Path(path),
@@ -717,8 +733,8 @@ class Classifier:
 def all_rows(best: Iterable[Best]) -> Best:
     """The rows of all blocks."""
     parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), float32))]
-    ids, p = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return ids, p
+    ids, p = zip(*parts, strict=True)
+    return np.concatenate(ids), np.concatenate(p)
 
 
 def _in_blocks(
@@ -727,15 +743,16 @@ def _in_blocks(
     """(rows, work(rows)) for n rows, so many at a time, in order, by several threads."""
     blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     progress.start("predicting", n, " examples")
-    if len(blocks) == 1:  # starting a thread would take longer than the rows of a request
+    if len(blocks) == 1:
+        # Starting a thread would take longer than the rows of a request.
         yield blocks[0], work(blocks[0])
         progress.update(n)
         progress.finish()
         return
     with ThreadPoolExecutor(threads) as pool:
         for window in range(0, len(blocks), threads):
-            some = blocks[window : window + threads]
-            for rows, result in zip(some, pool.map(work, some), strict=True):
+            started = blocks[window : window + threads]
+            for rows, result in zip(started, pool.map(work, started), strict=True):
                 yield rows, result
                 progress.update(rows.stop)
     progress.finish()
@@ -758,78 +775,105 @@ def _columns(recorded: dict[str, Any] | None) -> Columns | None:
 
 
 def load(path: str | Path) -> Classifier:
-    """The classifier in a model folder. Raises `EmbedxError` for whatever is missing or damaged, or
-    no classifier.
+    """The classifier in a model folder.
+
+    Raises `EmbedxError` for whatever is missing or damaged, or no classifier.
     """
     stored = folder.read(Path(path), SCHEMA)
     labels, counts = stored.names["labels"]
     assert counts is not None
-    reader, n_features = stored.facts["reader"], stored.facts["n_features"]
-    text = None
     with folder.blamed_on(stored.path / folder.DESCRIPTION):
-        checks.require(wrong_value(READER, reader, "reader"), folder.DESCRIPTION)
-        columns = _columns(reader.get("columns"))
-        if "features" in stored.names:
-            vocabulary, hashes = (
-                stored.names["features"][0],
-                stored.arrays.pop("ngrams", np.empty(0, np.int64)),
-            )
-            text = TextSchema(
-                vocabulary, hashes, TextFeatureSettings.from_options(reader["text"] or {}).record()
-            )
-            n_intervals = columns.n_intervals if columns else 0
-            if (
-                np.any(hashes[1:] <= hashes[:-1])
-                or len(vocabulary) + len(hashes) != n_features - n_intervals
-            ):
-                raise EmbedxError(
-                    f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,}"
-                    " features"
-                )
-        others = {name: reader[name] for name in RECORDED if name in reader} | {"columns": columns}
-        known = DataSchema(
-            n_features, len(labels), labels if reader["named"] else None, text, **others
+        known = _data_schema(stored, labels)
+        objective = _objective(stored, counts)
+        _check_weights(stored, objective, len(labels))
+        model = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+        _check_arrays(model)
+    return model
+
+
+def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
+    """What training data fixed for later data, as a model folder has it."""
+    reader = stored.facts["reader"]
+    n_features = stored.facts["n_features"]
+    checks.require(wrong_value(READER, reader, "reader"), folder.DESCRIPTION)
+    columns = _columns(reader.get("columns"))
+    text = None
+    if "features" in stored.names:
+        n_intervals = columns.n_intervals if columns else 0
+        text = _text_schema(stored, n_features, n_intervals)
+    recorded = {name: reader[name] for name in RECORDED if name in reader}
+    names = labels if reader["named"] else None
+    return DataSchema(n_features, len(labels), names, text, columns=columns, **recorded)
+
+
+def _text_schema(stored: folder.Folder, n_features: int, n_intervals: int) -> TextSchema:
+    """The words and n-grams that are features, taken out of the arrays of a model folder."""
+    vocabulary, _ = stored.names["features"]
+    hashes = stored.arrays.pop("ngrams", np.empty(0, np.int64))
+    settings = TextFeatureSettings.from_options(stored.facts["reader"]["text"] or {})
+    is_ascending = not np.any(hashes[1:] <= hashes[:-1])
+    if not is_ascending or len(vocabulary) + len(hashes) != n_features - n_intervals:
+        raise EmbedxError(
+            f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,} features"
         )
-        found = objectives.find(stored.facts["objective"])
-        objective = found(found.Settings.from_options(stored.settings))
-        order = stored.arrays.get("label_order")
-        if order is None and objective.wants_order:
-            raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
-        if order is not None:
-            checks.require(checks.wrong_order(order, len(labels)), "label_order.npy")
-        trained_counts = stored.arrays.get("trained_counts", counts)
-        checks.require(checks.wrong_part(trained_counts, counts), "trained_counts.npy")
-        objective.prepare(trained_counts, order)
-        is_sparse = "tree_levels" in stored.arrays
-        if is_sparse == ("output" in stored.arrays):
+    return TextSchema(vocabulary, hashes, settings.record())
+
+
+def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
+    """The objective of a stored model, prepared for its labels."""
+    objective_class = objectives.find(stored.facts["objective"])
+    objective = objective_class(objective_class.Settings.from_options(stored.settings))
+    order = stored.arrays.get("label_order")
+    if order is None and objective.wants_order:
+        raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
+    if order is not None:
+        checks.require(checks.wrong_order(order, len(counts)), "label_order.npy")
+    trained_counts = stored.arrays.get("trained_counts", counts)
+    checks.require(checks.wrong_part(trained_counts, counts), "trained_counts.npy")
+    objective.prepare(trained_counts, order)
+    return objective
+
+
+def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -> None:
+    """Raise `EmbedxError` without weights, dense ones of the right shape or sparse ones."""
+    is_sparse = "tree_levels" in stored.arrays
+    is_dense = "output" in stored.arrays
+    if is_sparse and is_dense:
+        raise EmbedxError("names both an array `output` and `tree_levels`")
+    if not is_sparse and not is_dense:
+        raise EmbedxError("names no array `output`")
+    if is_sparse:
+        return
+
+    n_rows = objective.n_rows(n_labels)
+    n_features = stored.facts["n_features"]
+    output = stored.arrays["output"]
+    n_stored_features = len(stored.arrays.get("hidden", output.T))
+    if len(output) != n_rows or n_stored_features != n_features:
+        raise EmbedxError(
+            f"output.npy has {len(output):,} rows for {n_stored_features:,} features, where"
+            f" --objective {objective.name} with {n_labels:,} labels has {n_rows:,} for"
+            f" {n_features:,}"
+        )
+
+
+def _check_arrays(model: Classifier) -> None:
+    """Raise `EmbedxError` where the arrays of a model do not fit its settings or each other."""
+    calibration.check(model.arrays)
+    decisions.check(model.arrays)
+    scaling = str(model.settings.get("scaling"))
+    scaling_array = ARRAY_OF.get(scaling)
+    if scaling_array and scaling_array not in model.arrays:
+        raise EmbedxError(f"names no array `{scaling_array}`, which --scaling {scaling} has")
+
+    # Each is checked when it is made.
+    if any(name in model.arrays for name in neighbours.ARRAYS):
+        _ = model.neighbours
+    _ = model._sampler
+    if model.has_sparse_weights:
+        _ = model.trees
+        is_searched = model.is_searched
+        if is_searched and model.objective.log_label_probability(np.zeros(1)) is None:
             raise EmbedxError(
-                "names both an array `output` and `tree_levels`"
-                if is_sparse
-                else "names no array `output`"
+                f"names an array `tree_levels`, which --objective {model.objective.name} has not"
             )
-        n_rows = objective.n_rows(len(labels))
-        if not is_sparse:
-            output = stored.arrays["output"]
-            shape = len(output), len(stored.arrays.get("hidden", output.T))
-            if shape != (n_rows, n_features):
-                raise EmbedxError(
-                    f"output.npy has {shape[0]:,} rows for {shape[1]:,} features, where --objective"
-                    f" {objective.name} with {len(labels):,} labels has {n_rows:,} for"
-                    f" {n_features:,}"
-                )
-        loaded = Classifier(objective, stored.arrays, known, counts, stored.settings, stored.facts)
-        calibration.check(stored.arrays)
-        decisions.check(stored.arrays)
-        scaling = str(loaded.settings.get("scaling"))
-        if (needed := ARRAY_OF.get(scaling)) and needed not in loaded.arrays:
-            raise EmbedxError(f"names no array `{needed}`, which --scaling {scaling} has")
-        if any(name in stored.arrays for name in neighbours.ARRAYS):
-            _ = loaded.neighbours
-        _ = loaded._sampler  # which reads arrays of its own
-        if is_sparse:
-            _ = loaded.trees
-            if loaded.is_searched and objective.log_label_probability(np.zeros(1)) is None:
-                raise EmbedxError(
-                    f"names an array `tree_levels`, which --objective {objective.name} has not"
-                )
-    return loaded

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,24 +34,29 @@ def help_formatter() -> Any:
 
 
 def write_sections(
-    formatter: Any, rows: Iterable[tuple[Any, tuple[str, str]]], otherwise: str
+    formatter: Any, rows: Iterable[tuple[Any, tuple[str, str]]], default_title: str
 ) -> None:
-    """The sections of a help: commands or options, each with its name and its text; `otherwise` is
-    the default title.
+    """Write the sections of a help.
+
+    rows  commands or options, each with its name and its text
     """
     sections: dict[str, list[tuple[str, str]]] = {}
-    for each, row in rows:
-        sections.setdefault(getattr(each, "rich_help_panel", None) or otherwise, []).append(row)
-    for title, found in sections.items():
+    for item, row in rows:
+        title = getattr(item, "rich_help_panel", None) or default_title
+        sections.setdefault(title, []).append(row)
+    for title, section_rows in sections.items():
         with formatter.section(title):
-            formatter.write_dl(found)
+            formatter.write_dl(section_rows)
 
 
 class Group(TyperGroup):
     """Commands, whose help has them by sections."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = [(each, (name, first_sentence(each.help))) for name, each in self.commands.items()]
+        rows = [
+            (command, (name, first_sentence(command.help)))
+            for name, command in self.commands.items()
+        ]
         write_sections(formatter, rows, "Commands")
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -64,101 +69,118 @@ def first_clause(text: str) -> str:
     """The first clause of the text about an option, and all that is said of its default."""
     meaning, bracket, default = text.partition("  [")
     first, *others = meaning.split("; ")
-    return (
-        "; ".join([first, *(each for each in others if each.startswith("by default "))])
-        + bracket
-        + default
-    )
+    defaults = [clause for clause in others if clause.startswith("by default ")]
+    return "; ".join([first, *defaults]) + bracket + default
 
 
 def first_sentence(text: str | None) -> str:
+    """The first paragraph of a help, on one line."""
     return " ".join((text or "").split("\n\n")[0].split())
 
 
 class Command(TyperCommand):
     """A command that takes other programs' names for its options, and options from a file."""
 
-    settings: Mapping[str, Option] = {}  # by name
+    # By name.
+    settings: Mapping[str, Option] = {}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As any command, after translating names and reading --config. Raises `EmbedxError` for
         wrong usage.
         """
-        known = {
+        known_names = {
             name.lstrip("-")
-            for each in self.get_params(ctx)
-            for name in (*each.opts, *each.secondary_opts)
+            for parameter in self.get_params(ctx)
+            for name in (*parameter.opts, *parameter.secondary_opts)
         }
-        ctx.token_normalize_func = partial(own_name, known=known)
-        args = long_names(args, known)
-        for name, value in itertools.zip_longest(args, args[1:]):
-            if name.startswith("-") and (value == "" or name.endswith("=")):
-                raise EmbedxError(
-                    f"{name.rstrip('=')} '': an empty value; give one, or leave"
-                    f" {name.rstrip('=')} out"
-                )
-        path, in_file = None, []
+        ctx.token_normalize_func = partial(own_name, known=known_names)
+        args = long_names(args, known_names)
+        _check_no_empty_value(args)
+
+        path = None
+        file_args: list[str] = []
         try:
             path = self.make_parser(ctx).parse_args(list(args))[0].get("config")
-            if path is not None and not ctx.resilient_parsing:  # as for a shell that completes
-                in_file = words_of(Path(path), self)
-            return super().parse_args(ctx, [*in_file, *args])
+            # A shell that completes needs no options of a file.
+            if path is not None and not ctx.resilient_parsing:
+                file_args = words_of(Path(path), self)
+            return super().parse_args(ctx, [*file_args, *args])
         except (UsageError, EmbedxError) as error:
-            message = (
-                error.spelled(on_command_line)
-                if isinstance(error, EmbedxError)
-                else self._remedy(error, known)
-            )
-            option = re.search(r"--[\w-]+", message)
-            has = [
-                option and any(word.split("=")[0] == option[0] for word in words)
-                for words in (in_file, args)
-            ]
-            raise EmbedxError(f"{path}: {message}" if has == [True, False] else message) from error
+            if isinstance(error, EmbedxError):
+                message = error.spelled(on_command_line)
+            else:
+                message = self._usage_message(error, known_names)
+            if _is_about_file(message, file_args, args):
+                message = f"{path}: {message}"
+            raise EmbedxError(message) from error
 
-    def _remedy(self, error: Any, known: Iterable[str]) -> str:
+    def _usage_message(self, error: Any, known_names: Iterable[str]) -> str:
         """One line about wrong usage."""
         if not hasattr(error, "possibilities"):
             return f"{error.format_message().rstrip('.')}; see --help"
         name = error.option_name.lstrip("-")
         if name in INSTEAD:
             return f"--{name}: {INSTEAD[name]}"
-        fine = [
-            each.field.name.replace("_", "-") for each in self.settings.values() if each.is_fine
-        ]
-        written = {each: f"--{each}" for each in known} | {
-            each: f"--set {each}=VALUE" for each in fine
-        }
-        near = [
-            written[each] for each in difflib.get_close_matches(name, written, n=1, cutoff=0.65)
-        ]
-        return f"{error.message}; {''.join(f'did you mean {each}? ' for each in near)}see --help"
+
+        spellings = {known: f"--{known}" for known in known_names}
+        for option in self.settings.values():
+            if option.is_fine:
+                setting = option.field.name.replace("_", "-")
+                spellings[setting] = f"--set {setting}=VALUE"
+        matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
+        questions = [f"did you mean {spellings[match]}? " for match in matches]
+        return f"{error.message}; {''.join(questions)}see --help"
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The options by sections; where some are hidden, the others in one section, each with its
-        first clause.
+        """Write the options by sections.
+
+        Where some are hidden, the others are in one section, each with its first clause.
         """
-        known = self.get_params(ctx)
-        is_short = any(getattr(each, "hidden", False) for each in known)
-        rows: list[Any] = []
-        for each in known:
-            if (row := each.get_help_record(ctx)) is not None:
-                is_option = row[0].startswith("-")
-                # a name says the type of an argument
-                name, text = row if is_option else (row[0].split()[0], row[1])
-                rows.append(
-                    (None, (name, first_clause(text)))
-                    if is_short and is_option
-                    else (each, (name, text))
-                )
+        parameters = self.get_params(ctx)
+        is_short = any(getattr(parameter, "hidden", False) for parameter in parameters)
+        rows: list[tuple[Any, tuple[str, str]]] = []
+        for parameter in parameters:
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            name, text = record
+            if not name.startswith("-"):
+                # The record of an argument has its type after its name.
+                rows.append((parameter, (name.split()[0], text)))
+            elif is_short:
+                rows.append((None, (name, first_clause(text))))
+            else:
+                rows.append((parameter, (name, text)))
         write_sections(formatter, rows, "Options")
+
+
+def _check_no_empty_value(args: list[str]) -> None:
+    """Raise `EmbedxError` for an option whose value is empty."""
+    for word, next_word in itertools.zip_longest(args, args[1:]):
+        if word.startswith("-") and (next_word == "" or word.endswith("=")):
+            name = word.rstrip("=")
+            raise EmbedxError(f"{name} '': an empty value; give one, or leave {name} out")
+
+
+def _is_about_file(message: str, file_args: list[str], args: list[str]) -> bool:
+    """Whether a message names an option that only the file of options has."""
+    match = re.search(r"--[\w-]+", message)
+    if match is None:
+        return False
+    option = match[0]
+    return _has_option(file_args, option) and not _has_option(args, option)
+
+
+def _has_option(args: list[str], option: str) -> bool:
+    """Whether an option is among the words of a command line."""
+    return any(word.split("=")[0] == option for word in args)
 
 
 def show_all(ctx: Any, wanted: bool) -> None:
     """Print the help with all options."""
     if wanted:
-        for each in ctx.command.params:
-            each.hidden = False
+        for parameter in ctx.command.params:
+            parameter.hidden = False
         print(ctx.get_help())
         raise typer.Exit
 
@@ -178,37 +200,62 @@ def with_settings(
     name  of the command, as it is typed after `embedx`
     """
     text, texts = documented(command)
-    of_command = parameters_of(command)
-    request = request_of(command)
-    options = [each for each in settings.values() if not each.is_fine]
-    parameters = [
-        *(as_option(each, texts) for each in of_command),
-        *(each.parameter() for each in options),
-    ]
-    fine = {each.field.name.replace("_", "-"): each for each in settings.values() if each.is_fine}
-    if fine:
-        parameters.append(set_option(name, fine))
-    if shown := SHORT_HELP.get(name, ()):
-        parameters += [keyword("config", CONFIG), keyword("help_all", HELP_ALL, False)]
-        # a shell completes all
-        for each in parameters if "_EMBEDX_COMPLETE" not in os.environ else ():
-            about = each.annotation.__metadata__[0]
-            about.hidden = isinstance(about, OptionInfo) and each.name not in (*shown, "help_all")
+    request_class = request_of(command)
+    options = [option for option in settings.values() if not option.is_fine]
+    parameters = _parameters(name, command, settings, texts)
 
-    def run(**given: Any) -> None:
-        given.pop("config", None)
-        given.pop("help_all", None)
-        typed = {each.field.name: given.pop(each.field.name) for each in options} | dict(
-            given.pop("set_", None) or []
-        )
+    def run(**arguments: Any) -> None:
+        arguments.pop("config", None)
+        arguments.pop("help_all", None)
+        typed = {option.field.name: arguments.pop(option.field.name) for option in options}
+        typed |= dict(arguments.pop("set_", None) or [])
         typed = {setting: value for setting, value in typed.items() if value is not None}
-        check_outputs(given | typed)
-        if request is not None:
-            command(request(**given, typed=typed))
+
+        check_outputs(arguments | typed)
+        if request_class is not None:
+            command(request_class(**arguments, typed=typed))
+        elif settings:
+            command(**arguments, typed=typed)
         else:
-            command(**given, **({"typed": typed} if settings else {}))
+            command(**arguments)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__doc__ = text
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _parameters(
+    name: str,
+    command: Callable[..., None],
+    settings: Mapping[str, Option],
+    texts: Mapping[str, str],
+) -> list[inspect.Parameter]:
+    """The arguments and options of a command as typer wants them.
+
+    texts  of the help, by parameter
+    """
+    parameters = [as_option(parameter, texts) for parameter in parameters_of(command)]
+    parameters += [option.parameter() for option in settings.values() if not option.is_fine]
+    fine = {
+        option.field.name.replace("_", "-"): option
+        for option in settings.values()
+        if option.is_fine
+    }
+    if fine:
+        parameters.append(set_option(name, fine))
+
+    shown = SHORT_HELP.get(name, ())
+    if shown:
+        parameters += [keyword("config", CONFIG), keyword("help_all", HELP_ALL, False)]
+        # A shell completes all options.
+        if "_EMBEDX_COMPLETE" not in os.environ:
+            _hide(parameters, {*shown, "help_all"})
+    return parameters
+
+
+def _hide(parameters: Iterable[inspect.Parameter], shown: Collection[str]) -> None:
+    """Leave all options but those shown out of --help."""
+    for parameter in parameters:
+        about = parameter.annotation.__metadata__[0]
+        about.hidden = isinstance(about, OptionInfo) and parameter.name not in shown
