@@ -13,18 +13,20 @@ from embedx.labeled.data import Labels
 
 LABEL_RULES = ("all", "first", "lowest-id", "one")
 SCALINGS = ("none", "l2", "column-max", "tf-idf")
-# what a scaling takes from the training data, an array by feature
+# The array, by feature, that a scaling computes from the training data.
 ARRAY_OF = {"column-max": "maxima", "tf-idf": "idf"}
-MAX_SAMPLED = 10_000  # rows by which a scaling is chosen
-# standard deviation of the lengths of rows over their mean, above which they are scaled to one
-# length
+MAX_SAMPLED_ROWS = 10_000
+# Rows are scaled to one length where the standard deviation of their lengths is more than this
+# share of the mean.
 UNEQUAL = 0.4
-NEARLY = 1e-3  # how far from 1 the length of inputs may be that counts as 1
+# A length of inputs counts as 1 if it is no further from it.
+NEARLY = 1e-3
 
 
 def chosen_labels(labels: Labels, rule: str) -> Labels:
-    """The labels that count: the first of each row, that with the lowest id, or all ("one" chooses
-    again at each visit).
+    """The labels that count: the first of each row, that with the lowest id, or all.
+
+    With "one" all of them are kept, because training chooses one at each visit.
     """
     if rule not in ("first", "lowest-id"):
         return labels
@@ -40,9 +42,7 @@ def known_labels(labels: Labels, counts: ndarray) -> Labels:
 
 
 def column_maxima(features: Any) -> ndarray:
-    """The largest absolute value of each feature, float32 (n_features,); 1 where it
-    never occurs.
-    """
+    """The largest absolute value of each feature, 1 where it has none; float32 (n_features,)."""
     if isinstance(features, csr_matrix):
         largest = np.zeros(features.shape[1], float32)
         np.maximum.at(largest, features.indices, np.abs(features.data))
@@ -52,24 +52,25 @@ def column_maxima(features: Any) -> ndarray:
 
 
 def idf(features: Any) -> ndarray:
-    """Smoothed inverse document frequencies, float32 (n_features,): ln((1 + n) / (1 + rows that
-    have the feature)) + 1.
+    """Smoothed inverse document frequencies, float32 (n_features,).
+
+    idf = ln((1 + rows) / (1 + rows that have the feature)) + 1
     """
-    n, n_features = features.shape
-    columns = (
-        features.indices[features.data != 0]
-        if isinstance(features, csr_matrix)
-        else np.nonzero(features)[1]
-    )
-    return np.asarray(
-        np.log((1 + n) / (1 + np.bincount(columns, minlength=n_features))) + 1, float32
-    )
+    n_rows, n_features = features.shape
+    if isinstance(features, csr_matrix):
+        columns = features.indices[features.data != 0]
+    else:
+        columns = np.nonzero(features)[1]
+    document_counts = np.bincount(columns, minlength=n_features)
+    return np.asarray(np.log((1 + n_rows) / (1 + document_counts)) + 1, float32)
 
 
 def scaling_arrays(features: Any, scaling: str) -> dict[str, ndarray]:
-    """What a scaling takes from the training data, by the name of the array in the model folder."""
-    computed = {"column-max": column_maxima, "tf-idf": idf}
-    return {ARRAY_OF[scaling]: computed[scaling](features)} if scaling in ARRAY_OF else {}
+    """The arrays that a scaling needs, by their names in the model folder."""
+    functions = {"column-max": column_maxima, "tf-idf": idf}
+    if scaling not in functions:
+        return {}
+    return {ARRAY_OF[scaling]: functions[scaling](features)}
 
 
 def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = None) -> Any:
@@ -85,74 +86,77 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
     if scaling == "none":
         return features
     is_sparse = isinstance(features, csr_matrix)
-    values, columns = (features.data, features.indices) if is_sparse else (features, slice(None))
+    values = features.data if is_sparse else features
+    columns = features.indices if is_sparse else slice(None)
     if scaling == "column-max":
         return _with_values(features, values / (arrays or {})["maxima"][columns])
     if scaling == "tf-idf":
         sizes = np.abs(values)
         values = np.where(sizes > 1, np.copysign(1 + np.log(np.maximum(sizes, 1)), values), values)
         features = _with_values(features, values * (arrays or {})["idf"][columns])
+
     lengths = row_lengths(features)
     lengths = np.where(lengths > 0, lengths, 1)
     if is_sparse:
-        return _with_values(features, features.data / np.repeat(lengths, np.diff(features.indptr)))
+        length_of_value = np.repeat(lengths, np.diff(features.indptr))
+        return _with_values(features, features.data / length_of_value)
     return _with_values(features, features / lengths[:, None])
 
 
 def _with_values(features: Any, values: ndarray) -> Any:
-    """Other values in the places of these, of their type."""
+    """The features with other values, of the same dtype."""
     values = values.astype(features.dtype)
-    return (
-        csr_matrix((values, features.indices, features.indptr), features.shape)
-        if issparse(features)
-        else values
-    )
+    if not issparse(features):
+        return values
+    return csr_matrix((values, features.indices, features.indptr), features.shape)
 
 
 def row_lengths(features: Any) -> ndarray:
     """The L2 norm of each row, (n_rows,)."""
     if not isinstance(features, csr_matrix):
         return np.linalg.norm(features, axis=1)
-    row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-    return np.sqrt(
-        np.bincount(
-            row, weights=np.square(features.data, dtype=float64), minlength=features.shape[0]
-        )
-    )
+    n_rows = features.shape[0]
+    row = np.repeat(np.arange(n_rows), np.diff(features.indptr))
+    squares = np.square(features.data, dtype=float64)
+    return np.sqrt(np.bincount(row, weights=squares, minlength=n_rows))
 
 
 def chosen_scaling(features: Any) -> str:
-    """The scaling by default: tf-idf for counts, l2 for other sparse rows that differ in length,
-    and none otherwise.
-
-    Counts are whole numbers above 0, 1 the most frequent, some larger. Pixels and codes are whole
-    numbers too, but 1 is rare.
-    """
+    """The default: "tf-idf" for counts, "l2" for other sparse rows of unequal length, or "none"."""
     if not isinstance(features, csr_matrix):
         return "none"
-    some = features[:: max(1, features.shape[0] // MAX_SAMPLED)]
-    values, n = np.unique(some.data[some.data != 0], return_counts=True)
-    if (
-        len(values) > 1
-        and values[0] == 1 == values[n.argmax()]
-        and (values == np.floor(values)).all()
-    ):
+    sample = features[:: max(1, features.shape[0] // MAX_SAMPLED_ROWS)]
+    if _are_counts(sample.data):
         return "tf-idf"
-    lengths = row_lengths(some)
+    lengths = row_lengths(sample)
     lengths = lengths[lengths > 0]
-    return "l2" if len(lengths) and lengths.std() > UNEQUAL * lengths.mean() else "none"
+    if len(lengths) and lengths.std() > UNEQUAL * lengths.mean():
+        return "l2"
+    return "none"
+
+
+def _are_counts(data: ndarray) -> bool:
+    """Whether values but 0 are whole numbers from 1, some larger, and 1 is the most frequent.
+
+    Pixels and codes are whole numbers too, but 1 is rare.
+    """
+    values, frequencies = np.unique(data[data != 0], return_counts=True)
+    if len(values) < 2 or values[0] != 1:
+        return False
+    most_frequent = values[frequencies.argmax()]
+    return bool(most_frequent == 1 and (values == np.floor(values)).all())
 
 
 def input_length(features: Any) -> float:
-    """The root of the mean squared length of the rows that have any features; 1 where it is that,
-    but for rounding.
-    """
-    is_sparse = isinstance(features, csr_matrix)
-    n = (
-        np.count_nonzero(np.diff(features.indptr))
-        if is_sparse
-        else np.count_nonzero(features.any(axis=1))
-    )
-    squares = np.square(features.data if is_sparse else features, dtype=float64)
-    length = float(np.sqrt(np.sum(squares) / max(n, 1)))
-    return length if abs(length - 1) > NEARLY and 0 < length < np.inf else 1.0
+    """The root mean square length of the rows that have features; 1 if it is nearly 1."""
+    if isinstance(features, csr_matrix):
+        has_features = np.diff(features.indptr)
+        values = features.data
+    else:
+        has_features = features.any(axis=1)
+        values = features
+    n_rows = np.count_nonzero(has_features)
+    squares = np.square(values, dtype=float64)
+    length = float(np.sqrt(np.sum(squares) / max(n_rows, 1)))
+    is_usable = abs(length - 1) > NEARLY and 0 < length < np.inf
+    return length if is_usable else 1.0
