@@ -453,7 +453,12 @@ def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(
     assert whole(run)[MADE[run]]
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+STOPPED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+if hasattr(signal, "SIGHUP"):
+    STOPPED.append((signal.SIGHUP, 129))
+
+
+@pytest.mark.parametrize(("sent", "code"), STOPPED)
 def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_topics, whole):
     output = f"stopped-{code}"
     command = command_of("train", two_topics, output)
@@ -467,6 +472,18 @@ def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_t
     embedx_run(home, *command, "--resume")
     assert arrays_of(home / output) == whole("train")
     assert not json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no such signal")
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(home, two_topics, whole):
+    """As under nohup."""
+    words = [str(int(signal.SIGHUP)), "after", *command_of("train", two_topics, "nohup")]
+    code = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{ENDED}"
+    embedx = forked.run(
+        *words, "--checkpoint-every", "0.01s", cwd=home, env=environment(home), code=code
+    )
+    assert embedx.returncode == 0
+    assert arrays_of(home / "nohup") == whole("train")
 
 
 def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):

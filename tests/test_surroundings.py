@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
+import embedx
 from embedx.cli import app
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no folder in use can be deleted")
@@ -42,3 +44,33 @@ def test_no_new_thread(monkeypatch, capsys, message, raised):
     if raised is SystemExit:
         assert ended.value.code == 2
         assert "no more threads" in capsys.readouterr().err
+
+
+def test_the_help_is_the_same_without_docstrings():
+    plain, stripped = (
+        subprocess.run(
+            [sys.executable, *options, "-m", "embedx", "train", "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for options in ([], ["-OO"])
+    )
+    assert plain == stripped
+    assert "files, globs" in plain
+
+
+def test_from_a_zip_the_package_says_that_it_needs_its_files(tmp_path):
+    archive = tmp_path / "embedx.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(embedx.__file__, "embedx/__init__.py")
+    done = subprocess.run(
+        [sys.executable, "-c", "import embedx"],
+        env=os.environ | {"PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "embedx needs its source files" in done.stderr.splitlines()[-1]
