@@ -27,12 +27,14 @@ from embedx.text.tables import PARQUET_START
 from embedx.training.memory import available_memory, check_declared
 from embedx.training.progress import Progress
 
-NUMPY_START, ZIP_START = b"\x93NUMPY", b"PK\x03\x04"
+NUMPY_START = b"\x93NUMPY"
+ZIP_START = b"PK\x03\x04"
 # http://yann.lecun.com/exdb/mnist/: two zeros, the type of the elements, the number of dimensions.
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 MAX_IDX_DIMENSIONS = 8
 NPZ_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-BYTES_PER_ROW = 16  # of a matrix, whatever it holds
+# Memory of a row or column of a sparse matrix, whatever it holds.
+BYTES_PER_ROW = 16
 
 
 def is_binary(head: bytes) -> bool:
@@ -50,30 +52,36 @@ def _is_idx(head: bytes) -> bool:
 
 
 def read_array(source: Source, head: bytes, progress: Progress) -> Any:
-    """The array in the file: ndarray, mapped if it is too large to be read, or csr_matrix whose
-    indices are in range.
+    """The array in the file, an ndarray or a csr_matrix whose indices are in range.
+
+    An ndarray that is too large to be read is memory-mapped.
     """
-    kind = "IDX file" if _is_idx(head) else "array of numpy.save"
-    kind = "sparse matrix of scipy.sparse.save_npz" if head.startswith(ZIP_START) else kind
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is wrong is an error, below
             if head.startswith(NUMPY_START) and is_plain(source):
                 return _mapped_or_read(source.name, progress)
             with open(source.name, "rb") if is_plain(source) else content_of(source) as content:
+                if head.startswith(ZIP_START):
+                    return _sparse(source.name, content)
                 if _is_idx(head):
                     return _idx(source.name, content.read())
-                return (
-                    _sparse(source.name, content)
-                    if head.startswith(ZIP_START)
-                    else np.load(content, allow_pickle=False)
-                )
+                return np.load(content, allow_pickle=False)
     except (EmbedxError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
         raise EmbedxError(
-            f"{source.name}: no readable {kind} ({reason(error)}); write it again"
+            f"{source.name}: no readable {_kind(head)} ({reason(error)}); write it again"
         ) from error
+
+
+def _kind(head: bytes) -> str:
+    """What a file that begins with `head` is called in messages."""
+    if head.startswith(ZIP_START):
+        return "sparse matrix of scipy.sparse.save_npz"
+    if _is_idx(head):
+        return "IDX file"
+    return "array of numpy.save"
 
 
 def features_in(name: str, array: Any) -> Any:
@@ -97,8 +105,9 @@ def features_in(name: str, array: Any) -> Any:
 
 
 def labels_in(name: str, array: Any) -> tuple[Labels, int]:
-    """Labels, and how many there are, of integers (n_rows,) or of a sparse indicator matrix
-    (n_rows, n_labels).
+    """The labels of each row, and how many different ones may occur.
+
+    array  integers (n_rows,) or a sparse indicator matrix (n_rows, n_labels)
     """
     if issparse(array) and array.dtype.kind in "biuf":
         check_finite(name, array.data)
@@ -138,7 +147,8 @@ def _mapped_or_read(name: str, progress: Progress) -> ndarray:
 
 def content_of(source: Source) -> io.BytesIO:
     """All that the file unpacks to."""
-    budget, content = MemoryBudget(source.name), io.BytesIO()
+    budget = MemoryBudget(source.name)
+    content = io.BytesIO()
     with UnpackedReader(source) as file:
         while piece := file.read(BLOCK_BYTES):
             budget.take(2 * len(piece))  # here and in the array
@@ -200,16 +210,16 @@ def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
 
 
 def check_finite(name: str, values: ndarray) -> None:
-    """`EmbedxError` if some value is not finite; by their sum, because a mapped array may be larger
-    than memory.
+    """Raise `EmbedxError` if some value is not finite.
+
+    The sum of the values shows it, because a mapped array may be larger than memory.
     """
     with np.errstate(invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):
             return
     for place in np.argwhere(~np.isfinite(values))[:1]:
-        where = (
-            f"row {place[0] + 1}, feature {place[1]}"
-            if values.ndim > 1
-            else f"value {place[0] + 1}"
-        )
+        if values.ndim > 1:
+            where = f"row {place[0] + 1}, feature {place[1]}"
+        else:
+            where = f"value {place[0] + 1}"
         raise EmbedxError(f"{name}: {where} is not a finite float32; correct or rescale it")

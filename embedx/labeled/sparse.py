@@ -149,23 +149,23 @@ def whole_numbers(data, spans, highest, numbers):  # type: ignore[no-untyped-def
 
 
 class Ranges(NamedTuple):
-    """The ids that may occur."""
+    """The smallest and largest feature id, and the largest label id, that may occur."""
 
-    lowest: int  # feature
+    lowest: int
     highest: int
     highest_label: int
 
     def where(self, what: str) -> str:
-        """Where they come from, and what to do."""
+        """The end of a message: where the range comes from, and the remedy."""
         if self.highest < MAX_IDS - 1:
             return f", the {what} of the header; correct one of them"
-        return (
-            ", as in the training data; renumber one of them" if self.lowest else "; renumber them"
-        )
+        if self.lowest:
+            return ", as in the training data; renumber one of them"
+        return "; renumber them"
 
 
 def read_xc(lines: Lines, by_name: bool) -> FileRows:
-    """The rows under a header; `EmbedxError` when they are not what it says."""
+    """The rows under a header. Raises `EmbedxError` if there are not as many as it says."""
     header = HEADER.fullmatch(lines.first_line)
     assert header
     n_rows, n_features, n_labels = map(int, header.groups())
@@ -178,11 +178,11 @@ def read_xc(lines: Lines, by_name: bool) -> FileRows:
     lines.skip(line - lines.line + 1)
     lines.min_lines = line + n_rows
     rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
-    n_found = rows.features.shape[0]
-    if not n_rows or n_found != n_rows:
+    n_rows_read = rows.features.shape[0]
+    if not n_rows or n_rows_read != n_rows:
         raise lines.error(
             line,
-            f"the header says {n_rows} rows, but there are {n_found}; copy the file again or"
+            f"the header says {n_rows} rows, but there are {n_rows_read}; copy the file again or"
             " correct it",
         )
     rows.features.resize(n_rows, n_features)
@@ -191,10 +191,11 @@ def read_xc(lines: Lines, by_name: bool) -> FileRows:
 
 def read_libsvm(lines: Lines, like: DataSchema | None, by_name: bool) -> FileRows:
     """The rows of a file without header; the id of the first feature is subtracted from all."""
-    known = like.first_feature if like else None
-    rows = _read(lines, Ranges(known or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
+    first_feature = like.first_feature if like else None
+    rows = _read(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
     columns = rows.features.indices
-    first_feature = guess_first_feature(columns, like) if known is None else known
+    if first_feature is None:
+        first_feature = guess_first_feature(columns, like)
     columns -= first_feature
     n_rows, n_features = rows.features.shape
     rows.features.resize(n_rows, max(n_features - first_feature, 0))
@@ -217,14 +218,12 @@ def guess_first_feature(ids: np.ndarray, like: DataSchema | None) -> int:
 def _read(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
     """The rows of the lines."""
     names = Numbering(lines.budget) if by_name else None
-    parts = [_parsed(lines, chunk, ranges, names) for chunk in lines]
+    chunks = [_parsed(lines, chunk, ranges, names) for chunk in lines]
     columns, values, n_features, labels, n_labels = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
+        np.concatenate(arrays) for arrays in zip(*chunks, strict=True)
     )
-    features = csr_matrix(
-        (values, columns, offsets_of(n_features)),
-        (len(n_features), int(columns.max(initial=-1)) + 1),
-    )
+    shape = (len(n_features), int(columns.max(initial=-1)) + 1)
+    features = csr_matrix((values, columns, offsets_of(n_features)), shape)
     return FileRows(
         features,
         Labels(offsets_of(n_labels), labels),
@@ -239,18 +238,25 @@ def _parsed(
     """Columns, values, features of each row, labels, and labels of each row, of the chunk."""
     chunk, line_of_row = plain_rows(chunk, lines.line)
     data = np.frombuffer(chunk, np.uint8)
-    n_rows, n = chunk.count(b"\n"), chunk.count(b":")
-    feature_ends, label_ends = np.empty(n_rows, int64), np.empty(n_rows, int64)
-    columns, values = np.empty(n, int32), np.empty(n, np.float32)
+    n_rows = chunk.count(b"\n")
+    max_features = chunk.count(b":")
+    feature_ends = np.empty(n_rows, int64)
+    label_ends = np.empty(n_rows, int64)
+    columns = np.empty(max_features, int32)
+    values = np.empty(max_features, np.float32)
     spans = np.empty((n_rows + chunk.count(b","), 2), int64)
-    lines.budget.take(16 * n_rows + 8 * n + 4 * len(spans))
-    stop, row, n, n_labels = parse(data, ranges, columns, values, feature_ends, spans, label_ends)
+    lines.budget.take(16 * n_rows + 8 * max_features + 4 * len(spans))
+
+    stop, row, n_features, n_labels = parse(
+        data, ranges, columns, values, feature_ends, spans, label_ends
+    )
     if stop < len(data):
         word = chunk[stop : stop + 200].split(None, 1)[0]
         raise lines.error(line_of_row[row], _feature_fault(word, ranges))
+
     spans = spans[:n_labels]
     if names is not None:
-        ids = np.array([names[chunk[a:b]] for a, b in spans.tolist()], int32)
+        ids = np.array([names[chunk[start:end]] for start, end in spans.tolist()], int32)
     else:
         ids = np.empty(len(spans), int32)
         bad = whole_numbers(data, spans, ranges.highest_label, ids)
@@ -262,8 +268,8 @@ def _parsed(
                 f" {ranges.highest_label}{ranges.where('labels')}",
             )
     return (
-        columns[:n],
-        values[:n],
+        columns[:n_features],
+        values[:n_features],
         np.diff(feature_ends, prepend=0),
         ids,
         np.diff(label_ends, prepend=0),
@@ -271,8 +277,9 @@ def _parsed(
 
 
 def plain_rows(chunk: bytes, first_line: int) -> tuple[bytes, Sequence[int]]:
-    """The rows without comments and without blanks between their labels, and the line of each row
-    in the file; a line that is a comment is no row.
+    """The rows without comments and blanks between labels, and the line of each row in the file.
+
+    A line that is a comment is no row.
     """
     line_of_row: Sequence[int] = range(first_line, first_line + chunk.count(b"\n"))
     if b"#" in chunk:
@@ -286,24 +293,23 @@ def plain_rows(chunk: bytes, first_line: int) -> tuple[bytes, Sequence[int]]:
 
 
 def _with_joined_labels(line: bytes) -> bytes:
-    """The line without blanks beside the commas between its labels, which come before the first
-    feature.
-    """
+    """The line without blanks beside the commas between labels, before the first feature."""
     before, colon, after = line.partition(b":")
     first, *others = [part.strip(b" \t") for part in before.split(b",")]
     if not others:
         return line
-    if colon and len(others[-1].split()) == 1:  # the id of a feature, after the last comma
+    ends_in_feature_id = colon and len(others[-1].split()) == 1
+    if ends_in_feature_id:
         others[-1] = b" " + others[-1]
     return b",".join([first, *others]) + colon + after
 
 
 def _feature_fault(start: bytes, ranges: Ranges) -> str:
     word = start.decode("utf-8", "replace")
-    found = FEATURE_ID.match(word)
-    if found and not ranges.lowest <= int(found[1]) <= ranges.highest:
+    match = FEATURE_ID.match(word)
+    if match and not ranges.lowest <= int(match[1]) <= ranges.highest:
         return (
-            f"feature id {found[1]} is not from {ranges.lowest} to"
+            f"feature id {match[1]} is not from {ranges.lowest} to"
             f" {ranges.highest}{ranges.where('features')}"
         )
     return (
@@ -313,14 +319,16 @@ def _feature_fault(start: bytes, ranges: Ranges) -> str:
 
 
 def check_libsvm(lines: Lines) -> None:
-    """`EmbedxError` if the first line cannot be one of a LIBSVM file: labels, which may be left
-    out, and words with colons.
+    """Raise `DataError` if the first line is not one of a LIBSVM file.
+
+    Such a line has labels, which may be left out, and words with colons.
     """
     row, _ = plain_rows(lines.first_line.encode() + b"\n", 1)
     # one at a time: a line may have millions
     words = (match[0] for match in WORD.finditer(row.decode()))
     first = next(words, "")
-    if not (":" not in first or ":" in first[1:]) or not all(":" in word[1:] for word in words):
+    is_label_or_feature = ":" not in first or ":" in first[1:]
+    if not is_label_or_feature or not all(":" in word[1:] for word in words):
         raise DataError(
             lines.name,
             lines.number_of_first_line,
