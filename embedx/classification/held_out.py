@@ -10,8 +10,8 @@ import numpy as np
 from embedx.classification import calibration, decisions, neighbours
 from embedx.classification.classifier import Classifier, all_rows
 from embedx.classification.label_tree import CANDIDATES
-from embedx.classification.neighbours import Blend
-from embedx.classification.settings import AUTO
+from embedx.classification.neighbours import Blend, ChosenBlend
+from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import fit_temperature, hits
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import known_labels
@@ -23,50 +23,69 @@ def fit(
     classifier: Classifier,
     data: Labeled | None,
     index: dict[str, np.ndarray] | None,
-    settings: Any,
+    settings: ClassifySettings,
     progress: Progress,
 ) -> None:
     """Fit all of it to the rows, if some have labels that were trained on.
 
     index     the rows whose labels are blended (`neighbours.arrays_of`), if any are to be
-    settings  resolved `ClassifySettings`
+    settings  resolved
     """
-    features, labels = None, Labels.of_rows([])
+    features = None
+    labels = Labels.of_rows([])
     if data is not None:
-        known = data.rows(
-            np.flatnonzero(known_labels(data.labels, classifier.trained_counts).n_of_row)
-        )
-        labels, kept = classifier.tested_labels(known.labels)
-        features = known.features[kept]
+        features, labels = _known_rows(classifier, data)
+
     if len(labels) and not classifier.is_searched:
         _fit_temperature(classifier, features, labels, settings.threads)
     if len(labels) >= calibration.MIN_ROWS:
-        parts = classifier.best(features, calibration.N_BEST, threads=settings.threads)
-        ids, scores = all_rows((ids, scores) for _, ids, scores in parts)
-        classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
+        _fit_calibration(classifier, features, labels, settings.threads)
     if index is not None:
         _add_neighbours(classifier, index, features, labels, settings, progress)
     if data is not None and "calibration" in classifier.arrays:
-        features, labels = classifier.tested(data)
-        ids, p = all_rows(
-            classifier.top_k(
-                features, classifier.max_labels(in_sets=True), threads=settings.threads
-            )
-        )
-        is_right = hits(ids, labels)
-        classifier.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
-        classifier.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
+        _fit_decisions(classifier, data, settings.threads)
 
 
-def _fit_temperature(classifier: Classifier, features: Any, labels: Labels, threads: int) -> None:
-    some = slice(None, None, -(-len(labels) // calibration.TEMPERATURE_ROWS))
-    own = labels.rows(some)
+def _known_rows(classifier: Classifier, data: Labeled) -> tuple[Any, Labels]:
+    """The features and labels of the rows that have labels that were trained on."""
+    labels = known_labels(data.labels, classifier.trained_counts)
+    known = data.rows(np.flatnonzero(labels.n_of_row))
+    tested_labels, kept = classifier.tested_labels(known.labels)
+    return known.features[kept], tested_labels
+
+
+def _fit_temperature(
+    classifier: Classifier, features: Any, labels: Labels, threads: int | None
+) -> None:
+    """Fit the temperature, on every so many rows."""
+    step = -(-len(labels) // calibration.TEMPERATURE_ROWS)
+    rows_used = slice(None, None, step)
+    labels_used = labels.rows(rows_used)
 
     def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
-        for rows, log_p in classifier.blocks(features[some], threads=threads):
-            yield np.maximum(log_p, -1e4), own.rows(rows)
+        for rows, log_p in classifier.blocks(features[rows_used], threads=threads):
+            yield np.maximum(log_p, -1e4), labels_used.rows(rows)
 
     classifier.facts["temperature"] = 1 / fit_temperature(blocks)
+
+
+def _fit_calibration(
+    classifier: Classifier, features: Any, labels: Labels, threads: int | None
+) -> None:
+    """Fit the calibration of the scores of the best labels."""
+    parts = classifier.best(features, calibration.N_BEST, threads=threads)
+    ids, scores = all_rows((ids, scores) for _, ids, scores in parts)
+    classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
+
+
+def _fit_decisions(classifier: Classifier, data: Labeled, threads: int | None) -> None:
+    """Fit the threshold of the best F1, and those of the coverages of conformal sets."""
+    features, labels = classifier.tested(data)
+    n_best = classifier.max_labels(in_sets=True)
+    ids, p = all_rows(classifier.top_k(features, n_best, threads=threads))
+    is_right = hits(ids, labels)
+    classifier.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
+    classifier.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))
 
 
 def _add_neighbours(
@@ -74,36 +93,36 @@ def _add_neighbours(
     index: dict[str, np.ndarray],
     features: Any,
     labels: Labels,
-    settings: Any,
+    settings: ClassifySettings,
     progress: Progress,
 ) -> None:
-    """Blend with as many rows as wanted or, with `auto`, if the held-out rows gain by it; they
-    choose the blend.
+    """Blend with as many rows as wanted or, with `auto`, if the held-out rows gain by it.
+
+    Held-out rows choose the blend, where there are enough.
     """
-    wanted, arrays, measured = settings.neighbours, classifier.arrays, ""
-    is_known = len(labels) >= calibration.MIN_ROWS
-    if wanted == AUTO and not is_known:
+    wanted = settings.neighbours
+    threads = settings.threads
+    assert wanted is not None
+    assert threads is not None
+    is_auto = wanted == AUTO
+    has_rows = len(labels) >= calibration.MIN_ROWS
+    if is_auto and not has_rows:
         return
-    blend = Blend(1 if wanted == AUTO else int(wanted))
-    arrays |= index | {"neighbour_blend": np.array(blend, np.float64)}
+
+    arrays = classifier.arrays
+    blend = Blend(1 if is_auto else int(wanted))
+    arrays |= index
+    arrays["neighbour_blend"] = np.array(blend, np.float64)
     classifier.parameters_changed()
-    if is_known:
-        parts = classifier.best(features, CANDIDATES, threads=settings.threads)
-        ids, p = all_rows((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
-        blend, own, gain, error, near = neighbours.chosen(
-            classifier.neighbours,
-            ids,
-            p,
-            classifier.prepared(features),
-            labels,
-            wanted,
-            settings.threads,
-        )
+    measured = ""
+    if has_rows:
+        chosen, ids, p = _chosen_blend(classifier, features, labels, wanted, threads)
+        blend = chosen.blend
         measured = (
-            f": mean of P@1, P@3 and P@5 of held-out rows {own:.3f} without, {gain:+.4f} ±"
-            f" {error:.4f} with them"
+            f": mean of P@1, P@3 and P@5 of held-out rows {chosen.precision:.3f} without,"
+            f" {chosen.gain:+.4f} ± {chosen.standard_error:.4f} with them"
         )
-        if wanted == AUTO and gain <= neighbours.MIN_GAIN * error:
+        if is_auto and chosen.gain <= neighbours.MIN_GAIN * chosen.standard_error:
             for name in neighbours.ARRAYS:
                 arrays.pop(name, None)
             classifier.parameters_changed()
@@ -111,12 +130,31 @@ def _add_neighbours(
             return
         arrays["neighbour_blend"] = np.array(blend, np.float64)
         best, scores = classifier.neighbours.blended(
-            ids, p, near, blend, calibration.N_BEST, settings.threads
+            ids, p, chosen.near, blend, calibration.N_BEST, threads
         )
         arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
+
     size = amount(sum(array.nbytes for array in index.values()))
+    n_rows = len(index["neighbour_offsets"]) - 1
     progress.note(
         f"probabilities are blended with {blend.share:.0%} of the labels of the {blend.n:.0f}"
-        f" nearest of {len(index[neighbours.INDEX[0]]) - 1:,} training rows{measured}; their index"
-        f" takes {size}"
+        f" nearest of {n_rows:,} training rows{measured}; their index takes {size}"
     )
+
+
+def _chosen_blend(
+    classifier: Classifier, features: Any, labels: Labels, wanted: str, threads: int
+) -> tuple[ChosenBlend, np.ndarray, np.ndarray]:
+    """The blend that held-out rows choose, their best labels and the probabilities of these."""
+    parts = classifier.best(features, CANDIDATES, threads=threads)
+    ids, p = all_rows((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
+    chosen = neighbours.chosen(
+        classifier.neighbours,
+        ids,
+        p,
+        classifier.prepared(features),
+        labels,
+        wanted,
+        threads,
+    )
+    return chosen, ids, p

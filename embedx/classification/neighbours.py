@@ -57,15 +57,17 @@ ARRAYS = {
     "neighbour_calibration": Array(("terms of calibration", "knots by neighbours"), ("float64",)),
 }
 INDEX = list(ARRAYS)[:-2]
-COUNTS, EXPONENTS, SHARES, ROOTS = (
-    (10, 30),
-    (1, 2, 3),
-    (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
-    (1.0, 0.5),
-)
-USUAL = (2.0, 0.25, 1.0)  # exponent, share and root where no rows are held out
-MIN_GAIN = 2.0  # standard errors
-KS = (1, 3, 5)  # the precisions whose mean is the measure
+# Values among which the fields of a blend are chosen.
+COUNTS = (10, 30)
+EXPONENTS = (1, 2, 3)
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+ROOTS = (1.0, 0.5)
+# Exponent, share and root where no rows are held out.
+USUAL = (2.0, 0.25, 1.0)
+# Gain in standard errors from which on `auto` blends.
+MIN_GAIN = 2.0
+# The precisions whose mean is the measure.
+KS = (1, 3, 5)
 
 
 class Blend(NamedTuple):
@@ -91,14 +93,14 @@ class Neighbours(NamedTuple):
     def blended(
         self, ids: ndarray, p: ndarray, near: Near, blend: Blend, k: int, threads: int = 1
     ) -> tuple[ndarray, ndarray]:
-        """The k labels of the highest scores and these, best first, from labels and their
-        probabilities.
-        """
-        n, k = int(blend.n), min(k, ids.shape[1])
+        """The k labels of the highest scores and these, best first."""
+        n = int(blend.n)
+        k = min(k, ids.shape[1])
         weight = near.cosines[:, :n] ** float32(blend.exponent)
         weight /= np.maximum(weight.sum(axis=1, keepdims=True), float32(1e-30))
-        best, scores = np.zeros((len(ids), k), int32), np.zeros((len(ids), k), float32)
         p = np.asarray(p, float32)
+        best = np.zeros((len(ids), k), int32)
+        scores = np.zeros((len(ids), k), float32)
 
         def write(begin: int, end: int) -> None:
             sums = np.zeros(self.n_labels, float32)
@@ -124,67 +126,104 @@ class Neighbours(NamedTuple):
 def arrays_of(features: Any, labels: Labels) -> dict[str, ndarray]:
     """The index of training rows, as a model folder has it."""
     rows = scaled(csr_matrix(features, dtype=float32), "l2")
-    own = (rows.indptr.astype(np.int64), rows.indices.astype(int32), rows.data.astype(np.float16))
     distinct = labels.distinct()
-    return dict(zip(INDEX, (*own, distinct.offsets, distinct.ids), strict=True))
+    return {
+        "neighbour_offsets": rows.indptr.astype(np.int64),
+        "neighbour_features": rows.indices.astype(int32),
+        "neighbour_values": rows.data.astype(np.float16),
+        "neighbour_label_offsets": distinct.offsets,
+        "neighbour_labels": distinct.ids,
+    }
 
 
 def joined(arrays: Mapping[str, ndarray], others: Mapping[str, ndarray]) -> dict[str, ndarray]:
     """The rows of two indices."""
-    parts = {name: (arrays[name], others[name]) for name in INDEX}
-    return {
-        name: np.concatenate([a, b[1:] + a[-1]] if name.endswith("offsets") else [a, b])
-        for name, (a, b) in parts.items()
-    }
+    joined_arrays = {}
+    for name in INDEX:
+        first = arrays[name]
+        second = others[name]
+        if name.endswith("offsets"):
+            second = second[1:] + first[-1]
+        joined_arrays[name] = np.concatenate([first, second])
+    return joined_arrays
 
 
 def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> Neighbours:
-    """What is searched, from the arrays of a model whose indices and offsets were checked. Raises
-    `EmbedxError` where there are not all.
+    """What is searched, from the arrays of a model whose indices and offsets were checked.
+
+    Raises `EmbedxError` where arrays are missing or wrong.
     """
-    if missing := [name for name in (*INDEX, "neighbour_blend") if name not in arrays]:
-        raise EmbedxError(f"names no array `{missing[0]}`, which a model with neighbours has")
-    offsets, features, values, label_offsets, ids = (arrays[name] for name in INDEX)
+    for name in (*INDEX, "neighbour_blend"):
+        if name not in arrays:
+            raise EmbedxError(f"names no array `{name}`, which a model with neighbours has")
+    offsets = arrays["neighbour_offsets"]
     if len(offsets) < 2:
         raise DataError("neighbour_offsets.npy", None, "no rows", REMEDY)
-    blend = (
-        Blend(*arrays["neighbour_blend"])
-        if len(arrays["neighbour_blend"]) == len(Blend._fields)
-        else Blend(0)
-    )
-    is_blend = 1 <= blend.n <= MAX_NEIGHBOURS and 0 <= blend.exponent <= max(EXPONENTS)
-    if not is_blend or not 0 <= blend.share <= 1 or blend.root not in ROOTS:
+    if not _is_blend(arrays["neighbour_blend"]):
         problem = "not a number of rows, an exponent, a share and a root"
         raise DataError("neighbour_blend.npy", None, problem, REMEDY)
     calibration.check(arrays, "neighbour_calibration")
-    rows = csr_matrix((values.astype(float32), features, offsets), (len(offsets) - 1, n_features))
-    return Neighbours(row_index(rows), RowLabels(label_offsets, ids), n_labels)
+
+    values = arrays["neighbour_values"].astype(float32)
+    shape = (len(offsets) - 1, n_features)
+    rows = csr_matrix((values, arrays["neighbour_features"], offsets), shape)
+    labels = RowLabels(arrays["neighbour_label_offsets"], arrays["neighbour_labels"])
+    return Neighbours(row_index(rows), labels, n_labels)
+
+
+def _is_blend(values: ndarray) -> bool:
+    """Whether stored values are the fields of a blend."""
+    if len(values) != len(Blend._fields):
+        return False
+    blend = Blend(*values)
+    return (
+        1 <= blend.n <= MAX_NEIGHBOURS
+        and 0 <= blend.exponent <= max(EXPONENTS)
+        and 0 <= blend.share <= 1
+        and blend.root in ROOTS
+    )
+
+
+class ChosenBlend(NamedTuple):
+    """The blend that held-out rows choose, and what they gain by it."""
+
+    blend: Blend
+    # Mean of P@KS without neighbours.
+    precision: float
+    gain: float
+    standard_error: float
+    near: Near
 
 
 def chosen(
-    found: Neighbours,
+    neighbours: Neighbours,
     ids: ndarray,
     p: ndarray,
     features: Any,
     truth: Labels,
     wanted: str,
     threads: int,
-) -> tuple[Blend, float, float, float, Near]:
-    """The blend that suits held-out rows best; their precision (mean of P@KS) without it, its gain
-    and the error of that.
+) -> ChosenBlend:
+    """The blend of the highest precision on held-out rows.
+
+    wanted  the number of neighbours, or `auto`
     """
     counts = COUNTS if wanted == AUTO else (int(wanted),)
-    near = found.nearest(features, max(counts), threads)
-    options = [Blend(*each) for each in itertools.product(counts, EXPONENTS, SHARES, ROOTS)]
-    own = _precision(ids, truth)
-    by_option = np.stack(
-        [_precision(found.blended(ids, p, near, each, max(KS))[0], truth) for each in options]
-    )
-    best = by_option.mean(axis=1).argmax()
-    gain = by_option[best] - own
-    return (
-        options[best],
-        float(own.mean()),
+    near = neighbours.nearest(features, max(counts), threads)
+    blends = [Blend(*fields) for fields in itertools.product(counts, EXPONENTS, SHARES, ROOTS)]
+    precisions = []
+    for blend in blends:
+        blended_ids, _ = neighbours.blended(ids, p, near, blend, max(KS))
+        precisions.append(_precision(blended_ids, truth))
+
+    # float64 (n_blends, n_rows)
+    by_blend = np.stack(precisions)
+    best = by_blend.mean(axis=1).argmax()
+    precision = _precision(ids, truth)
+    gain = by_blend[best] - precision
+    return ChosenBlend(
+        blends[best],
+        float(precision.mean()),
         float(gain.mean()),
         float(gain.std() / np.sqrt(len(gain))),
         near,
