@@ -17,11 +17,11 @@ from embedx.comparison import runs
 from embedx.comparison.data import Data
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
-from embedx.comparison.records import FILE, Records
+from embedx.comparison.records import FILE, Records, Run
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
-from embedx.comparison.tuning import tuned
+from embedx.comparison.tuning import Options, tuned
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.digits import GENERATED
 from embedx.settings import settings_of
@@ -32,25 +32,26 @@ from embedx.training.progress import Progress, Silent
 
 # named beside the data
 FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")
-PAGE, NUMBERS, WORK = "compare.html", "compare.csv", "work"
+PAGE = "compare.html"
+NUMBERS = "compare.csv"
+WORK = "work"
 
 
 def data_of(
     names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any
 ) -> Data:
-    """The data: labelled if test data or a file of labels are named too, or for `digits`, which are
-    generated; else text.
+    """The data to compare on: labelled rows or text.
+
+    They are labelled if test data or a file of labels are named too, or for `digits`, which are
+    generated.
 
     options  passed to each run
     files    see `Data`
 
     Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
     """
-    if (
-        files.get("test") is not None
-        or files.get("train_labels") is not None
-        or list(names) == [GENERATED]
-    ):
+    has_label_files = files.get("test") is not None or files.get("train_labels") is not None
+    if has_label_files or list(names) == [GENERATED]:
         if files.get("pairs") or files.get("analogies") or files.get("next_item"):
             raise EmbedxError(
                 "--pairs, --analogies and --next-item are for word vectors; with --test, DATA are"
@@ -61,93 +62,127 @@ def data_of(
         raise EmbedxError("--test-labels needs --test")
     for name in names:
         if options.get("format") != "text" and looks_labelled(name):
-            raise DataError(
-                name,
-                None,
-                "looks like labelled data, not text",
-                (
-                    "name the labelled data to score on with ",
-                    Setting("test"),
-                    ", or, if it is text, give ",
-                    Setting("format", "text"),
-                ),
+            remedy = (
+                "name the labelled data to score on with ",
+                Setting("test"),
+                ", or, if it is text, give ",
+                Setting("format", "text"),
             )
+            raise DataError(name, None, "looks like labelled data, not text", remedy)
     return Text(names, options, settings, **files)
 
 
 @dataclass
 class Comparison:
-    """Objectives compared on data, and the folder with the outcome."""
+    """Objectives compared on data, and the folder with the outcome.
+
+    names          objectives, with settings of their own
+    circumstances  what the page says of the runs, by heading
+    interrupted    whether Ctrl-C ended the comparison before the last run
+    """
 
     data: Data
-    names: Sequence[str]  # of the objectives
+    names: Sequence[str]
     settings: CompareSettings
     folder: Path
     records: Records
     progress: Progress
-    circumstances: dict[str, str] = field(default_factory=dict)  # for the page
-    interrupted: bool = False  # by Ctrl-C, with what there is
+    circumstances: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
 
     def measure(self) -> None:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
-        data, settings, records, progress = self.data, self.settings, self.records, self.progress
-        if not records.file.exists():  # it shows that the folder is that of a comparison
-            records.save()
+        # the file shows that the folder is that of a comparison
+        if not self.records.file.exists():
+            self.records.save()
         try:
-            by_time = [name for name in self.names if name not in data.converging]
-            options = (
-                tuned(data, by_time, settings, self.folder / WORK, records, progress)
-                if settings.tune
-                else {}
-            )
-            jobs = [(seed, name) for seed in range(1, settings.seeds + 1) for name in self.names]
-            left = [job for job in jobs if records.find(objective=job[1], seed=job[0]) is None]
-            if len(left) < len(jobs):
-                progress.note(f"{len(left)} of {len(jobs)} runs are left")
-            refused: set[str] = set()  # for want of memory, say
-            progress.start("comparing", len(left), " runs")
-            try:
-                for k, (seed, name) in enumerate(left, 1):
-                    if name in refused:
-                        continue
-                    began = time.monotonic()
-                    outcome = runs.measured(
-                        data, name, seed, settings, self.folder / WORK, options.get(name, {})
-                    )
-                    refused |= {name} if outcome.get("refused") else set()
-                    record = records.add(outcome, objective=name, seed=seed)
-                    self.write()
-                    only = ranked([record], [name], data.measures, data.unit)
-                    scores = [
-                        f"{m} {each.score.value:.4f}"
-                        for line in only.lines
-                        for m, each in line.standings.items()
-                    ]
-                    shown = "; ".join(
-                        [f"{name}, seed {seed}: {', '.join(scores)}"] if scores else only.troubles
-                    )
-                    progress.note(f"[{k}/{len(left)}] {shown} ({time.monotonic() - began:.0f} s)")
-                    progress.update(k)
-            finally:
-                progress.finish()
+            self._make_runs(self._tuned_options())
         except KeyboardInterrupt:
-            records.save()  # which it may have cut short
+            # Ctrl-C may have cut short the last write
+            self.records.save()
             self.interrupted = True
+
+    def _tuned_options(self) -> dict[str, Options]:
+        """The options that --tune chooses, by objective."""
+        if not self.settings.tune:
+            return {}
+        names = [name for name in self.names if name not in self.data.converging]
+        return tuned(
+            self.data, names, self.settings, self.folder / WORK, self.records, self.progress
+        )
+
+    def _jobs(self) -> list[tuple[int, str]]:
+        """Seed and objective of each run that is not recorded yet."""
+        seeds = range(1, self.settings.seeds + 1)
+        jobs = [(seed, name) for seed in seeds for name in self.names]
+        missing = [
+            (seed, name)
+            for seed, name in jobs
+            if self.records.find(objective=name, seed=seed) is None
+        ]
+        if len(missing) < len(jobs):
+            self.progress.note(f"{len(missing)} of {len(jobs)} runs are left")
+        return missing
+
+    def _make_runs(self, options: Mapping[str, Options]) -> None:
+        """Make the missing runs, and write the page after each.
+
+        options  chosen by --tune, by objective
+        """
+        jobs = self._jobs()
+        # objectives that no seed can train, such as those for which memory is short
+        refused: set[str] = set()
+        self.progress.start("comparing", len(jobs), " runs")
+        try:
+            for k, (seed, name) in enumerate(jobs, 1):
+                if name in refused:
+                    continue
+                began = time.monotonic()
+                record = self._make_run(seed, name, options.get(name, {}))
+                if record.get("refused"):
+                    refused.add(name)
+                self.write()
+                seconds = time.monotonic() - began
+                self.progress.note(f"[{k}/{len(jobs)}] {self._summary(record)} ({seconds:.0f} s)")
+                self.progress.update(k)
+        finally:
+            self.progress.finish()
+
+    def _make_run(self, seed: int, name: str, options: Options) -> Run:
+        """The record of one run."""
+        outcome = runs.measured(self.data, name, seed, self.settings, self.folder / WORK, options)
+        return self.records.add(outcome, objective=name, seed=seed)
+
+    def _summary(self, record: Run) -> str:
+        """The scores of a run, or why it has none."""
+        name = record["objective"]
+        ranking = ranked([record], [name], self.data.measures, self.data.unit)
+        if not ranking.lines:
+            return "; ".join(ranking.troubles)
+        scores = [
+            f"{measure} {standing.score.value:.4f}"
+            for measure, standing in ranking.first.standings.items()
+        ]
+        if not scores:
+            return "; ".join(ranking.troubles)
+        return f"{name}, seed {record['seed']}: {', '.join(scores)}"
 
     @property
     def ranking(self) -> Ranking:
-        """Of all recorded runs."""
-        known = list(dict.fromkeys([*self.names, *(run["objective"] for run in self.records.runs)]))
-        return ranked(self.records.runs, known, self.data.measures, self.data.unit)
+        """The ranking of all recorded runs."""
+        recorded = [run["objective"] for run in self.records.runs]
+        names = list(dict.fromkeys([*self.names, *recorded]))
+        return ranked(self.records.runs, names, self.data.measures, self.data.unit)
 
     def write(self) -> None:
         """Write the page and the numbers of all recorded runs."""
-        ranking, ended = self.ranking, sorted(run["ended"] for run in self.records.runs)
-        when = {"when": f"{ended[0]} to {ended[-1]}"} if ended else {}
-        write_text(
-            self.folder / PAGE,
-            page(self.data.name, ranking, self.data.curve_of, self.circumstances | when),
-        )
+        ranking = self.ranking
+        circumstances = dict(self.circumstances)
+        ended = sorted(run["ended"] for run in self.records.runs)
+        if ended:
+            circumstances["when"] = f"{ended[0]} to {ended[-1]}"
+        html = page(self.data.name, ranking, self.data.curve_of, circumstances)
+        write_text(self.folder / PAGE, html)
         write_text(self.folder / NUMBERS, csv_text(ranking))
 
 
@@ -157,16 +192,19 @@ def compared(
     given: Mapping[str, Any],
     objectives: Sequence[str],
     folder: Path,
-    **how: Any,
+    **arguments: Any,
 ) -> Comparison:
-    """As `compare`, on the data of `data_of`, with the settings of the comparison and of its runs
-    together in `given`.
+    """As `compare`, on the data of `data_of`.
+
+    given      settings of the comparison and of its runs
+    arguments  passed to `compare`
     """
-    own = CompareSettings.from_options(dict(given))
-    passed = {
+    settings = CompareSettings.from_options(dict(given))
+    settings_of_runs = {
         name: value for name, value in given.items() if name not in settings_of(CompareSettings)
     }
-    return compare(data_of(names, passed, own, **files), objectives, own, folder, **how)
+    data = data_of(names, settings_of_runs, settings, **files)
+    return compare(data, objectives, settings, folder, **arguments)
 
 
 def compare(
@@ -195,10 +233,9 @@ def compare(
         )
     data.check(names)
     check_folder(folder, resume, overwrite)
-    until = " ".join(settings.stopping)
     identity = {
         "task": data.command,
-        "until": until,
+        "until": " ".join(settings.stopping),
         "tune": settings.tune,
         "threads": settings.used_threads,
         **data.identity(),
@@ -207,14 +244,14 @@ def compare(
     }
     with opened(folder):
         records = Records(folder, identity, overwrite=not resume)
-        found = Comparison(data, names, settings, folder, records, progress)
+        comparison = Comparison(data, names, settings, folder, records, progress)
         progress.note(settings.plan(len(names)))
-        found.circumstances = _circumstances(data, settings, command, identity, progress)
-        found.measure()
-        found.write()
-    if not found.ranking.lines and not found.interrupted:
-        raise EmbedxError("no run finished: " + "; ".join(found.ranking.troubles))
-    return found
+        comparison.circumstances = _circumstances(data, settings, command, identity, progress)
+        comparison.measure()
+        comparison.write()
+    if not comparison.ranking.lines and not comparison.interrupted:
+        raise EmbedxError("no run finished: " + "; ".join(comparison.ranking.troubles))
+    return comparison
 
 
 def _circumstances(
@@ -230,12 +267,12 @@ def _circumstances(
         progress.note(
             f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time"
         )
-    until = identity["until"]
+    about_data = [data.name, *(f"{name} {value}" for name, value in facts.items())]
     circumstances = {
-        "data": ", ".join([data.name, *(f"{name} {value}" for name, value in facts.items())]),
+        "data": ", ".join(about_data),
         "runs": (
-            f"{until}, --threads {settings.used_threads}, seeds 1 to {settings.seeds}, objectives"
-            " taking turns"
+            f"{identity['until']}, --threads {settings.used_threads}, seeds 1 to {settings.seeds},"
+            " objectives taking turns"
         ),
         "machine": identity["machine"],
         "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
@@ -266,12 +303,13 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """The folder, made if it is not there, and locked; deleted at the end if it is empty. Raises
-    `DataError` if that cannot be, or another comparison is at work there.
+    """The folder, made if it is not there, and locked; deleted at the end if it is empty.
+
+    Raises `DataError` if that cannot be, or another comparison is at work there.
     """
     try:
         with errors_named(folder):
-            held = locks.take(folder)
+            lock = locks.take(folder)
     except DataError as error:
         if not isinstance(error.__cause__, BlockingIOError):
             raise
@@ -280,6 +318,7 @@ def opened(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # not empty
+        # a folder that is not empty stays
+        with contextlib.suppress(OSError):
             folder.rmdir()
-        locks.unlock(held)
+        locks.unlock(lock)

@@ -16,16 +16,18 @@ from embedx.training.progress import Progress
 
 
 def listed(text: str) -> list[str]:
-    """What `--objectives ns,ova:loss=squared-hinge,weights=tree` names; settings follow their
-    objective.
+    """The objectives that `--objectives ns,ova:loss=squared-hinge,weights=tree` names.
+
+    Settings follow their objective.
     """
-    found: list[str] = []
-    for each in filter(None, map(str.strip, text.split(","))):
-        if found and "=" in each and ":" not in each:
-            found[-1] += f",{each}"
+    names: list[str] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        is_setting = "=" in part and ":" not in part
+        if names and is_setting:
+            names[-1] += f",{part}"
         else:
-            found.append(each)
-    return found
+            names.append(part)
+    return names
 
 
 class Data(ABC):
@@ -52,16 +54,16 @@ class Data(ABC):
         settings: CompareSettings,
         **files: Any,
     ) -> None:
-        if others := sorted(options.keys() - set(self.taken)):
-            raise EmbedxError(f"{option_name(others[0])} {self.otherwise}")
-        self.names, self.options, self.settings, self.files = (
-            list(names),
-            dict(options),
-            settings,
-            files,
-        )
-        self.of_runs: dict[str, Any] = {}  # further options
-        # of the objectives compared, those that train by their own epochs, to the end
+        inapplicable = sorted(options.keys() - set(self.taken))
+        if inapplicable:
+            raise EmbedxError(f"{option_name(inapplicable[0])} {self.otherwise}")
+        self.names = list(names)
+        self.options = dict(options)
+        self.settings = settings
+        self.files = files
+        # options of runs that follow from the data and the settings of the comparison
+        self.of_runs: dict[str, Any] = {}
+        # objectives that train to convergence, for their own number of epochs
         self.converging: set[str] = set()
 
     @property
@@ -69,18 +71,17 @@ class Data(ABC):
         return " ".join(os.path.basename(name.rstrip("/")) or name for name in self.names)
 
     def variant(self, name: str) -> tuple[str, dict[str, Any]]:
-        """The objective and the settings of `ova:loss=squared-hinge,weights=tree`. Raises
-        `EmbedxError` for what is none.
+        """The objective and the settings of `ova:loss=squared-hinge,weights=tree`.
+
+        Raises `EmbedxError` for an unknown objective or setting, or an invalid value.
         """
         objective, _, rest = name.partition(":")
-        of_objective = objectives.find(objective).Settings
-        known = [
-            each for group in (self.of_variants, of_objective) for each in dataclasses.fields(group)
-        ]
-        fields, options = {each.name: each for each in known if each.name not in OF_ALL_RUNS}, {}
-        for each in filter(None, rest.split(",")):
-            setting, _, text = each.partition("=")
-            if (field := fields.get(setting.replace("-", "_"))) is None:
+        fields = self._fields_of_variants(objective)
+        options = {}
+        for assignment in filter(None, rest.split(",")):
+            setting, _, text = assignment.partition("=")
+            field = fields.get(setting.replace("-", "_"))
+            if field is None:
                 raise EmbedxError(
                     f"--objectives {name}: {setting} cannot be set here;"
                     f" {near(setting, fields, 'see --help-all')}"
@@ -88,17 +89,22 @@ class Data(ABC):
             options[field.name] = read_value(field, text)
         return objective, options
 
+    def _fields_of_variants(self, objective: str) -> dict[str, dataclasses.Field[Any]]:
+        """The settings that an objective may be tried with, by name."""
+        groups = [self.of_variants, objectives.find(objective).Settings]
+        fields = {field.name: field for group in groups for field in dataclasses.fields(group)}
+        return {name: field for name, field in fields.items() if name not in OF_ALL_RUNS}
+
     def arguments(self, variant: str) -> list[str]:
-        """What a run is started with, beside seed, time and places."""
-        objective, own = self.variant(variant)
+        """The arguments of a run, without seed, time and places."""
+        objective, options_of_variant = self.variant(variant)
         left_out = OF_VALIDATION if variant in self.converging else ()
-        given = {
+        options = {
             name: value
-            for name, value in (self.options | self.of_runs | own).items()
-            if value is not None
+            for name, value in (self.options | self.of_runs | options_of_variant).items()
+            if value is not None and name not in left_out
         }
-        given = {name: value for name, value in given.items() if name not in left_out}
-        return [*self.names, *as_arguments(given), "--objective", objective]
+        return [*self.names, *as_arguments(options), "--objective", objective]
 
     def identity(self) -> dict[str, Any]:
         """What decides the results, beside time, threads and machine."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
+from embedx.evaluation.statistics import Standing
 from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.pages.plain import aligned, csv_text as as_csv
@@ -29,34 +30,41 @@ def shown(value: float, error: float, sign: str = "") -> str:
 def cells(ranking: Ranking, line: Line) -> dict[str, str]:
     """The columns of one objective, as people read them."""
     by = ranking.by
-    found = {
+    row = {
         "objective": line.objective,
         "rank": str(line.standings[by].rank) if by in line.standings else DASH,
     }
     for measure in ranking.measures:
         standing = line.standings.get(measure)
-        found[NAMES[measure]] = (
-            DASH if standing is None else shown(standing.score.value, standing.score.half_width())
-        )
+        row[NAMES[measure]] = score_cell(standing)
         if measure == by:
-            behind = standing.behind if standing else None
-            found[f"minus {ranking.first.objective}"] = (
-                DASH if behind is None else shown(behind.value, behind.error, "+")
-            )
-    found |= {
+            row[f"minus {ranking.first.objective}"] = difference_cell(standing)
+    row |= {
         f"{ranking.unit}/s": f"{line.pace:,.0f}",
         "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
         "epochs": f"{line.epochs:.1f}",
         "seconds": f"{line.seconds:.1f}",
         "runs": str(len(line.seeds)),
     }
-    if any(each.converged for each in ranking.lines):
-        found["trained"] = "to convergence" if line.converged else "for the time"
-    return found | (
-        {"tuned": " ".join(as_arguments(line.tuned)) or DASH}
-        if any(each.tuned for each in ranking.lines)
-        else {}
-    )
+    if any(other.converged for other in ranking.lines):
+        row["trained"] = "to convergence" if line.converged else "for the time"
+    if any(other.tuned for other in ranking.lines):
+        row["tuned"] = " ".join(as_arguments(line.tuned)) or DASH
+    return row
+
+
+def score_cell(standing: Standing | None) -> str:
+    """A score, and half of its interval."""
+    if standing is None:
+        return DASH
+    return shown(standing.score.value, standing.score.half_width())
+
+
+def difference_cell(standing: Standing | None) -> str:
+    """The difference to the best, and its standard error."""
+    if standing is None or standing.behind is None:
+        return DASH
+    return shown(standing.behind.value, standing.behind.error, "+")
 
 
 def text(ranking: Ranking) -> str:
@@ -73,28 +81,34 @@ def numbers(ranking: Ranking) -> list[dict[str, Any]]:
     tuned = sorted({name for line in ranking.lines for name in line.tuned})
     rows = []
     for line in ranking.lines:
-        row = {"objective": line.objective, "runs": len(line.seeds)}
+        row: dict[str, Any] = {"objective": line.objective, "runs": len(line.seeds)}
         for measure in ranking.measures:
-            standing = line.standings.get(measure)
-            score, behind = (standing.score, standing.behind) if standing else (None, None)
-            row |= {
-                measure: score and rounded(score.value),
-                f"{measure}_standard_error": score and rounded(score.error),
-                f"{measure}_rank": standing and standing.rank,
-                f"{measure}_minus_{reference}": behind and rounded(behind.value),
-                f"{measure}_minus_{reference}_standard_error": behind and rounded(behind.error),
-                f"{measure}_items": standing and standing.items,
-            }
+            row |= numbers_of(measure, line.standings.get(measure), reference)
         row |= {
             f"{ranking.unit}_per_second": round(line.pace),
             "peak_memory_mb": line.peak and round(line.peak / MEGABYTE, 1),
             "epochs": round(line.epochs, 3),
             "seconds": round(line.seconds, 3),
             "training_loss": line.loss and rounded(line.loss),
-            **{name: line.tuned.get(name) for name in tuned},
         }
+        row |= {name: line.tuned.get(name) for name in tuned}
         rows.append(row)
     return rows
+
+
+def numbers_of(measure: str, standing: Standing | None, reference: str) -> dict[str, Any]:
+    """Every number, by name, of an objective in one measure."""
+    score = standing and standing.score
+    behind = standing and standing.behind
+    difference = f"{measure}_minus_{reference}"
+    return {
+        measure: score and rounded(score.value),
+        f"{measure}_standard_error": score and rounded(score.error),
+        f"{measure}_rank": standing and standing.rank,
+        difference: behind and rounded(behind.value),
+        f"{difference}_standard_error": behind and rounded(behind.error),
+        f"{measure}_items": standing and standing.items,
+    }
 
 
 def rounded(value: float) -> float | None:
@@ -119,62 +133,68 @@ def as_dict(ranking: Ranking) -> dict[str, Any]:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Rows of a table under a row of their names."""
-    return (
-        [
-            list(rows[0]),
-            *(["" if cell is None else str(cell) for cell in row.values()] for row in rows),
-        ]
-        if rows
-        else []
-    )
+    if not rows:
+        return []
+    body = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
+    return [list(rows[0]), *body]
 
 
 def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str, str]) -> str:
     """The page of a comparison on the data of that name."""
-    drawn, about = drawing.drawable(ranking.curves), dict(circumstances)
+    curves = drawing.drawable(ranking.curves)
     styles = {line.objective: drawing.style_of(k) for k, line in enumerate(ranking.lines)}
-    ends = about.pop("when", ""), about.get("versions", ""), about.get("machine", "")
+    charts = []
+    if curves:
+        charts = [
+            drawing.curves_chart(curves, against, curve_of, f"plot{against}", styles=styles)
+            for against in (drawing.SECONDS, drawing.EPOCHS)
+        ]
+
+    about = dict(circumstances)
+    when = about.pop("when", "")
+    command = about.pop("command", None)
+    origin = [when, about.get("versions", ""), about.get("machine", "")]
     return render(
         "compare.html",
         f"Objectives compared on {name}",
         advice=ranking.advice,
         troubles=ranking.troubles,
         about=NOTE,
-        command=about.pop("command", None),
-        when=list(filter(None, ends)),
+        command=command,
+        when=list(filter(None, origin)),
         scores=score_charts(ranking, styles),
         names=styles,
         rows=table([cells(ranking, line) for line in ranking.lines]),
-        best=[
-            ranking.by in line.standings and line.standings[str(ranking.by)].rank == 1
-            for line in ranking.lines
-        ],
-        charts=[
-            drawing.curves_chart(drawn, x, curve_of, f"plot{x}", styles=styles)
-            for x in (drawing.SECONDS, drawing.EPOCHS)
-            if drawn
-        ],
+        best=[is_best(ranking, line) for line in ranking.lines],
+        charts=charts,
         numbers=table(numbers(ranking)),
         circumstances=[f"{key}: {value}" for key, value in about.items()],
     )
 
 
+def is_best(ranking: Ranking, line: Line) -> bool:
+    """Whether an objective has the first rank, alone or with others."""
+    by = ranking.by
+    return by in line.standings and line.standings[by].rank == 1
+
+
 def score_charts(ranking: Ranking, styles: Mapping[str, str]) -> list[dict[str, Any]]:
     """The score ranked by against speed, and each score as a dot plot, that one first."""
-    found: dict[str, dict[str, drawing.Interval]] = {}
+    scores: dict[str, dict[str, drawing.Interval]] = {}
     for line in ranking.lines:
-        for measure, each in line.standings.items():
-            ends = each.score.interval()
-            found.setdefault(measure, {})[line.objective] = (each.score.value, *ends)
-    paces = {line.objective: max(line.pace, 1.0) for line in ranking.lines}
-    by = found.get(str(ranking.by), {})
-    if not by:
+        for measure, standing in line.standings.items():
+            interval = (standing.score.value, *standing.score.interval())
+            scores.setdefault(measure, {})[line.objective] = interval
+    if ranking.by not in scores:
         return []
+
+    paces = {line.objective: max(line.pace, 1.0) for line in ranking.lines}
     speed = drawing.against_speed(
-        by, paces, NAMES[str(ranking.by)], f"{ranking.unit}/s", "speed", styles
+        scores[ranking.by], paces, NAMES[ranking.by], f"{ranking.unit}/s", "speed", styles
     )
-    first, *others = sorted(found, key=lambda measure: measure != ranking.by)
-    dots = {
-        m: drawing.dot_plot(found[m], NAMES[m], f"dots{k}", styles) for k, m in enumerate(found)
+    dot_plots = {
+        measure: drawing.dot_plot(by_objective, NAMES[measure], f"dots{k}", styles)
+        for k, (measure, by_objective) in enumerate(scores.items())
     }
-    return [dots[first], speed, *(dots[m] for m in others)]
+    others = [plot for measure, plot in dot_plots.items() if measure != ranking.by]
+    return [dot_plots[ranking.by], speed, *others]

@@ -1,6 +1,4 @@
-"""Text, or a graph, to compare objectives on: how a run is started, and how its word vectors are
-scored.
-"""
+"""Text, or a graph, to compare objectives on: how runs start, and how word vectors are scored."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,10 +22,11 @@ from embedx.text.vocabulary import select
 from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors, load
 
-POINTS = 12  # of a learning curve
-# of the word pairs, on record: the standard error of a difference is then within 5 %
-RESAMPLES = 200
-GROUPS = 1000  # of sessions, on record
+N_POINTS_OF_CURVE = 12
+# recorded resamples of word pairs: the standard error of a difference is then within 5 %
+N_RESAMPLES = 200
+# recorded groups of sessions
+N_SESSION_GROUPS = 1000
 
 
 class Text(Data):
@@ -39,7 +38,10 @@ class Text(Data):
                out then
     """
 
-    command, unit, taken, of_variants = "train", "words", OF_TEXT, SkipGramSettings
+    command = "train"
+    unit = "words"
+    taken = OF_TEXT
+    of_variants = SkipGramSettings
     otherwise = "applies to labelled data; without --test, DATA is text"
     measures: Sequence[str] = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
@@ -52,36 +54,38 @@ class Text(Data):
         **files: Any,
     ) -> None:
         super().__init__(names, options, settings, **files)
-        self.pairs, self.analogies, self.cache_dir = (
-            files.get("pairs") or [],
-            files.get("analogies"),
-            files.get("cache_dir"),
-        )
+        self.pairs = files.get("pairs") or []
+        self.analogies = files.get("analogies")
+        self.cache_dir = files.get("cache_dir")
         self.next_item = files.get("next_item")
+
         self.of_runs = {"cache_dir": self.cache_dir}
         if self.next_item is None:
-            self.of_runs |= {"heldout": settings.heldout, "heldout_points": POINTS}
+            self.of_runs |= {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
         else:
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
+
         self.sources = resolve([*self.names, *filter(None, [self.next_item])])
-        if once := [source.name for source in self.sources if source.fingerprint is None]:
-            raise EmbedxError(
-                f"{once[0]}: can be read only once, and each run reads it; name a file"
-            )
+        for source in self.sources:
+            if source.fingerprint is None:
+                raise EmbedxError(
+                    f"{source.name}: can be read only once, and each run reads it; name a file"
+                )
 
     def check(self, names: Sequence[str]) -> None:
         for name in names:
-            objective, own = self.variant(name)
-            configure(objective, self.options | own)
+            objective, options = self.variant(name)
+            configure(objective, self.options | options)
 
     def fingerprints(self) -> list[Any]:
         return [source.fingerprint for source in self.sources]
 
     def identity(self) -> dict[str, Any]:
-        tests = [
-            str(path) for path in (*self.pairs, *filter(None, [self.analogies, self.next_item]))
-        ]
-        return super().identity() | {"heldout": self.settings.heldout, "tests": tests}
+        tests = [*self.pairs, *filter(None, [self.analogies, self.next_item])]
+        return super().identity() | {
+            "heldout": self.settings.heldout,
+            "tests": [str(path) for path in tests],
+        }
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         config = configure(None, self.options, defaults=text_defaults(self.names, self.options))
@@ -93,89 +97,104 @@ class Text(Data):
                 self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
                 facts["held-out tokens"] = self.held_out.n_words
             else:
-                facts["sessions"] = len(
-                    graphs.read_sessions(self.words, self.next_item, progress)[1]
-                )
+                _, last_items = graphs.read_sessions(self.words, self.next_item, progress)
+                facts["sessions"] = len(last_items)
         self.progress = progress
-        len(self.tests)  # reports a file of pairs that cannot be read
+        # reads the files of pairs now, to report one that cannot be read
+        _ = self.tests
         return facts
 
     @cached_property
     def tests(self) -> list[word_sets.TestSet]:
         """The tests of word vectors; none of nodes and items, and none without gensim."""
-        found: list[word_sets.TestSet] = [word_sets.read_pairs(file) for file in self.pairs]
+        tests: list[word_sets.TestSet] = [word_sets.read_pairs(file) for file in self.pairs]
         if self.analogies is not None:
-            found.append(word_sets.read_analogies(self.analogies))
-        if not found and self.options.get("walks") is None and self.next_item is None:
-            try:
-                return list(word_sets.default_tests())
-            except EmbedxError as error:
-                self.progress.note(f"no similarity or analogies: {error}")
-        return found
+            tests.append(word_sets.read_analogies(self.analogies))
+        has_words = self.options.get("walks") is None and self.next_item is None
+        if tests or not has_words:
+            return tests
+        try:
+            return list(word_sets.default_tests())
+        except EmbedxError as error:
+            self.progress.note(f"no similarity or analogies: {error}")
+            return []
 
     def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
-        held = self.held_out
-        # nodes are not in one order
-        place = np.array(
-            [*(vectors.index(word) if word in vectors else -1 for word in self.words), -1]
-        )
-        return heldout.evaluate(
-            vectors, *heldout.draw(place[held.words], held.sentences, vectors, groups=held.spans)
-        )
+        """The likelihood of the held-out text."""
+        # a model may have its words, such as nodes of a graph, in another order
+        row_of_word = [vectors.index(word) if word in vectors else -1 for word in self.words]
+        # the last is for unknown words
+        rows = np.array([*row_of_word, -1])
+        text = self.held_out
+        sample = heldout.draw(rows[text.words], text.sentences, vectors, groups=text.spans)
+        return heldout.evaluate(vectors, *sample)
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
-        """The log-likelihood of every other held-out span, or the mean reciprocal rank in every
-        other session; with --tune, `scores` has only the remaining ones.
+        """The log-likelihood of held-out text, or the mean reciprocal rank in sessions.
+
+        It is that of every other span or session; with --tune, `scores` has the remaining ones.
         """
         if self.next_item is not None:
-            return float(self._next_item(load(model), slice(0, None, 2))["mrr"].mean())
-        found = self._likelihood(load(model))
-        values = found.values[found.groups % 2 == 0]
+            ranks = self._next_item(load(model), slice(0, None, 2))["mrr"]
+            return float(ranks.mean())
+        likelihood = self._likelihood(load(model))
+        values = likelihood.values[likelihood.groups % 2 == 0]
         return float(values.mean()) if len(values) else None
 
     def _next_item(self, vectors: WordVectors, rows: slice) -> dict[str, np.ndarray]:
-        """The measures of each of some sessions."""
+        """The measures of each session in `rows`, by name."""
         before, last = graphs.read_sessions(vectors.words, str(self.next_item), Silent())
-        return {
-            name.lower(): of
-            for name, of in graphs.next_item_measures(vectors, before[rows], last[rows]).items()
-        }
+        measures = graphs.next_item_measures(vectors, before[rows], last[rows])
+        return {name.lower(): values for name, values in measures.items()}
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
-        vectors, is_half = load(model), bool(self.settings.tune)
+        vectors = load(model)
         answers = words.score(vectors, self.tests, Silent()) if self.tests else []
-        found, beside = {"similarity": of_pairs(answers), "analogies": of_questions(answers)}, {}
+        scores = {
+            "similarity": similarity_score(answers),
+            "analogies": analogies_score(answers),
+        }
+        facts = {}
         if self.next_item is None:
             likelihood = self._likelihood(vectors)
-            scored = (likelihood.groups % 2 == 1) | (not is_half)
-            found["log_likelihood"] = grouped(likelihood.values[scored], likelihood.groups[scored])
-            beside["unigram"] = likelihood.unigram
+            scores["log_likelihood"] = self._likelihood_score(likelihood)
+            facts["unigram"] = likelihood.unigram
         else:
-            of_sessions = self._next_item(vectors, slice(1, None, 2) if is_half else slice(None))
-            found |= {
-                name: grouped(values, np.arange(len(values)) % GROUPS)
-                for name, values in of_sessions.items()
-            }
-        return {name: score for name, score in found.items() if score is not None}, beside
+            scores |= self._session_scores(vectors)
+        return {name: score for name, score in scores.items() if score is not None}, facts
+
+    def _likelihood_score(self, likelihood: heldout.Likelihood) -> Score:
+        """The log-likelihood of held-out spans, without those that --tune scores."""
+        groups = likelihood.groups
+        if not self.settings.tune:
+            return grouped(likelihood.values, groups)
+        is_odd = groups % 2 == 1
+        return grouped(likelihood.values[is_odd], groups[is_odd])
+
+    def _session_scores(self, vectors: WordVectors) -> dict[str, Score]:
+        """The measures of sessions, without those that --tune scores."""
+        rows = slice(1, None, 2) if self.settings.tune else slice(None)
+        return {
+            name: grouped(values, np.arange(len(values)) % N_SESSION_GROUPS)
+            for name, values in self._next_item(vectors, rows).items()
+        }
 
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:
         return learning_curves.heldout_points(facts)
 
 
-def of_pairs(answers: Sequence[word_sets.Answers]) -> Score | None:
+def similarity_score(answers: Sequence[word_sets.Answers]) -> Score | None:
     """The similarity pooled over all sets; None where the words are not known."""
-    sets = [each for each in answers if isinstance(each.test, word_sets.SimilarityPairs)]
-    found = words.pooled(answers) or next(iter(sets), None)
-    return (
-        found.scored(resamples=RESAMPLES)
-        if found is not None and math.isfinite(found.score)
-        else None
-    )
+    sets = [answer for answer in answers if isinstance(answer.test, word_sets.SimilarityPairs)]
+    pooled = words.pooled(answers) or next(iter(sets), None)
+    if pooled is None or not math.isfinite(pooled.score):
+        return None
+    return pooled.scored(resamples=N_RESAMPLES)
 
 
-def of_questions(answers: Sequence[word_sets.Answers]) -> Score | None:
+def analogies_score(answers: Sequence[word_sets.Answers]) -> Score | None:
     """The share of analogies that are answered right; None where the words are not known."""
-    known = (
-        each for each in answers if isinstance(each.test, word_sets.Analogies) and each.used.any()
-    )
-    return next((each.scored() for each in known), None)
+    for answer in answers:
+        if isinstance(answer.test, word_sets.Analogies) and answer.used.any():
+            return answer.scored()
+    return None
