@@ -179,14 +179,15 @@ class Lines:
         yield from self._whole_lines(rest, len(rest))
         progress.finish()
         n_empty = rest.count(b"\n") + rest.endswith(b"\r")
-        if (n := min(n_empty, self.min_lines + 1 - self.line)) > 0:
-            yield b"\n" * int(n)
+        n_kept = min(n_empty, self.min_lines + 1 - self.line)
+        if n_kept > 0:
+            yield b"\n" * int(n_kept)
 
     def _whole_lines(self, text: bytearray, end: int) -> Iterator[bytes]:
         """Takes the lines of text[:end] off it, up to the last one that is not empty."""
-        n = len(text[:end].rstrip(b"\r\n"))
-        if n:
-            n = text.find(b"\n", n) + 1 or len(text)
-            lines = bytes(text[:n])
-            del text[:n]
+        end_of_text = len(text[:end].rstrip(b"\r\n"))
+        if end_of_text:
+            end_of_line = text.find(b"\n", end_of_text) + 1 or len(text)
+            lines = bytes(text[:end_of_line])
+            del text[:end_of_line]
             yield lines if lines.endswith(b"\n") else lines + b"\n"

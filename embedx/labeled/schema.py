@@ -33,42 +33,43 @@ class Numbering(dict[bytes, int]):
 
     def labels_of(self, rows: Iterable[Iterable[bytes]]) -> Labels:
         """The numbers of the words of each row."""
-        found = Labels.of_rows([[self[word] for word in row] for row in rows])
-        self._budget.take(found.ids.nbytes + 2 * found.offsets.nbytes)
-        return found
+        labels = Labels.of_rows([[self[word] for word in row] for row in rows])
+        self._budget.take(labels.ids.nbytes + 2 * labels.offsets.nbytes)
+        return labels
 
 
 def settled(
-    found: Iterable[bytes],
+    distinct: Iterable[bytes],
     by_name: bool | None,
     known: list[str] | None,
     file: str,
     are_numbers: bool = False,
 ) -> tuple[np.ndarray, list[str] | None]:
-    """The ids of the different labels found, int32, and the names of all labels, None if they are
-    said by id.
+    """The ids of distinct labels, int32, and the names of all labels, None if labels are ids.
 
     Known names keep their ids, new ones get those after them. Where none are known, whole numbers
-    are sorted and other names keep the order in which they were found.
+    are sorted and other names keep their order.
 
     by_name      None: by id if all are whole numbers, written as ids are
     are_numbers  whether the format defines labels as numbers, which are compared by value: +1, 01
                  and 1 are the same. Elsewhere a label is the text that stands there
     """
-    labels = [_decoded(label, file) for label in found]
+    labels = [_decoded(label, file) for label in distinct]
     if are_numbers:
         labels = [_plain_number(label) for label in labels]
     if by_name is None:
         by_name = not all(map(is_id, labels))
     if not by_name:
         return np.array([_as_id(label, file) for label in labels], np.int32), None
-    names = [*known] if known is not None else []
+
+    names = [] if known is None else [*known]
     ids: dict[str, int] = {}
     for number, name in enumerate(names):
         ids.setdefault(name, number)
     if are_numbers:
         for number, name in enumerate(names):
             ids.setdefault(_plain_number(name), number)
+
     new_names = [name for name in dict.fromkeys(labels) if name not in ids]
     if known is None and all(WHOLE.fullmatch(name) for name in new_names):
         new_names.sort(key=int)
@@ -82,8 +83,9 @@ def is_id(label: str) -> bool:
 
 
 def read_names(file: str) -> list[str]:
-    """The names of labels (or features) by id: one a line, or lines `ID TAB ... TAB NAME` with ids
-    from 0 in order.
+    """The names of labels or features by id.
+
+    A line is a name, or `ID TAB ... TAB NAME` with ids from 0 in order.
     """
     lines = Lines(source_of(file), Silent())
     names: list[str] = []
@@ -101,8 +103,9 @@ def read_names(file: str) -> list[str]:
 
 
 def read_label_names(file: str) -> list[str]:
-    """The names of labels by id, each of which there is once. Raises `EmbedxError` for one that is
-    missing or stands twice.
+    """The names of labels by id.
+
+    Raises `EmbedxError` for a name that is empty or not unique.
     """
     names = read_names(file)
     first: dict[str, int] = {}
