@@ -1,5 +1,4 @@
-"""The likelihood of held-out text under word vectors: the mean of log p(y | x) over held-out pairs,
-in nats.
+"""The likelihood of held-out text under word vectors: the mean of log p(y | x) over pairs, in nats.
 
 A pair is a context word x, the input, and the centre y of its window, the target. For CBOW it is a
 centre that has contexts and the mean of their vectors, one pair for each centre. Pairs are drawn as
@@ -101,8 +100,7 @@ def sample_pairs(
     groups: ndarray | None = None,
     per_context: bool = True,
 ) -> HeldOutPairs:
-    """The pairs of one pass of training over a text; a random sample of `at_most` if there are
-    more.
+    """The pairs of one pass of training over a text; at most `at_most`, drawn at random.
 
     words      int32 (n,): in text order, -1 for a word outside the vocabulary
     sentences  int64 (n,): not decreasing; windows end where this changes
@@ -113,40 +111,46 @@ def sample_pairs(
     rng = np.random.default_rng(seed)
     place = np.flatnonzero(words >= 0)
     place = place[rng.random(len(place)) < keep[words[place]]]
-    kept, sentence = words[place], sentences[place]
+    kept = words[place]
+    sentence = sentences[place]
     group = sentence if groups is None else groups[place]
-    reach = (
-        np.full(len(kept), window)
-        if window == WHOLE_SENTENCE
-        else rng.integers(1, window + 1, len(kept))
-    )
-    here = np.arange(len(kept))
-    before = np.minimum(reach, here - np.searchsorted(sentence, sentence, "left"))
-    # contexts of each centre
-    n = before + np.minimum(reach, np.searchsorted(sentence, sentence, "right") - 1 - here)
+    if window == WHOLE_SENTENCE:
+        reach = np.full(len(kept), window)
+    else:
+        reach = rng.integers(1, window + 1, len(kept))
 
-    def some_of(total: int) -> ndarray:
-        return (
-            np.sort(rng.choice(total, at_most, replace=False, shuffle=False))
-            if total > at_most
-            else np.arange(total)
-        )
+    position = np.arange(len(kept))
+    first_of_sentence = np.searchsorted(sentence, sentence, "left")
+    last_of_sentence = np.searchsorted(sentence, sentence, "right") - 1
+    n_before = np.minimum(reach, position - first_of_sentence)
+    n_contexts = n_before + np.minimum(reach, last_of_sentence - position)
 
+    # The contexts of a centre are at steps -n_before to -1 and 1 to n_after from it. Below, steps
+    # run from -n_before to n_after - 1, and those from 0 on are moved by 1.
     if per_context:
-        chosen = some_of(int(n.sum()))
-        centre = np.searchsorted(np.cumsum(n), chosen, "right")
-        step = chosen - (np.cumsum(n) - n)[centre] - before[centre]  # from -before to after - 1
+        pair = _sample_indices(rng, int(n_contexts.sum()), at_most)
+        ends = np.cumsum(n_contexts)
+        centre = np.searchsorted(ends, pair, "right")
+        first_pair = (ends - n_contexts)[centre]
+        step = pair - first_pair - n_before[centre]
         inputs = kept[centre + step + (step >= 0)]
     else:
-        centre = np.flatnonzero(n)
-        centre = centre[some_of(len(centre))]
-        column = np.arange(n[centre].max(initial=0))
-        step = column - before[centre, None]
-        place = np.minimum(centre[:, None] + step + (step >= 0), len(kept) - 1)
-        inputs = np.where(column < n[centre, None], kept[place], -1)
+        centre = np.flatnonzero(n_contexts)
+        centre = centre[_sample_indices(rng, len(centre), at_most)]
+        column = np.arange(n_contexts[centre].max(initial=0))
+        step = column - n_before[centre, None]
+        context = np.minimum(centre[:, None] + step + (step >= 0), len(kept) - 1)
+        inputs = np.where(column < n_contexts[centre, None], kept[context], -1)
     return HeldOutPairs(
         inputs.astype(int32), kept[centre].astype(int32), group[centre].astype(np.int64)
     )
+
+
+def _sample_indices(rng: np.random.Generator, n: int, at_most: int) -> ndarray:
+    """At most `at_most` of the numbers 0 .. n - 1, drawn at random, ascending."""
+    if n <= at_most:
+        return np.arange(n)
+    return np.sort(rng.choice(n, at_most, replace=False, shuffle=False))
 
 
 def text_of(tokens: ndarray, remap: ndarray) -> tuple[ndarray, ndarray]:
@@ -169,18 +173,19 @@ def draw(
     at_most: int = PAIRS,
     groups: ndarray | None = None,
 ) -> tuple[HeldOutPairs, HeldOutPairs]:
-    """Pairs to score, at most `at_most`, and pairs to calibrate with, none of them the same place
-    in the text.
+    """Pairs to score, at most `at_most`, and pairs to calibrate with.
 
-    The model's own window and subsampling draw them; `words`, `sentences` and `groups` as for
-    `sample_pairs`. Raises `EmbedxError` where there is no pair.
+    No pair is in both. The model's own window and subsampling draw them; `words`, `sentences` and
+    `groups` as for `sample_pairs`. Raises `EmbedxError` where there is no pair.
     """
-    counts, settings = trained_on(vectors), vectors.settings
-    spare = min(CALIBRATION_PAIRS, max(MIN_CALIBRATION_PAIRS, MAX_CALIBRATION // len(vectors)))
-    keep = keep_probability(counts, settings["sample"])
+    counts = trained_on(vectors)
+    keep = keep_probability(counts, vectors.settings["sample"])
+    window = vectors.settings["window"]
     per_context = ENCODERS[architecture_of(vectors)].PER_CONTEXT
+    max_calibration = max(MIN_CALIBRATION_PAIRS, MAX_CALIBRATION // len(vectors))
+    max_calibration = min(CALIBRATION_PAIRS, max_calibration)
     pairs = sample_pairs(
-        words, sentences, keep, settings["window"], seed, at_most + spare, groups, per_context
+        words, sentences, keep, window, seed, at_most + max_calibration, groups, per_context
     )
     n = len(pairs.targets)
     if n == 0:
@@ -188,30 +193,29 @@ def draw(
             "the held-out text has no two words of the model side by side; give more text, of the"
             " same kind"
         )
-    n_spare = max(min(spare, n // 10), n - at_most)
-    spared = np.zeros(n, bool)
-    spared[np.random.default_rng([seed, 1]).choice(n, n_spare, replace=False)] = True
-    return HeldOutPairs(*(each[~spared] for each in pairs)), HeldOutPairs(
-        *(each[spared] for each in pairs)
-    )
+    n_calibration = max(min(max_calibration, n // 10), n - at_most)
+    is_calibration = np.zeros(n, bool)
+    rng = np.random.default_rng([seed, 1])
+    is_calibration[rng.choice(n, n_calibration, replace=False)] = True
+    scored = HeldOutPairs(*(array[~is_calibration] for array in pairs))
+    calibration = HeldOutPairs(*(array[is_calibration] for array in pairs))
+    return scored, calibration
 
 
 def pairs_of(
     corpora: Corpora, vectors: WordVectors, *, seed: int = 0, progress: Progress | None = None
 ) -> tuple[HeldOutPairs, HeldOutPairs]:
-    """Pairs to score and pairs to calibrate with, from text that is read by the model's own
-    settings; see `draw`.
+    """Pairs to score and pairs to calibrate with, from text read with the model's settings.
 
-    Raises `EmbedxError` if the text cannot be read or has no pair, or embedx did not train the
-    model.
+    See `draw`. Raises `EmbedxError` if the text cannot be read or has no pair, or embedx did not
+    train the model.
     """
     trained_on(vectors)
     text = TextSettings.from_options(vectors.settings)
     with encode(corpora, text, progress or Silent(), None, vectors.phrases) as corpus:
-        number = {word: k for k, word in enumerate(vectors.words)}
-        remap = np.fromiter(
-            (number.get(word, -1) for word in corpus.words), int32, len(corpus.words)
-        )
+        row_of_word = {word: row for row, word in enumerate(vectors.words)}
+        rows = (row_of_word.get(word, -1) for word in corpus.words)
+        remap = np.fromiter(rows, int32, len(corpus.words))
         return draw(*text_of(corpus.tokens, remap), vectors, seed)
 
 
@@ -225,10 +229,9 @@ def trained_on(vectors: WordVectors) -> ndarray:
 
     Raises `EmbedxError` if embedx did not train the model, for then they are unknown.
     """
-    known = (
-        "objective" in vectors.facts and {"sample", "window", "sampler"} <= vectors.settings.keys()
-    )
-    if vectors.counts is None or vectors.output_vectors is None or not known:
+    has_settings = {"sample", "window", "sampler"} <= vectors.settings.keys()
+    has_record = has_settings and "objective" in vectors.facts
+    if vectors.counts is None or vectors.output_vectors is None or not has_record:
         raise EmbedxError(
             f"{vectors.facts.get('source', vectors)}: no record of how it was trained, hence no"
             " probabilities; give a folder that `embedx train` wrote"
@@ -249,20 +252,24 @@ def evaluate(
     progress = progress or Silent()
     log_p_of = log_probability_of(vectors)
     temperature = fitted_temperature(log_p_of, calibration, progress)
-    inputs, row = np.unique(pairs.inputs, axis=0, return_inverse=True)
-    order = np.argsort(row, kind="stable")  # the pairs by their input
-    ends = np.searchsorted(row[order], np.arange(len(inputs) + 1))
-    values, calibrated = np.empty(len(row)), np.empty(len(row))
-    progress.start("scoring", len(row), " pairs")
+
+    # pairs with the same input are scored together
+    inputs, input_of_pair = np.unique(pairs.inputs, axis=0, return_inverse=True)
+    order = np.argsort(input_of_pair, kind="stable")
+    ends = np.searchsorted(input_of_pair[order], np.arange(len(inputs) + 1))
+    n_pairs = len(input_of_pair)
+    values = np.empty(n_pairs)
+    calibrated = np.empty(n_pairs)
+    progress.start("scoring", n_pairs, " pairs")
     for rows, log_p in log_p_of(inputs):
         some = order[ends[rows.start] : ends[rows.stop]]
-        values[some] = log_p[row[some] - rows.start, pairs.targets[some]]
-        calibrated[some] = (
-            values[some] / temperature
-            - logsumexp(log_p / temperature, axis=1)[row[some] - rows.start]
-        )
+        row = input_of_pair[some] - rows.start
+        values[some] = log_p[row, pairs.targets[some]]
+        log_normaliser = logsumexp(log_p / temperature, axis=1)
+        calibrated[some] = values[some] / temperature - log_normaliser[row]
         progress.update(int(ends[rows.stop]))
     progress.finish()
+
     times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
     return Likelihood(
         log_likelihood=float(values.mean()),
@@ -304,17 +311,20 @@ LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
 def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogProbability:
-    """A function from the inputs of pairs to their log p(. | x), (some, n_words), a block of them
-    after another; from the rows of `h`, float32 (n, dim), where it is given.
+    """A function from inputs to their log p(. | x), (some, n_words), a block after another.
+
+    h  float32 (n, dim): where it is given, inputs are numbers of its rows
     """
-    counts, settings = trained_on(vectors), vectors.settings
-    found = objectives.find(vectors.facts["objective"])
-    objective = found(found.Settings.from_options(settings))
+    counts = trained_on(vectors)
+    settings = vectors.settings
+    objective_class = objectives.find(vectors.facts["objective"])
+    objective = objective_class(objective_class.Settings.from_options(settings))
     objective.prepare(kept_counts(counts, settings["sample"]))
     sampler = samplers.recorded(settings, replacement=True)
     sampler.prepare(counts, paths=objective.paths())
-    vectors_of = ENCODERS[architecture_of(vectors)].vectors_of
-    output, bias = vectors.arrays["output"], vectors.arrays.get("bias", float32(0))
+    encode_inputs = ENCODERS[architecture_of(vectors)].vectors_of
+    output = vectors.arrays["output"]
+    bias = vectors.arrays.get("bias", float32(0))
     if len(output) != objective.n_rows(len(counts)):
         raise EmbedxError(
             f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,}"
@@ -322,18 +332,16 @@ def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogPro
             " again"
         )
     size = max(1, BLOCK_FLOATS // len(counts))
-    noise = (
-        sampler.log_noise(objective.negatives)
-        if objective.adds_log_noise
-        else np.zeros(len(counts), float32)
-    )
+    if objective.adds_log_noise:
+        noise = sampler.log_noise(objective.negatives)
+    else:
+        noise = np.zeros(len(counts), float32)
 
     def log_p_of(inputs: ndarray) -> Iterator[tuple[slice, ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
-            z = (
-                vectors_of(vectors.vectors, inputs[rows]) if h is None else h[inputs[rows]]
-            ) @ output.T
+            block = encode_inputs(vectors.vectors, inputs[rows]) if h is None else h[inputs[rows]]
+            z = block @ output.T
             z += bias
             yield rows, objective.log_probability(z, noise)
 

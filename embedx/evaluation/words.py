@@ -81,20 +81,24 @@ def answers(test: TestSet, vectors: WordVectors, progress: Progress, oov: bool) 
 def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False) -> Answers:
     """The cosine of each pair."""
     words = vectors.words[: test.candidates]
-    known, has_capitals = folded(words), any(word != word.lower() for word in words)
+    known = folded(words)
+    has_capitals = any(word != word.lower() for word in words)
     subwords = vectors.subwords if oov else None
 
     def vector(word: str) -> np.ndarray | None:
         word = vectors.spelled(word)
         if word.upper() in known:
             return vectors[known[word.upper()]]
-        return subwords.vector(word if has_capitals else word.lower()) if subwords else None
+        if subwords is None:
+            return None
+        return subwords.vector(word if has_capitals else word.lower())
 
-    pairs = [(vector(a), vector(b)) for a, b in test.words]
-    cosines = np.array(
-        [math.nan if a is None or b is None else float(unit(a) @ unit(b)) for a, b in pairs]
-    )
-    return Answers(test, cosines)
+    def cosine(a: np.ndarray | None, b: np.ndarray | None) -> float:
+        if a is None or b is None:
+            return math.nan
+        return float(unit(a) @ unit(b))
+
+    return Answers(test, np.array([cosine(vector(a), vector(b)) for a, b in test.words]))
 
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
@@ -220,37 +224,40 @@ def evaluate(
 
 def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
     """The paths and models, in order, with those in place of a pattern that match it."""
-    found: list[WordVectors | str] = []
-    for each in (each if isinstance(each, WordVectors) else str(each) for each in patterns):
-        if isinstance(each, WordVectors):
-            found.append(each)
+    models: list[WordVectors | str] = []
+    for pattern in patterns:
+        if isinstance(pattern, WordVectors):
+            models.append(pattern)
             continue
-        is_pattern = glob.has_magic(each) and not os.path.exists(each)
-        paths = sorted(glob.glob(each)) if is_pattern else [each]
+        name = str(pattern)
+        is_pattern = glob.has_magic(name) and not os.path.exists(name)
+        paths = sorted(glob.glob(name)) if is_pattern else [name]
         if not paths:
-            raise EmbedxError(f"--against {each}: no such file or model folder")
-        found += paths
-    return found
+            raise EmbedxError(f"--against {name}: no such file or model folder")
+        models += paths
+    return models
 
 
 def summary(name: str, answers: Answers, seed: int) -> TestScore:
     """The score of a model on a test."""
-    test, used = answers.test, int(np.count_nonzero(answers.used))
-    ends = (math.nan, math.nan)
-    if used >= MIN_ITEMS:
-        found = answers.scored(seed=seed)
+    test = answers.test
+    n_used = int(np.count_nonzero(answers.used))
+    interval = (math.nan, math.nan)
+    if n_used >= MIN_ITEMS:
+        scored = answers.scored(seed=seed)
+        estimate = statistics.Estimate(scored.value, (scored.item_error(),))
         low = -1.0 if test.measure == "spearman" else 0.0
-        ends = statistics.Estimate(found.value, (found.item_error(),)).interval(low, 1.0)
+        interval = estimate.interval(low, 1.0)
     return TestScore(
-        test.name,
-        name,
-        test.measure,
-        answers.score,
-        ends,
-        used,
-        len(test),
-        test.candidates,
-        answers.details,
+        test=test.name,
+        model=name,
+        measure=test.measure,
+        score=answers.score,
+        interval=interval,
+        used=n_used,
+        total=len(test),
+        candidates=test.candidates,
+        details=answers.details,
     )
 
 
@@ -263,9 +270,9 @@ def coverage(score: TestScore) -> list[str]:
             f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used}"
             f" of {score.total:,} items"
         ]
-    of_all = f"{score.used:,} of {score.total:,} items, the vocabulary lacks the others"
-    return (
-        [f"{score.model}: the score on {score.test} rests on {of_all}"]
-        if 2 * score.used < score.total
-        else []
-    )
+    if 2 * score.used >= score.total:
+        return []
+    return [
+        f"{score.model}: the score on {score.test} rests on {score.used:,} of {score.total:,}"
+        " items, the vocabulary lacks the others"
+    ]

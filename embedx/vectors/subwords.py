@@ -22,8 +22,10 @@ class Subwords(NamedTuple):
         zeros. None where no n-gram has a vector.
         """
         wanted = np.array(self.ngrams.buckets(word), np.int64)
-        first, end = (np.searchsorted(self.buckets, wanted, side) for side in ("left", "right"))
-        place = first[first < end]
-        if len(place) == 0:
+        first = np.searchsorted(self.buckets, wanted, "left")
+        end = np.searchsorted(self.buckets, wanted, "right")
+        is_stored = first < end
+        if not is_stored.any():
             return None
-        return self.rows[place].sum(axis=0, dtype=np.float32) / np.float32(len(wanted))
+        total = self.rows[first[is_stored]].sum(axis=0, dtype=np.float32)
+        return total / np.float32(len(wanted))

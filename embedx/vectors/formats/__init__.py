@@ -116,7 +116,8 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
 def with_readable_names(name: str, found: Found, progress: Progress) -> Found:
     """The same with U+FFFD in place of bytes that are not UTF-8, and a note if there are any."""
     words = [word if is_utf8(word) else as_utf8(word) for word in found.words]
-    if n_replaced := sum(map(operator.ne, words, found.words)):
+    n_replaced = sum(map(operator.ne, words, found.words))
+    if n_replaced:
         n_merged = len(set(found.words)) - len(set(words))
         progress.note(
             f"warning: {name}: {n_replaced:,} of {len(words):,} words are not UTF-8, and get U+FFFD"
@@ -128,7 +129,10 @@ def with_readable_names(name: str, found: Found, progress: Progress) -> Found:
 
 def without_duplicates(name: str, found: Found, progress: Progress) -> Found:
     """The same with each word once, with the first of its vectors."""
-    rows = sorted({word: row for row, word in reversed(list(enumerate(found.words)))}.values())
+    first_rows: dict[str, int] = {}
+    for row, word in enumerate(found.words):
+        first_rows.setdefault(word, row)
+    rows = list(first_rows.values())
     if len(rows) == len(found.words):
         return found
     progress.note(

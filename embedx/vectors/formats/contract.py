@@ -131,18 +131,18 @@ class Table:
         """`vectors` (words, dim) in the type to write, with int8 their `scale`, and `counts` where
         they are known.
         """
-        vectors, scale = (
-            np.empty(self.rows.shape, DTYPES[self.dtype]),
-            np.empty(len(self.rows), float32),
-        )
-        for rows, block, scales in self.blocks():
-            vectors[rows], scale[rows] = block, scales
-        arrays = {"vectors": vectors} | ({"scale": scale} if self.dtype == "int8" else {})
-        return (
-            arrays
-            if self.counts is None
-            else arrays | {"counts": np.ascontiguousarray(self.counts)}
-        )
+        vectors = np.empty(self.rows.shape, DTYPES[self.dtype])
+        scale = np.empty(len(self.rows), float32)
+        for rows, block, block_scale in self.blocks():
+            vectors[rows] = block
+            scale[rows] = block_scale
+
+        arrays = {"vectors": vectors}
+        if self.dtype == "int8":
+            arrays["scale"] = scale
+        if self.counts is not None:
+            arrays["counts"] = np.ascontiguousarray(self.counts)
+        return arrays
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,10 +63,11 @@ def read(file: Opened) -> Found:
 
 def write(path: Path, table: Table) -> None:
     width = max(map(len, table.words), default=1) or 1
-    if bad := next((word for word in table.words if word.endswith("\0")), None):
+    unwritable = next((word for word in table.words if word.endswith("\0")), None)
+    if unwritable is not None:
         raise EmbedxError(
-            f"the word {shown(bad)} ends with a zero byte, which .npz does not keep; write another"
-            " format"
+            f"the word {shown(unwritable)} ends with a zero byte, which .npz does not keep; write"
+            " another format"
         )
     if 4 * width * len(table.words) > MAX_WORD_BYTES:
         raise EmbedxError(
