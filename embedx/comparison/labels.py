@@ -1,6 +1,4 @@
-"""Labelled data to compare objectives on: how a run is started, and how its classifier
-is scored.
-"""
+"""Labelled data to compare objectives on: how runs start, and how classifiers are scored."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,6 +22,7 @@ from embedx.evaluation import learning_curves
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.labeled.arrays import is_binary
+from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
@@ -34,9 +33,11 @@ from embedx.text.sources import STANDARD_INPUT, file_identity
 from embedx.text.streams import begins_labelled
 from embedx.training.progress import Progress
 
-# share of the training rows, and how many at most: they are scored after each epoch
-VALIDATION, MAX_VALIDATION = 0.1, 2000
-PATIENCE = 2**31 - 1  # epochs: no run ends before its time
+# training rows that are scored after each epoch
+VALIDATION_SHARE = 0.1
+MAX_VALIDATION_ROWS = 2000
+# epochs: no run ends before its time
+PATIENCE = 2**31 - 1
 PRECISIONS = ("p@1", "p@3", "p@5")
 
 
@@ -47,7 +48,10 @@ class LabelledData(Data):
            `test_labels` likewise
     """
 
-    command, unit, taken, of_variants = "classify", "examples", OF_LABELS, ClassifySettings
+    command = "classify"
+    unit = "examples"
+    taken = OF_LABELS
+    of_variants = ClassifySettings
     otherwise = "applies to text; with --test, DATA are labelled"
 
     def __init__(
@@ -60,9 +64,10 @@ class LabelledData(Data):
         super().__init__(names, options, settings, **files)
         self.train = names[0]
         self.variants: dict[str, tuple[ClassifySettings, Objective]] = {}
-        self.train_labels, self.test, self.test_labels = map(
-            files.get, ("train_labels", "test", "test_labels")
-        )
+        self.train_labels = files.get("train_labels")
+        self.test = files.get("test")
+        self.test_labels = files.get("test_labels")
+
         if len(names) > 1:
             raise EmbedxError(f"{names[1]}: with --test, DATA is one file of training rows")
         if self.test is None and self.train != GENERATED:
@@ -75,23 +80,20 @@ class LabelledData(Data):
 
     def _checked(self, name: str) -> tuple[ClassifySettings, Objective]:
         """The settings and the objective of a variant, as they are without a time budget."""
-        objective, own = self.variant(name)
-        objectives.check_applies(own, objective)
-        settings, found = (
-            ClassifySettings.from_options(self.options | own),
-            new_objective(objectives.find(objective), own),
-        )
-        check_given(own, settings, found)
-        return settings, found
+        objective_name, options = self.variant(name)
+        objectives.check_applies(options, objective_name)
+        settings = ClassifySettings.from_options(self.options | options)
+        objective = new_objective(objectives.find(objective_name), options)
+        check_given(options, settings, objective)
+        return settings, objective
 
     def fingerprints(self) -> list[Any]:
-        validation = self.settings.validation or ""
         files = [
             self.train,
             self.train_labels,
             self.test,
             self.test_labels,
-            validation,
+            self.settings.validation or "",
             self.settings.validation_labels,
         ]
         return [None if file is None else [file, fingerprint(file)] for file in files]
@@ -104,36 +106,10 @@ class LabelledData(Data):
         )
         if len(self.rows) == 0:
             raise EmbedxError(f"{self.test}: holds no rows to score on")
-        one = self.options.get("labels") in ("first", "lowest-id")
-        is_single = one or bool((self.rows.labels.n_of_row <= 1).all())
-        self.measures = (
-            ("log_likelihood", *PRECISIONS, "ndcg@5")
-            if is_single
-            else ("ndcg@5", *PRECISIONS, "log_likelihood")
-        )
-        self.curve_of = "validation " + ("log-likelihood" if is_single else "nDCG@5")
-        # only those that ask for it: others are compared at equal time
-        for name, (given, objective) in self.variants.items():
-            if ":" not in name:
-                continue
-            resolved = resolve(Problem(given, objective, training, training))
-            if is_label_by_label(resolved.settings, objective):
-                self.converging.add(name)
-        validation = (
-            self.settings.validation or f"{min(VALIDATION, MAX_VALIDATION / len(training)):.3g}"
-        )
-        self.of_runs = {"train_labels": self.train_labels}
-        if share_of_rows(validation) != 0:
-            labels = self.settings.validation_labels
-            self.of_runs |= {
-                "validation": validation,
-                "validation_labels": labels,
-                "patience": PATIENCE,
-            }
-        elif self.settings.tune:
-            raise EmbedxError(
-                "--tune needs validation data, but --validation is 0; leave out one of them"
-            )
+
+        self._choose_measures()
+        self.converging |= self._converging_variants(training)
+        self.of_runs = self._options_of_runs(len(training))
         return {
             "training rows": len(training),
             "features": training.n_features,
@@ -141,6 +117,45 @@ class LabelledData(Data):
             "test rows": len(self.rows),
             "validation": self.of_runs.get("validation", "none"),
         }
+
+    def _choose_measures(self) -> None:
+        """Rank by log-likelihood where test rows have one label each, else by nDCG."""
+        keeps_one_label = self.options.get("labels") in ("first", "lowest-id")
+        if keeps_one_label or bool((self.rows.labels.n_of_row <= 1).all()):
+            self.measures = ("log_likelihood", *PRECISIONS, "ndcg@5")
+            self.curve_of = "validation log-likelihood"
+        else:
+            self.measures = ("ndcg@5", *PRECISIONS, "log_likelihood")
+            self.curve_of = "validation nDCG@5"
+
+    def _converging_variants(self, training: Labeled) -> set[str]:
+        """The variants that train to convergence, among those with settings of their own.
+
+        Objectives by name alone are compared at equal time.
+        """
+        converging = set()
+        for name, (settings, objective) in self.variants.items():
+            if ":" not in name:
+                continue
+            resolved = resolve(Problem(settings, objective, training, training))
+            if is_label_by_label(resolved.settings, objective):
+                converging.add(name)
+        return converging
+
+    def _options_of_runs(self, n_training_rows: int) -> dict[str, Any]:
+        """The labels of the training rows, and the validation data."""
+        options: dict[str, Any] = {"train_labels": self.train_labels}
+        default_share = min(VALIDATION_SHARE, MAX_VALIDATION_ROWS / n_training_rows)
+        validation = self.settings.validation or f"{default_share:.3g}"
+        if share_of_rows(validation) != 0:
+            options["validation"] = validation
+            options["validation_labels"] = self.settings.validation_labels
+            options["patience"] = PATIENCE
+        elif self.settings.tune:
+            raise EmbedxError(
+                "--tune needs validation data, but --validation is 0; leave out one of them"
+            )
+        return options
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
         return max((score for _, _, score in self.curve(facts)), default=None)
@@ -154,7 +169,7 @@ class LabelledData(Data):
 
 
 def fingerprint(file: str) -> Record | None:
-    """The identity of what a file is now; None for what is no file."""
+    """The identity of a file's present content; None where there is no file."""
     try:
         status = os.stat(file.split("@")[0])
     except (OSError, ValueError):
