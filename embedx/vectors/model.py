@@ -142,8 +142,9 @@ class WordVectors:
             raise EmbedxError(f"--vectors {which}: {choice(which, VECTORS)}")
         if which == VECTORS[0]:
             return self
-        output, name = self.output_vectors, self.facts.get("source", "this model")
+        output = self.output_vectors
         if output is None:
+            name = self.facts.get("source", "this model")
             raise EmbedxError(
                 f"--vectors {which}: {name} has no output vectors, which only a model folder keeps"
             )
@@ -290,12 +291,17 @@ class WordVectors:
         """The words that have vectors, and these. Raises DataError where none has one."""
         if isinstance(words, str):
             raise DataError("words", None, f"{words!r} is a string", "give a list of words")
-        vectors = {key: vector for key in words if (vector := self._vector(key)) is not None}
-        known = [key for key in words if key in vectors]
+        known = []
+        vectors = []
+        for key in words:
+            vector = self._vector(key)
+            if vector is not None:
+                known.append(key)
+                vectors.append(vector)
         if not known:
             problem = f"none of the {len(words):,} words has a vector" if words else "no words"
             raise DataError("words", None, problem, "give words of the vocabulary")
-        return known, [vectors[key] for key in known]
+        return known, vectors
 
     def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
         """float32 (documents, dim): the mean of the vectors of each document's words; zeros where
@@ -344,9 +350,7 @@ class WordVectors:
         excluded = set[int]()
         for term, weight in terms:
             query += float32(weight) * self._term(term)
-            row = None if isinstance(term, ndarray) else self._row(term)
-            if row is not None:
-                excluded.add(row)
+            excluded |= self._excluded(term)
         return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn), restrict_vocab)[0]
 
     def _term(self, term: Key | ndarray) -> ndarray:
@@ -396,11 +400,13 @@ class WordVectors:
         if isinstance(queries, str):
             raise DataError("queries", None, f"{queries!r} is a string", "give a list of words")
         units = [unit(self._term(query)) for query in queries]
-        excluded = [
-            set() if isinstance(query, ndarray) or (row := self._row(query)) is None else {row}
-            for query in queries
-        ]
+        excluded = [self._excluded(query) for query in queries]
         return self._nearest(units, excluded, n_wanted(top_k, topn))
+
+    def _excluded(self, query: Key | ndarray) -> set[int]:
+        """The row of a word or row number, which is no answer to it; empty for a vector."""
+        row = None if isinstance(query, ndarray) else self._row(query)
+        return set() if row is None else {row}
 
     def _nearest(
         self,
@@ -559,15 +565,14 @@ def load_folder(path: Path) -> WordVectors:
             raise damaged(path / "vocabulary.tsv", "no counts, which held-out words are part of")
         problem = checks.wrong_part(held_out, counts)
         checks.require(problem, path / "heldout_counts.npy", REMEDY)
-    phrases, subwords = _phrases_in(path, stored), _subwords_in(path, stored)
     return WordVectors(
         words,
         stored.arrays,
         counts=counts,
         settings=stored.settings,
         facts=stored.facts,
-        phrases=phrases,
-        subwords=subwords,
+        phrases=_phrases_in(path, stored),
+        subwords=_subwords_in(path, stored),
     )
 
 
