@@ -24,9 +24,9 @@ from embedx.training.trainer import usable_cores
 
 # by default chosen from the data unless there is a learning rate, which depends on them
 OF_RATE = ("optimizer", "block_size")
-INTERVAL = 0.05  # seconds between two measurements of a process's memory
-MAX_CHARACTERS = 300  # of a message
-MAX_POINTS = 60  # of a curve, on record
+SECONDS_BETWEEN_MEASUREMENTS = 0.05
+MAX_CHARACTERS_OF_MESSAGE = 300
+MAX_POINTS_OF_CURVE = 60
 COMPILING = "compiling kernels"
 
 
@@ -62,7 +62,7 @@ def command_of(
         "--json",
     ]
     until = () if objective in data.converging and settings.epochs is None else stopping
-    how = [
+    training = [
         "--seed",
         str(seed),
         "--threads",
@@ -70,7 +70,8 @@ def command_of(
         *until,
         *as_arguments(options),
     ]
-    return [sys.executable, "-m", "embedx", data.command, *data.arguments(objective), *how, *places]
+    program = [sys.executable, "-m", "embedx", data.command]
+    return [*program, *data.arguments(objective), *training, *places]
 
 
 def measured(
@@ -93,7 +94,7 @@ def measured(
         records = {name: score.record() for name, score in scores.items() if score.is_finite}
         if not records:
             return {"failed": "its model has no finite score"}
-        found = {
+        record = {
             "epochs": facts["epochs"],
             "seconds": facts["seconds"],
             "pace": facts[f"{data.unit}_per_second"],
@@ -106,11 +107,14 @@ def measured(
             "converged": objective in data.converging,
         }
         if "learning_rate_lowered" in facts:
-            found["lowered"] = facts["learning_rate_lowered"][-1]
-        return {"result": found}
+            record["lowered"] = facts["learning_rate_lowered"][-1]
+        return {"result": record}
 
     command = command_of(data, objective, seed, settings, folder, options, settings.stopping)
-    return performed(command, folder, result) | ({"tuned": dict(options)} if options else {})
+    outcome = performed(command, folder, result)
+    if options:
+        outcome["tuned"] = dict(options)
+    return outcome
 
 
 def tried(
@@ -126,10 +130,8 @@ def tried(
             name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)
         }
         known = {name: value for name, value in used.items() if value is not None}
-        return {
-            "used": known,
-            "score": score if score is not None and math.isfinite(score) else None,
-        }
+        is_finite = score is not None and math.isfinite(score)
+        return {"used": known, "score": score if is_finite else None}
 
     command = command_of(data, objective, 1, settings, folder, options, settings.stopping_of_trial)
     return {"used": {}, "score": None} | performed(command, folder, result)
@@ -168,27 +170,36 @@ def performed(
 
 
 def watched(command: Sequence[str], folder: Path) -> Ended:
-    """Run a command to its end, and measure its peak memory up to the last entry in its log, which
-    is the end of training. The process is killed on an exception, such as Ctrl-C.
+    """How a command ended, with its peak memory up to the end of training, the last log entry.
+
+    The process is killed on an exception, such as Ctrl-C.
     """
-    printed, complaints, log = (folder / name for name in ("printed", "complaints", "log"))
-    seen = []  # time.time(), bytes
+    printed = folder / "printed"
+    complaints = folder / "complaints"
+    log = folder / "log"
+    # time.time() and bytes
+    memory: list[tuple[float, int]] = []
     with printed.open("wb") as out, complaints.open("wb") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:
             while process.poll() is None:
-                if (size := resident_peak(process.pid)) is not None:
-                    seen.append((time.time(), size))
-                time.sleep(INTERVAL)
+                size = resident_peak(process.pid)
+                if size is not None:
+                    memory.append((time.time(), size))
+                time.sleep(SECONDS_BETWEEN_MEASUREMENTS)
         finally:
             process.kill()
             process.wait()
-    ended = log.stat().st_mtime if log.exists() and log.stat().st_size else time.time()
-    peak = max((size for when, size in seen if when <= ended), default=None)
-    printed_text, error_text = (
-        file.read_text("utf-8", errors="replace") for file in (printed, complaints)
+
+    has_log = log.exists() and log.stat().st_size > 0
+    ended = log.stat().st_mtime if has_log else time.time()
+    peak = max((size for when, size in memory if when <= ended), default=None)
+    return Ended(
+        process.returncode,
+        printed.read_text("utf-8", errors="replace"),
+        complaints.read_text("utf-8", errors="replace"),
+        peak,
     )
-    return Ended(process.returncode, printed_text, error_text, peak)
 
 
 def resident_peak(pid: int) -> int | None:
@@ -206,12 +217,12 @@ def resident_peak(pid: int) -> int | None:
 def last_line(complaints: str) -> str:
     """The last line that a process wrote, without the name of the program."""
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
-    return one_line(lines[-1].removeprefix("embedx: "))[:MAX_CHARACTERS] if lines else ""
+    return one_line(lines[-1].removeprefix("embedx: "))[:MAX_CHARACTERS_OF_MESSAGE] if lines else ""
 
 
 def thinned(points: list[list[float]]) -> list[list[float]]:
-    """At most MAX_POINTS of a curve, evenly, with its last."""
-    step = -(-len(points) // MAX_POINTS)
+    """At most MAX_POINTS_OF_CURVE of the points, evenly, with the last one."""
+    step = -(-len(points) // MAX_POINTS_OF_CURVE)
     return points[::-1][:: step or 1][::-1]
 
 
