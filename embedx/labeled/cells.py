@@ -233,18 +233,28 @@ def _item(kind: str, tokens: list[re.Match[str]], has_quotes: bool) -> str | Non
     if words in [[word] for word in NO_ITEM]:
         return ""
     if len(words) == 1:
-        word = words[0]
-        if kind == "c" and (whole := WHOLE_OF_R.fullmatch(word)):
-            return whole[1]
-        if whole := WHOLE_FLOAT.fullmatch(word):
-            return whole[1]
-        if NUMBER.fullmatch(word) or word in ("True", "False", "TRUE", "FALSE"):
-            return word
+        literal = _literal(kind, words[0])
+        if literal is not None:
+            return literal
     is_quoted_elsewhere = has_quotes and kind != "{"
     has_blanks = len(words) > 1 and kind == "{"
     if kind not in UNQUOTED or is_quoted_elsewhere or has_blanks or "..." in words:
         return None
     return " ".join(words)
+
+
+def _literal(kind: str, word: str) -> str | None:
+    """The number or truth value that a word is, whole numbers without a fraction; else None."""
+    if kind == "c":
+        whole_of_r = WHOLE_OF_R.fullmatch(word)
+        if whole_of_r:
+            return whole_of_r[1]
+    whole_float = WHOLE_FLOAT.fullmatch(word)
+    if whole_float:
+        return whole_float[1]
+    if NUMBER.fullmatch(word) or word in ("True", "False", "TRUE", "FALSE"):
+        return word
+    return None
 
 
 def _unquoted(quoted: str) -> str | None:
