@@ -14,7 +14,7 @@ from embedx.vectors.formats.contract import Format, Table
 def owns(folder: Path) -> bool:
     """Whether all in the folder belongs to a model."""
     files = set(files_of(folder))
-    return bool(files) and {each.name for each in folder.iterdir()} <= files
+    return bool(files) and {path.name for path in folder.iterdir()} <= files
 
 
 def write(path: Path, table: Table) -> None:

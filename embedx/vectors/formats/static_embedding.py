@@ -33,7 +33,7 @@ MODULES = [
 
 def owns(folder: Path) -> bool:
     """Whether all in the folder was written by `write`."""
-    return (folder / TOKENIZER).is_file() and {each.name for each in folder.iterdir()} <= set(FILES)
+    return (folder / TOKENIZER).is_file() and {path.name for path in folder.iterdir()} <= set(FILES)
 
 
 def write(path: Path, table: Table) -> None:

@@ -138,7 +138,8 @@ def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
         n_bytes += len(line)
         if n_bytes >= contract.BLOCK_BYTES:
             yield lines
-            lines, n_bytes = [], 0
+            lines = []
+            n_bytes = 0
     if lines:
         yield lines
 
@@ -161,12 +162,13 @@ def parse(name: str, first: int, lines: list[bytes], dim: int) -> tuple[list[str
         vectors = np.empty((0, 0), np.float32)
     if vectors.shape == (len(parts), dim) and np.isfinite(vectors).all() and all(words):
         return words, vectors
-    each = [
-        parse_line(f"{name}:{i}", line, dim) for i, line in enumerate(lines, first) if line.strip()
+    parsed = [
+        parse_line(f"{name}:{number}", line, dim)
+        for number, line in enumerate(lines, first)
+        if line.strip()
     ]
-    return [word for word, _ in each], np.array([vector for _, vector in each], np.float32).reshape(
-        -1, dim
-    )
+    vectors = np.array([vector for _, vector in parsed], np.float32).reshape(-1, dim)
+    return [word for word, _ in parsed], vectors
 
 
 def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
@@ -174,7 +176,8 @@ def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
     word, *numbers = line.decode("utf-8", "surrogateescape").rstrip(" \r\n").split(" ")
     if len(numbers) > dim and not is_number(numbers[-dim - 1]):
         # GloVe's Common Crawl files have words such as ". . ."
-        word, numbers = " ".join([word, *numbers[:-dim]]), numbers[-dim:]
+        word = " ".join([word, *numbers[:-dim]])
+        numbers = numbers[-dim:]
     if not word:
         raise EmbedxError(f"{where}: no word before the vector; delete the line")
     if len(numbers) != dim:
