@@ -57,12 +57,16 @@ def _private_token_cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _ctrl_c_interrupts():
-    """Tests press Ctrl-C, which a shell has its background commands ignore."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+@pytest.fixture(autouse=True)
+def _signals_interrupt():
+    """Tests send signals, which a shell has its background commands ignore, as do commands that
+    ended by one.
+    """
+    actions = {"SIGINT": signal.default_int_handler, "SIGTERM": signal.SIG_DFL}
+    actions["SIGHUP"] = signal.SIG_DFL
+    for name, action in actions.items():
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), action)
 
 
 @pytest.fixture

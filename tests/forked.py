@@ -153,6 +153,9 @@ def become(request):
     import signal
 
     signal.alarm(PATIENCE)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # which a shell or a test may have ignored
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])

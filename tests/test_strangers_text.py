@@ -66,7 +66,16 @@ def test_a_pipe_gets_the_bytes():
     assert streams._for_people(out) is out
 
 
-FORMULAS = ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", "\n=1", "=HYPERLINK('http://x')"]
+FORMULAS = [
+    "=1+1",
+    "-8 ± =1+1",
+    "+cmd",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\n=1",
+    "=HYPERLINK('http://x')",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
@@ -74,7 +83,9 @@ def test_a_formula_is_text_in_a_spreadsheet(text):
     assert inert(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("cell", ["-0.5", "+3", "-inf", "plain", "a=b", "", "'quoted", -1, None])
+@pytest.mark.parametrize(
+    "cell", ["-0.5", "+3", "-8.0 ± 0.1", "-inf", "plain", "a=b", "", "'quoted", -1, None]
+)
 def test_numbers_and_other_text_stay(cell):
     assert inert(cell) == cell
 

@@ -22,8 +22,10 @@ const offerFiles = (() => {
   };
   const plain = text => text.replace(/^−/, "-").replace(/^(-?\d{1,3})((?:,\d{3})+)(\.\d+)?$/, (all, a, b, c = "") =>
     a + b.replaceAll(",", "") + c);
+  // a number, perhaps with its error, as in -8.0 ± 0.1
+  const isNumber = cell => cell.split(" ± ").every(part => part.trim() !== "" && !isNaN(Number(part)));
   // no formula: a spreadsheet would run what begins so
-  const inert = cell => cell.length > 1 && /^[=+\-@\t\r\n]/.test(cell) && isNaN(Number(cell)) ? `'${cell}` : cell;
+  const inert = cell => cell.length > 1 && /^[=+\-@\t\r\n]/.test(cell) && !isNumber(cell) ? `'${cell}` : cell;
   const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   const csv = rows => rows.map(row => row.map(cell => quoted(inert(cell))).join(",") + "\n").join("");
   const svg = picture => {  // with its style, so that it looks the same elsewhere

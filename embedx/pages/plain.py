@@ -39,8 +39,10 @@ def inert(cell: object) -> object:
 
 
 def _is_number(cell: str) -> bool:
+    """Whether a cell is a number, perhaps with its error, as in `-8.0 ± 0.1`."""
     try:
-        float(cell)
+        for part in cell.split(" ± "):
+            float(part)
     except ValueError:
         return False
     return True
