@@ -160,7 +160,7 @@ def test_a_time_budget_ends_the_run(two_topics, monkeypatch):
     monkeypatch.setattr(alternating, "time", Clock(tick=0.001))
     found = fit(two_topics, epochs=1, time_budget=0.5)
     assert found.outcome.epochs > 1
-    assert found.outcome.seconds <= 0.51
+    assert found.outcome.seconds <= 0.5
 
 
 @pytest.mark.parametrize("bytes_there", [100_000, 10**10])
