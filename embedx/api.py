@@ -35,6 +35,7 @@ from embedx.vectors.model import WordVectors
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from embedx.classification.estimator import SoftmaxClassifier
     from embedx.classification.parameters import ClassifyParameters
     from embedx.skipgram.parameters import SkipGramParameters
 
@@ -90,6 +91,10 @@ def classify(
     objective     by default chosen from the data, as `embedx classify` does
     output        the model folder to write, if any, and `overwrite` as of `train`
     settings      those of `embedx classify` by name
+
+    The classifier's `predict`, `predict_proba`, `top_k` and `predict_set` take rows as they are,
+    and answer as `embedx predict` does: texts, records or a data frame with the columns of a table,
+    or arrays. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
     """
     check_names("classify", settings, CLASSIFY)
     given, progress = settled(settings, CLASSIFY), reporter(verbose)
@@ -152,7 +157,7 @@ def compare(
 
 @python_names()
 def evaluate(
-    model: WordVectors | classifier.Classifier | str | Path,
+    model: "WordVectors | classifier.Classifier | SoftmaxClassifier | str | Path",
     *,
     test: str | Path | None = None,
     test_labels: str | None = None,
@@ -179,8 +184,11 @@ def evaluate(
         if test is not None:
             raise EmbedxError("--test is for classifiers, and the model has word vectors")
         return words.evaluated(model, progress=progress, **tests)  # type: ignore[arg-type]
-    found = classifier.load(str(model)) if is_path else model
-    assert isinstance(found, classifier.Classifier)
+    # That of a SoftmaxClassifier, which only exists with scikit-learn.
+    found = classifier.load(str(model)) if is_path else getattr(model, "classifier_", model)
+    if not isinstance(found, classifier.Classifier):
+        kind = type(found).__name__
+        raise EmbedxError(f"{kind}: no trained model; give one, or its folder")
     if test is None or tests:
         raise EmbedxError(
             "a classifier is scored on labelled data: name them with --test, alone or with"

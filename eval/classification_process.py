@@ -165,7 +165,7 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
         trained = run(job, training)
     classifier = trained.classifier
     with watch.time("prediction"):
-        blocks = list(classifier.top_k(test.features, TOP, threads=job["threads"]))
+        blocks = list(classifier.iter_top_k(test.features, TOP, threads=job["threads"]))
     top, probabilities = (np.concatenate(part) for part in zip(*blocks, strict=True))
     size = bytes_in(classifier.save(scratch / "model"))
     scores = quality(top, indicators(files), files, probabilities[:, 0])
@@ -194,7 +194,7 @@ def run(job: Job, data: Any, **other: Any) -> Any:
 def warm(job: Job, data: Any) -> None:
     """Have the kernels compiled or loaded, and used once."""
     classifier = run(job, data, epochs=1, max_iterations=2).classifier
-    list(classifier.top_k(data.features, min(TOP, data.n_labels), threads=job["threads"]))
+    list(classifier.iter_top_k(data.features, min(TOP, data.n_labels), threads=job["threads"]))
 
 
 def chosen(job: Job, settings: dict[str, Any]) -> dict[str, Any]:
@@ -542,7 +542,7 @@ def growth(job: Job, files: Files, scratch: Path) -> Result:
     trained = status("VmHWM")
     with watch.time("prediction"):
         top = np.concatenate(
-            [ids for ids, _ in classifier.top_k(test, TOP, threads=job["threads"])]
+            [ids for ids, _ in classifier.iter_top_k(test, TOP, threads=job["threads"])]
         )
     return {
         **watch.seconds,

@@ -211,7 +211,7 @@ def test_predictions_come_back_from_the_folder(tmp_path):
         np.testing.assert_allclose(np.exp(after).sum(axis=1), 1, atol=1e-4)
         assert loaded.settings["tree_features"] == 5
         assert loaded.evaluate(test_data)["accuracy"] > 0.75
-        ids, _ = next(loaded.top_k(test_data.features, 3))
+        ids, _ = next(loaded.iter_top_k(test_data.features, 3))
         np.testing.assert_array_equal(ids[:, 0], after.argmax(axis=1))
         z = loaded.scores(loaded.prepared(test_data.features))
         assert np.abs(loaded.log_probability(z, np.zeros(10)) - after).max() > 0.1, (

@@ -5,13 +5,14 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
 from embedx import api
 from embedx.classification import classifier
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.cli.app import application
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.read import read
 from tests.needs import needs_pandas
 
@@ -85,18 +86,70 @@ def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path
     made = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
     data = read(str(file), like=made.known)
     loaded = SoftmaxClassifier.load(tmp_path / "model")
-    ids, p = classifier.all_rows(made.top_k(data.features, 3))
+    ids, p = classifier.all_rows(made.iter_top_k(data.features, 3))
     assert made.evaluate(data)["accuracy"] > 0.9
-    labels, probabilities = loaded.top_k(records, 3)
-    np.testing.assert_array_equal(probabilities, p)
-    np.testing.assert_array_equal(labels, loaded.classes_[ids])
-    np.testing.assert_array_equal(loaded.predict(records), loaded.classes_[ids[:, 0]])
-    np.testing.assert_array_equal(loaded.top_k([records[7]], 3)[1], p[7:8])
-    if "text" not in records[0]:
-        rows = np.array([[*record.values()] for record in records])
-        np.testing.assert_array_equal(loaded.top_k(rows, 3)[1], p)
-    if [*records[0]] == ["text"]:
-        np.testing.assert_array_equal(loaded.top_k([row["text"] for row in records], 3)[1], p)
+    for model in (made, loaded, classifier.load(tmp_path / "model")):
+        labels, probabilities = model.top_k(records, 3)
+        np.testing.assert_array_equal(probabilities, p)
+        np.testing.assert_array_equal(labels, loaded.classes_[ids])
+        np.testing.assert_array_equal(model.predict(records), loaded.classes_[ids[:, 0]])
+        np.testing.assert_array_equal(model.predict_proba(records), loaded.predict_proba(records))
+        np.testing.assert_array_equal(model.top_k([records[7]], 3)[1], p[7:8])
+        if "text" not in records[0]:
+            rows = np.array([[*record.values()] for record in records])
+            np.testing.assert_array_equal(model.top_k(rows, 3)[1], p)
+        if [*records[0]] == ["text"]:
+            np.testing.assert_array_equal(model.top_k([row["text"] for row in records], 3)[1], p)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_arrays_of_the_numbers_of_a_table_are_read_as_its_rows(tmp_path, suffix, capsys):
+    numbers = np.array([[2.0, 70.0], [3.0, 5.0], [0.0, 40.0], [1.0, 6.0]] * 10)
+    kinds = ["house", "hut"] * 20
+    rows = [f"{a},{b},{kind}" for (a, b), kind in zip(numbers.tolist(), kinds, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["rooms,area,kind", *rows]) + "\n")
+    made = api.classify(tmp_path / "rows.csv", label_column="kind", output=tmp_path / "model")
+    array = tmp_path / f"rows.{suffix}"
+    if suffix == "npy":
+        np.save(array, numbers)
+    else:
+        save_npz(array, csr_matrix(numbers))
+    (tmp_path / "kinds.txt").write_text("\n".join(kinds) + "\n")
+
+    answers = []
+    for file in (tmp_path / "rows.csv", array):
+        words = ["predict", str(tmp_path / "model"), str(file), "--json"]
+        application(words)(words, standalone_mode=False)
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+    assert json.loads(answers[0].splitlines()[0])[0]["label"] == "house"
+    for model in (made, SoftmaxClassifier.load(tmp_path / "model")):
+        measures = api.evaluate(model, test=array, test_labels=str(tmp_path / "kinds.txt"))
+        assert measures["accuracy"] == 1
+    np.testing.assert_array_equal(made.predict(csr_matrix(numbers)), kinds)
+
+
+def test_a_classifier_of_several_labels_decides_alike_in_python(tmp_path):
+    lines = [f"__label__{'a __label__b' if k % 3 else 'c'} word{k % 3}" for k in range(60)]
+    (tmp_path / "rows.txt").write_text("\n".join(lines) + "\n")
+    made = api.classify(tmp_path / "rows.txt", objective="ova", output=tmp_path / "model")
+    texts = ["word0", "word1"]
+    decided = made.predict(texts)
+    np.testing.assert_array_equal(
+        decided.toarray(), SoftmaxClassifier.load(tmp_path / "model").predict(texts).toarray()
+    )
+    np.testing.assert_array_equal(made.label_names[decided[1].indices], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "rows", ["one text", [{"area": 3}], ["a", 3], [[1.0]], np.zeros((2, 9)), [["a"]]]
+)
+def test_rows_of_another_kind_than_the_training_rows_are_an_error(tmp_path, rows):
+    (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
+    made = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
+    with pytest.raises(DataError) as raised:
+        made.predict(rows)
+    assert raised.value.file == "X"
 
 
 @needs_pandas

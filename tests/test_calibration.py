@@ -51,7 +51,7 @@ def trained(data, objective=None, options=None, progress=None, **settings):
 def answers(found, data, k=5):
     """The probabilities of the best answers to rows with labels, and which are right."""
     data = data.rows(np.flatnonzero(data.labels.n_of_row))
-    best = list(found.top_k(data.features, k))
+    best = list(found.iter_top_k(data.features, k))
     ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
     return p, hits(ids, data.labels)
 
@@ -203,6 +203,6 @@ def test_rows_held_out_of_training_count_as_training_rows(tmp_path, settings, ob
         assert each.n_training_rows == len(data)
         assert each.evaluate(test) == found.evaluate(test)
     expected = LabelMetrics(N_LABELS, all_counts, len(data))
-    for ids, _ in found.top_k(test.features):
+    for ids, _ in found.iter_top_k(test.features):
         expected.add_ranked(ids, test.labels)
     assert found.evaluate(test)["psp@3"] == expected.result()["psp@3"]

@@ -517,7 +517,7 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
     classifier = run(REPRESENTATIVES["columns"], kind, epochs=1).classifier
     features = DATA[kind][1].features
     whole = classifier.log_probability(classifier.scores(classifier.prepared(features)))
-    best = [next(classifier.top_k(features, k)) for k in (1, 3, 100)]
+    best = [next(classifier.iter_top_k(features, k)) for k in (1, 3, 100)]
     monkeypatch.setattr(classifiers, "BLOCK_FLOATS", 7 * len(classifier.counts))
     slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
     assert [(part.start, part.stop) for part in slices] == [
@@ -525,7 +525,7 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
     ]
     np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-5)
     for k, (ids, p) in zip((1, 3, 100), best, strict=True):
-        in_parts = list(classifier.top_k(features, k, threads=3))
+        in_parts = list(classifier.iter_top_k(features, k, threads=3))
         # ties may fall either way
         assert (np.concatenate([part[0] for part in in_parts]) == ids).mean() > 0.99
         np.testing.assert_allclose(np.concatenate([part[1] for part in in_parts]), p, rtol=1e-4)
@@ -568,7 +568,7 @@ def test_labels_that_are_not_alone_get_a_probability_each_where_the_objective_ha
             ClassifySettings(learning_rate=0.5, epochs=20, threads=1),
         )
         ids, probabilities = next(
-            trained.classifier.top_k(csr_matrix(np.eye(4, dtype=np.float32)), 3)
+            trained.classifier.iter_top_k(csr_matrix(np.eye(4, dtype=np.float32)), 3)
         )
         assert set(ids[0, :2]) == {0, 1}
         # which two shares of one probability could not be

@@ -78,7 +78,7 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
     assert after.known.vocabulary == before.known.vocabulary  # "strange" and "plot" are not known
     for file in ("train.txt", "more.txt"):
         data = read(file, like=after.known)
-        assert np.mean(next(after.top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
+        assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
 @pytest.mark.parametrize(

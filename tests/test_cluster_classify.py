@@ -341,7 +341,7 @@ def test_the_best_labels_are_those_of_one_machine(name, tmp_path):
     made, features = MODELS[name]()
     found = classifier.load(made.save(tmp_path / "model"))
     expected = [
-        np.concatenate(each) for each in zip(*found.top_k(features, 5, threads=1), strict=True)
+        np.concatenate(each) for each in zip(*found.iter_top_k(features, 5, threads=1), strict=True)
     ]
     worker = Predictor(travelled(found), 5, 1)
     blocks = [

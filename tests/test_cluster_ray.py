@@ -152,7 +152,7 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
     data, test = digits(600, 400)
     quality("softmax", data, test, epochs=3)[1].classifier.save(tmp_path / "model")
     found = classifier.load(tmp_path / "model")
-    expected = list(found.top_k(test.features, 3, threads=1))
+    expected = list(found.iter_top_k(test.features, 3, threads=1))
     on = ClusterSettings(cluster=cluster.address, workers=2)
     blocks = list(predict.predict(on, found, test.features, 3, 1, Silent()))
     assert len(blocks) == 8

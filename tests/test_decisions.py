@@ -115,7 +115,7 @@ def test_sets_of_a_classifier_have_their_coverage_and_are_kept_with_it(several, 
         chosen = Labels.of_matrix(found.predict_set(test.features, coverage=level))
         shares = label_counts(chosen, test.labels)[1].recall
         assert abs(shares.mean() - level) < 4 * shares.std() * math.sqrt(1 / 2000 + 1 / len(test))
-    ids, p = next(found.top_k(test.features[:9], 2))
+    ids, p = next(found.iter_top_k(test.features[:9], 2))
     np.testing.assert_array_equal(
         found.predict_set(test.features[:9], threshold=p[0, 0], k=2).indices, ids[p >= p[0, 0]]
     )

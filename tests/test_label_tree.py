@@ -216,7 +216,7 @@ def test_a_folder_gives_the_same_answers(tmp_path):
         found = trained(data, **options)
         loaded = classifier.load(found.save(tmp_path / options["weights"]))
         for ours, theirs in zip(
-            found.top_k(data.features, 5), loaded.top_k(data.features, 5), strict=True
+            found.iter_top_k(data.features, 5), loaded.iter_top_k(data.features, 5), strict=True
         ):
             np.testing.assert_array_equal(ours[0], theirs[0])
             np.testing.assert_array_equal(ours[1], theirs[1])

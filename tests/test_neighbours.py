@@ -118,7 +118,8 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     p, is_right = answers(found, test)
     assert largest_error(p, is_right) < 0.08
     ids, _ = (
-        np.concatenate(each) for each in zip(*found.top_k(test.features, 5, threads=2), strict=True)
+        np.concatenate(each)
+        for each in zip(*found.iter_top_k(test.features, 5, threads=2), strict=True)
     )
     assert hits(ids, test.labels)[:, 0].mean() == metrics["p@1"]
     sets = Labels.of_matrix(found.predict_set(test.features, coverage=0.8))
@@ -134,10 +135,12 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     )
     loaded = classifier.load(found.save(tmp_path / "model"))
     for ours, theirs in zip(
-        found.top_k(test.features, 5), loaded.top_k(test.features, 5, threads=1), strict=True
+        found.iter_top_k(test.features, 5),
+        loaded.iter_top_k(test.features, 5, threads=1),
+        strict=True,
     ):
         np.testing.assert_array_equal(ours, theirs)
-    assert [each[0].shape for each in loaded.top_k(test.features[:2], 0)] == [(2, 0)]
+    assert [each[0].shape for each in loaded.iter_top_k(test.features[:2], 0)] == [(2, 0)]
     for name, damage, complaint in (
         ("neighbour_features", lambda a: a + 10**6, "neighbour_features"),
         ("neighbour_labels", lambda a: -a - 1, "neighbour_labels"),

@@ -247,7 +247,7 @@ def test_a_search_scores_a_share_of_all_labels_and_reports_its_recall(saved):
     folder, features = saved
     model = load(folder)
     true_ids, true_p = (
-        np.concatenate(part) for part in zip(*model.top_k(features, 4), strict=True)
+        np.concatenate(part) for part in zip(*model.iter_top_k(features, 4), strict=True)
     )
     for share, threads in (1.0, 1), (0.1, 2):
         printed = Notes()

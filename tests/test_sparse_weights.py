@@ -220,7 +220,9 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
     np.testing.assert_allclose(found.scores(data.features)[:, labels], z, atol=1e-5)
     metrics = found.evaluate(data)
     assert np.isfinite(metrics["log_likelihood"])
-    ids, p = (np.concatenate(each) for each in zip(*found.top_k(data.features, 5), strict=True))
+    ids, p = (
+        np.concatenate(each) for each in zip(*found.iter_top_k(data.features, 5), strict=True)
+    )
     np.testing.assert_array_equal(ids[:, 0], found.scores(data.features).argmax(axis=1))
     assert ((p >= 0) & (p <= 1)).all()
     assert np.abs(level.weight).min() > 0.02
@@ -253,7 +255,7 @@ def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(los
         for level, same in zip(before.levels[:-1], after.levels[:-1], strict=True):
             np.testing.assert_array_equal(level.weight, same.weight)
     rows = [labels.tolist() for labels in np.split(data.labels.ids, data.labels.offsets[1:-1])]
-    best = np.concatenate([ids[:, 0] for ids, _ in found.top_k(data.features, 1)])
+    best = np.concatenate([ids[:, 0] for ids, _ in found.iter_top_k(data.features, 1)])
     gained = sum(inverse[k] for k, labels in zip(best, rows, strict=True) if k in labels)
     assert found.evaluate(data)["psp@1"] == pytest.approx(
         gained / sum(inverse[labels].max() for labels in rows)
@@ -300,10 +302,12 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
     assert all(np.isfinite(array).all() for array in found.arrays.values())
     metrics = found.evaluate(data)
     assert 0 <= metrics["p@1"] <= 1
-    ids, p = (np.concatenate(each) for each in zip(*found.top_k(data.features, 9), strict=True))
+    ids, p = (
+        np.concatenate(each) for each in zip(*found.iter_top_k(data.features, 9), strict=True)
+    )
     assert all(sorted(row) == list(range(7)) for row in ids.tolist())
     assert (np.diff(p, axis=1) <= 1e-6).all()
-    assert [len(ids) for ids, _ in found.top_k(data.features[:0], 3)] in ([], [0])
+    assert [len(ids) for ids, _ in found.iter_top_k(data.features[:0], 3)] in ([], [0])
     several = any(len(each) > 1 for each in lists)
     if not several and weights == "tree":
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)

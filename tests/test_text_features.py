@@ -195,7 +195,7 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
     assert (
         features != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features
     ).nnz == 0
-    here = next(ids.tolist() for ids, _ in model.top_k(features, 1))
+    here = next(ids.tolist() for ids, _ in model.iter_top_k(features, 1))
     code = "import sys; from embedx.cli.app import main; main()"
     command = [sys.executable, "-c", code, "predict", "m", "train.txt", "--top-k", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

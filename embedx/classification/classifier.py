@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 from numpy import float32, ndarray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from embedx import checks, objectives, samplers
 from embedx.classification import calibration, decisions, label_tree, neighbours
@@ -54,6 +54,7 @@ from embedx.evaluation.labels import (
     top_k,
 )
 from embedx.labeled.data import Columns, DataSchema, Labeled, Labels, TextSchema, offsets_of
+from embedx.labeled.records import features_of
 from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective, log_softmax
@@ -191,6 +192,69 @@ class Classifier:
     def name(self, label: int) -> str:
         """The name of a label; its number if it has no name."""
         return self.known.names[label] if self.known.names else str(label)
+
+    @cached_property
+    def label_names(self) -> ndarray:
+        """What labels are called, (n_labels,): their names, or their numbers without names."""
+        names = self.known.names
+        return np.arange(self.n_labels) if names is None else np.array(names, str)
+
+    # ---- rows as they are
+
+    def predict(self, rows: Any, *, threads: int | None = None) -> ndarray | csr_matrix:
+        """The likeliest label of each row, (n,); where training rows had several labels, the
+        indicator matrix, sparse (n, n_labels), of those that are decided for.
+
+        rows  texts, records (dicts) or a data frame with the columns of the training table, an
+              array of its numeric columns if it has no text, or an array of features. They are
+              read and scaled as `embedx predict` reads and scales the same rows of a file; other
+              methods that take `rows` do so too
+        """
+        if not self.facts.get("several_labels"):
+            return self.top_k(rows, 1, threads=threads)[0][:, 0]
+        return self.decided_labels(self.features_of(rows), self.judges_labels_alone, threads)
+
+    def predict_proba(self, rows: Any, *, threads: int | None = None) -> ndarray:
+        """The probability of each label, (n, n_labels): that of `top_k`, where rows have one label
+        scaled to sum to 1.
+        """
+        has_several_labels = bool(self.facts.get("several_labels"))
+        return np.exp(
+            self.log_probabilities(
+                self.features_of(rows), has_several_labels, self.judges_labels_alone, threads
+            )
+        )
+
+    def top_k(
+        self, rows: Any, k: int = 5, *, threads: int | None = None
+    ) -> tuple[ndarray, ndarray]:
+        """The k likeliest labels of each row, best first, and their probabilities: both (n, min(k,
+        n_labels)), as `embedx predict --top-k` prints them.
+        """
+        features = self.features_of(rows)
+        ids, p = all_rows(self.iter_top_k(features, min(k, self.n_labels), threads=threads))
+        return self.label_names[ids], p
+
+    def predict_set(
+        self,
+        rows: Any,
+        *,
+        threshold: float | None = None,
+        coverage: float | None = None,
+        k: int | None = None,
+        threads: int | None = None,
+    ) -> csr_matrix:
+        """As `label_sets`, for rows."""
+        return self.label_sets(
+            self.features_of(rows), threshold=threshold, coverage=coverage, k=k, threads=threads
+        )
+
+    def features_of(self, rows: Any) -> Any:
+        """The features of rows, float32 (n, n_features), before `prepared` scales them.
+
+        Raises `EmbedxError` for rows of another kind than those of the training data.
+        """
+        return features_of(rows, self.known)
 
     # ---- scores
 
@@ -331,7 +395,7 @@ class Classifier:
 
         return _in_blocks(features.shape[0], size, work, progress, threads or usable_cores())
 
-    def top_k(
+    def iter_top_k(
         self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[Best]:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
@@ -354,7 +418,7 @@ class Classifier:
     def best(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[slice, ndarray, ndarray]]:
-        """(rows, ids, scores) as `top_k`, by the parameters alone.
+        """(rows, ids, scores) as `iter_top_k`, by the parameters alone.
 
         The scores are those that `probabilities` takes: z where labels have probabilities by
         themselves, else log-probabilities.
@@ -433,7 +497,7 @@ class Classifier:
         progress: Progress = SILENT,
         threads: int | None = None,
     ) -> Iterator[Best]:
-        """As `top_k`, but only this share of all labels is scored for each row.
+        """As `iter_top_k`, but only this share of all labels is scored for each row.
 
         An index is built first, and the recall of the true k best labels, over the first RECALLED
         rows, is reported. The labels share one probability among those scored. Raises `EmbedxError`
@@ -537,7 +601,7 @@ class Classifier:
         tempered = LabelMetrics(self.n_labels)
         if self.has_neighbours or self.is_searched:
             begin = 0
-            for ids, _ in self.top_k(features, max(metrics.ks), progress, threads):
+            for ids, _ in self.iter_top_k(features, max(metrics.ks), progress, threads):
                 end = begin + len(ids)
                 metrics.add_ranked(ids, labels.rows(slice(begin, end)))
                 begin = end
@@ -620,7 +684,7 @@ class Classifier:
             return decisions.MAX_ABOVE
         return decisions.MAX_IN_SET_OF_TREE if self.is_searched else decisions.MAX_IN_SET
 
-    def predict_set(
+    def label_sets(
         self,
         features: Any,
         *,
@@ -640,10 +704,65 @@ class Classifier:
         """
         min_probability = self.min_probability(threshold, coverage)
         n_best = k or self.max_labels(in_sets=coverage is not None)
-        ids, p = all_rows(self.top_k(features, n_best, progress, threads))
+        ids, p = all_rows(self.iter_top_k(features, n_best, progress, threads))
         is_predicted = (p >= min_probability) & (p > 0)
         parts = (p[is_predicted], ids[is_predicted], offsets_of(is_predicted.sum(axis=1)))
         return csr_matrix(parts, (len(p), self.n_labels), dtype=float32)
+
+    def decided_labels(
+        self, features: Any, judges_labels_alone: bool, threads: int | None = None
+    ) -> csr_matrix:
+        """The labels that are decided for, int64 (n, n_labels): those of probability above 1/2
+        where each has its own, else the likeliest.
+        """
+        has_ranked_probabilities = (
+            self.is_searched
+            or self.has_neighbours
+            or (judges_labels_alone and "calibration" in self.arrays)
+        )
+        if judges_labels_alone and not has_ranked_probabilities:
+            # Probabilities are above 1/2 where scores are above 0.
+            blocks = self.blocks(
+                features, threads=threads, of_scores=lambda z, _: csr_matrix(z > 0)
+            )
+            empty = csr_matrix((0, self.n_labels), dtype=np.int64)
+            return vstack([empty, *(marks for _, marks in blocks)], "csr").astype(np.int64)
+
+        n_best = CANDIDATES if has_ranked_probabilities else 1
+        ids, p = all_rows(self.iter_top_k(features, n_best, threads=threads))
+        is_decided = p > 0.5 if has_ranked_probabilities else ids >= 0
+        row, place = np.nonzero(is_decided)
+        ones = np.ones(len(row), np.int64)
+        return csr_matrix((ones, (row, ids[row, place])), (len(ids), self.n_labels))
+
+    def log_probabilities(
+        self,
+        features: Any,
+        has_several_labels: bool,
+        judges_labels_alone: bool,
+        threads: int | None = None,
+    ) -> ndarray:
+        """The log of the probability of each label, (n, n_labels): of `iter_top_k`, where rows have
+        one label scaled to sum to 1.
+        """
+
+        def of_scores(z: ndarray, log_noise: ndarray) -> ndarray:
+            if not judges_labels_alone:
+                return self.log_probability(z, log_noise)
+            with np.errstate(divide="ignore"):
+                return np.log(np.asarray(self.objective.label_probability(z)))
+
+        is_ranked = "calibration" in self.arrays or self.has_neighbours
+        if self.is_searched or not is_ranked:
+            blocks = self.blocks(features, threads=threads, of_scores=of_scores)
+            parts = [log_p for _, log_p in blocks]
+            return np.concatenate(parts or [np.zeros((0, self.n_labels), float32)])
+
+        ids, best = all_rows(self.iter_top_k(features, self.n_labels, threads=threads))
+        p = np.zeros((len(best), self.n_labels), best.dtype)
+        np.put_along_axis(p, ids, best, axis=1)
+        with np.errstate(divide="ignore"):
+            return np.log(p if has_several_labels else p / p.sum(axis=1, keepdims=True))
 
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
@@ -659,10 +778,10 @@ class Classifier:
         if self.facts.get("several_labels"):
             measures["threshold"] = self.min_probability()
             predicted = Labels.of_matrix(
-                self.predict_set(features, progress=progress, threads=threads)
+                self.label_sets(features, progress=progress, threads=threads)
             )
         else:
-            ids, _ = all_rows(self.top_k(features, 1, progress, threads))
+            ids, _ = all_rows(self.iter_top_k(features, 1, progress, threads))
             predicted = Labels.single(ids[:, 0])
         measures |= f1_measures(predicted, labels)
         counts, _ = label_counts(predicted, labels, self.n_labels)
@@ -677,7 +796,7 @@ class Classifier:
         """
         labels = known_labels(data.labels, self.trained_counts)
         kept = np.flatnonzero(labels.n_of_row)
-        ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
+        ids, p = all_rows(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
         is_predicted = p >= threshold
         n_predicted = int(is_predicted.sum())
         n_right = int((hits(ids, labels.rows(kept)) & is_predicted).sum())
@@ -690,7 +809,7 @@ class Classifier:
         """
         labels = known_labels(data.labels, self.trained_counts)
         kept = np.flatnonzero(labels.n_of_row)
-        ids, p = all_rows(self.top_k(data.features[kept], min(k, self.n_labels)))
+        ids, p = all_rows(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
         is_predicted = p >= threshold
         is_right = hits(ids, labels.rows(kept)) & is_predicted
         columns = (labels.ids, ids[is_predicted], ids[is_right])

@@ -14,17 +14,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy import float32, float64, int64, ndarray
-from scipy.sparse import csr_matrix, issparse, vstack
+from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks, objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
-from embedx.classification.label_tree import CANDIDATES, LabelTree
+from embedx.classification.label_tree import LabelTree
 from embedx.classification.resolve import new_objective
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
-from embedx.labeled.records import features_of_numbers, features_of_records, records_of
+from embedx.labeled.records import (
+    are_texts,
+    check_texts,
+    features_of,
+    features_of_numbers,
+    records_of,
+)
 from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
@@ -151,7 +157,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Ctrl-C keeps the classifier so far and is raised again.
         """
         X, y = validate_data(
-            self, self._read(X, True), y, accept_sparse="csr", dtype=float32, multi_output=True
+            self, self._read(X), y, accept_sparse="csr", dtype=float32, multi_output=True
         )
         y = self._settle_classes(y, None)
         objective, data = self._new_objective(), self._labeled(X, y, sample_weight)
@@ -179,7 +185,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         both.
         """
         is_first = not hasattr(self, "classes_")
-        X = self._read(X, True) if is_first else self._as_in_training(X)
+        X = self._read(X) if is_first else self._as_in_training(X)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first
         )
@@ -398,22 +404,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         that was.
         """
         check_is_fitted(self)
-        found, alone = self.classifier_, self._judges_alone
         if not self._is_multilabel:
             return self.top_k(X, 1)[0][:, 0]
-        is_decided = (
-            found.is_searched or found.has_neighbours or (alone and "calibration" in found.arrays)
+        marks = self.classifier_.decided_labels(
+            self._checked(X), self._judges_alone, effective_n_jobs(self.n_jobs)
         )
-        if alone and not is_decided:  # probabilities are above 1/2 where scores are above 0
-            marks = vstack([csr_matrix(z > 0) for z in self._blocks(X, lambda z, _: z)], "csr")
-        else:
-            ids, p = self._found(X, CANDIDATES if is_decided else 1)
-            rows, columns = np.nonzero(p > 0.5 if is_decided else ids >= 0)
-            marks = csr_matrix(
-                (np.ones(len(rows), bool), (rows, ids[rows, columns])),
-                (len(ids), len(self.classes_)),
-            )
-        marks = marks.astype(int64)
         return marks if self._has_sparse_labels else marks.toarray()
 
     def predict_proba(self, X: Any) -> ndarray:
@@ -426,14 +421,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_log_proba(self, X: Any) -> ndarray:
         """The log of the probability of each class, (n, n_classes)."""
         check_is_fitted(self)
-        found = self.classifier_
-        if found.is_searched or not ("calibration" in found.arrays or found.has_neighbours):
-            return np.concatenate([*self._blocks(X, self._log_probabilities)])
-        ids, best = self._found(X, len(self.classes_))
-        p = np.zeros((len(best), len(self.classes_)), best.dtype)
-        np.put_along_axis(p, ids, best, axis=1)
-        with np.errstate(divide="ignore"):
-            return np.log(p if self._is_multilabel else p / p.sum(axis=1, keepdims=True))
+        return self.classifier_.log_probabilities(
+            self._checked(X),
+            self._is_multilabel,
+            self._judges_alone,
+            effective_n_jobs(self.n_jobs),
+        )
 
     @python_names(OTHER_NAMES)
     def decision_function(self, X: Any) -> ndarray:
@@ -465,7 +458,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         coverage, those of the best F1.
         """
         X = self._checked(X)
-        return self.classifier_.predict_set(
+        return self.classifier_.label_sets(
             X, threshold=threshold, coverage=coverage, threads=effective_n_jobs(self.n_jobs)
         )
 
@@ -484,46 +477,33 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X as it is.
         """
         known = self.classifier_.known
-        if known.columns is None:
-            return self._read(X, False)
-        if (records := records_of(X)) is not None:
-            return features_of_records(records, known)
-        if known.columns.text:
-            features = self._read(X, False)
-            if features is not X:  # texts have no numbers, where training rows had some
-                features.resize(len(X), known.n_features)
-            return features
+        columns = known.columns
+        is_text = known.text is not None and are_texts(X)
+        if is_text or (columns is not None and records_of(X) is not None):
+            return features_of(X, known)
+        self._check_form(X)
+        if columns is None or columns.text:
+            return X
         numbers = validate_data(self, X, dtype=float64, reset=False, ensure_all_finite="allow-nan")
-        return features_of_numbers(numbers, known.columns)
+        return features_of_numbers(numbers, columns)
 
-    def _read(self, X: Any, is_first: bool) -> Any:
-        """Texts as counts of their words and pairs of words, those of the first that are seen;
-        other X as it is.
-        """
+    def _read(self, X: Any) -> Any:
+        """Training texts as counts of their words and pairs of words; other X as it is."""
+        self._check_form(X)
+        self._text: TextSchema | None = None
+        if not are_texts(X):
+            return X
+        check_texts(X)
+        words = text_features(TextFeatureSettings(), MemoryBudget("X"), None)
+        words.add(X)
+        counts, self._text = words.finish()
+        return counts
+
+    def _check_form(self, X: Any) -> None:
+        """Raise an error for a text in place of a list, and for a broken sparse matrix."""
         checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
         if isinstance(X, str):
             raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
-        is_text = (
-            hasattr(X, "__len__")
-            and getattr(X, "ndim", 1) == 1
-            and len(X) > 0
-            and isinstance(next(iter(X)), str)
-        )
-        if is_first:
-            self._text: TextSchema | None = None
-        if not is_text or (self._text is None and not is_first):
-            return X
-        if (
-            wrong := next((k for k, text in enumerate(X) if not isinstance(text, str)), None)
-        ) is not None:
-            raise ValueError(
-                f"row {wrong} of X is {list(X)[wrong]!r}, but other rows are texts; leave it out,"
-                " or give an empty text"
-            )
-        words = text_features(TextFeatureSettings(), MemoryBudget("X"), self._text)
-        words.add(X)
-        found, self._text = words.finish()
-        return found
 
     def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
         """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after
@@ -542,7 +522,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         their probabilities.
         """
         X, k = self._checked(X), min(k, len(self.classes_))
-        return all_rows(self.classifier_.top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
+        return all_rows(self.classifier_.iter_top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
 
     def _features(self, X: Any) -> Any:
         """Checked features as the engine takes them: plain arrays, never read-only ones, sparse
@@ -571,12 +551,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._is_multilabel
             and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
         )
-
-    def _log_probabilities(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        if not self._judges_alone:
-            return self.classifier_.log_probability(z, log_noise)
-        with np.errstate(divide="ignore"):
-            return np.log(np.asarray(self.classifier_.objective.label_probability(z)))
 
     def _decisions(self, z: ndarray, log_noise: ndarray) -> ndarray:
         if self._judges_alone:

@@ -82,7 +82,7 @@ def _fit_decisions(classifier: Classifier, data: Labeled, threads: int | None) -
     """Fit the threshold of the best F1, and those of the coverages of conformal sets."""
     features, labels = classifier.tested(data)
     n_best = classifier.max_labels(in_sets=True)
-    ids, p = all_rows(classifier.top_k(features, n_best, threads=threads))
+    ids, p = all_rows(classifier.iter_top_k(features, n_best, threads=threads))
     is_right = hits(ids, labels)
     classifier.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
     classifier.facts["threshold"] = decisions.best_threshold(p, is_right, len(labels.ids))

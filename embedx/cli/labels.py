@@ -480,7 +480,7 @@ def best_of_lines(model: Classifier, top_k: int, threads: int | None = None) -> 
     text = model.known.text
     if text is not None:
         for lines in arriving_lines():
-            yield from model.top_k(features_of_lines(lines, text), top_k, threads=threads)
+            yield from model.iter_top_k(features_of_lines(lines, text), top_k, threads=threads)
 
 
 def _best_of_rows(
@@ -500,7 +500,7 @@ def _best_of_rows(
         return model.searched_top_k(
             data.features, top_k, request.scored_fraction, progress, request.threads
         )
-    return model.top_k(data.features, top_k, progress, request.threads)
+    return model.iter_top_k(data.features, top_k, progress, request.threads)
 
 
 def _note_probabilities(model: Classifier, progress: Progress) -> None:

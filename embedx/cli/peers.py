@@ -279,7 +279,7 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
     if takes_lines(found, data):
         best = best_of_lines(found, k)
     else:
-        best = found.top_k(read(data, like=found.known, keeps_empty=True).features, k)
+        best = found.iter_top_k(read(data, like=found.known, keeps_empty=True).features, k)
     for ids, probabilities in best:
         for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
             labels = [

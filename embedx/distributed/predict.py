@@ -26,7 +26,7 @@ class Predictor:
         """As `Classifier.top_k`, of all rows."""
         # arrays that Ray sends are read-only, which is another type to kernels
         writeable = features.copy()
-        ids, p = zip(*self.model.top_k(writeable, self.k, threads=self.threads), strict=True)
+        ids, p = zip(*self.model.iter_top_k(writeable, self.k, threads=self.threads), strict=True)
         return np.concatenate(ids), np.concatenate(p)
 
 

@@ -38,6 +38,7 @@ from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labeled, Labels
 from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import Lines, head_of, source_of
+from embedx.labeled.records import features_of_numbers
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.tables import TableSettings, format_of, note_separator, read_table
@@ -322,9 +323,7 @@ def _file_rows(
     source = source_of(name)
     head = head_of(source)
     if is_binary(head):
-        features = features_in(name, read_array(source, head, progress))
-        n_rows = features.shape[0]
-        return FileRows(features, Labels(np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32)))
+        return _array_rows(name, read_array(source, head, progress), like)
     if head and IDX_NAME.search(os.path.basename(name)):
         raise EmbedxError(
             f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS;"
@@ -339,6 +338,20 @@ def _file_rows(
     if format:
         return read_table(source, lines, format, table, like, needs_labels, text, progress)
     return _text_rows(lines, like, keeps_empty, text)
+
+
+def _array_rows(name: str, array: Any, like: DataSchema | None) -> FileRows:
+    """The rows of an array: of features or, like a training table without text, of its numbers."""
+    columns = like.columns if like else None
+    if columns is not None and not columns.text:
+        columns = replace(columns, label=None, indicators=[], id=None)
+        features = features_of_numbers(array, columns, name)
+    else:
+        columns = None
+        features = features_in(name, array)
+    n_rows = features.shape[0]
+    no_labels = Labels(np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
+    return FileRows(features, no_labels, columns=columns)
 
 
 def _note_libsvm(name: str, rows: FileRows, progress: Progress) -> None:

@@ -1,20 +1,144 @@
-"""Rows given from Python as features: records, data frames and arrays of numbers, read as the same
-rows of a file are.
+"""Rows given from Python as features: texts, records, data frames and arrays, read as the same rows
+of a file are.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+from numpy import float32, float64, ndarray
+from scipy.sparse import csr_matrix, issparse
 
-from embedx.labeled.data import Columns, DataSchema
+from embedx import checks
+from embedx.errors import DataError
+from embedx.labeled.arrays import check_finite
+from embedx.labeled.cells import MAX_NUMBER
+from embedx.labeled.data import Columns, DataSchema, TextSchema
+from embedx.labeled.files import MemoryBudget
 from embedx.labeled.tables import TableSettings, read_table, standardised
-from embedx.labeled.words import TextFeatureSettings
+from embedx.labeled.words import KnownTextFeatures, TextFeatureSettings
 from embedx.text.sources import ROWS, Source
 from embedx.training.progress import SILENT
 
 NAME = "X"  # of the rows, in messages
+BYTES_PER_NUMBER = 24
+
+
+def features_of(rows: Any, schema: DataSchema) -> Any:
+    """The features of rows, float32 (n_rows, n_features), as those of the same rows in a file.
+
+    rows  texts, if the features are those of text; records (dicts) or a data frame with the columns
+          of the training table; an array, dense or sparse, of the numeric columns of that table,
+          in order, if it has no text; otherwise of the features
+
+    Raises `EmbedxError` for rows of another kind than those of the training data.
+    """
+    checks.require(checks.wrong_sparse(rows), NAME, "build the matrix anew")
+    if isinstance(rows, str):
+        raise DataError(NAME, None, f"one text, {rows[:40]!r}", "give a list of texts")
+    if isinstance(rows, Iterator):
+        rows = list(rows)
+    if are_texts(rows):
+        return features_of_texts(rows, schema)
+
+    columns = schema.columns
+    records = records_of(rows)
+    if records is not None and columns is not None:
+        return features_of_records(records, schema)
+    if records is not None and (schema.text is not None or isinstance(rows, Sequence)):
+        raise DataError(
+            NAME,
+            None,
+            "rows with named columns, which the training data have not",
+            f"give {_wanted(schema)}",
+        )
+    if columns is not None and not columns.text:
+        return features_of_numbers(_array_of(rows, schema, float64), columns)
+    with np.errstate(over="ignore"):
+        features = _array_of(rows, schema, float32)
+    check_finite(NAME, features.data if issparse(features) else features)
+    return features
+
+
+def are_texts(rows: Any) -> bool:
+    """Whether rows are texts, as the first of them is."""
+    if not hasattr(rows, "__len__") or getattr(rows, "ndim", 1) != 1 or isinstance(rows, Mapping):
+        return False
+    return len(rows) > 0 and isinstance(next(iter(rows)), str)
+
+
+def features_of_texts(texts: Any, schema: DataSchema) -> csr_matrix:
+    """The features of texts, which have no numbers where the training rows had some.
+
+    Raises `DataError` for a row that is no text, or if the features are not those of text.
+    """
+    if schema.text is None:
+        raise DataError(NAME, None, "texts", f"give {_wanted(schema)}")
+    check_texts(texts)
+    features = text_counts(texts, schema.text)
+    if features.shape[1] < schema.n_features:
+        features.resize(len(texts), schema.n_features)
+    return features
+
+
+def check_texts(rows: Any) -> None:
+    """Raise `DataError` for a row that is no text."""
+    for number, text in enumerate(rows):
+        if not isinstance(text, str):
+            problem = f"row {number} is {text!r}, but other rows are texts"
+            raise DataError(NAME, None, problem, "leave it out, or give an empty text")
+
+
+def text_counts(texts: Any, text: TextSchema) -> csr_matrix:
+    """How often each word and n-gram of a model stands in each text."""
+    return KnownTextFeatures(text, MemoryBudget(NAME)).rows(texts)
+
+
+def _wanted(schema: DataSchema) -> str:
+    """What rows should be."""
+    if schema.columns is not None:
+        columns = ", ".join(_feature_columns(schema))
+        instead = "" if schema.columns.text else ", or an array of these"
+        return f"a data frame or records with the columns {columns}{instead}"
+    if schema.text is not None:
+        return "a list of texts"
+    return f"an array of {schema.n_features:,} features"
+
+
+def _feature_columns(schema: DataSchema) -> list[str]:
+    """The columns of the training table that have features."""
+    columns = schema.columns
+    return [] if columns is None else [*columns.text, *columns.numbers]
+
+
+def _array_of(rows: Any, schema: DataSchema, dtype: type) -> Any:
+    """The numbers of rows, a matrix of the training data's width.
+
+    Raises `DataError` if they are none, or have another width.
+    """
+    columns = schema.columns
+    n_columns = schema.n_features
+    if columns is not None and not columns.text:
+        n_columns = len(columns.numbers)
+    if issparse(rows):
+        array = csr_matrix(rows, dtype=dtype)
+        if not array.has_canonical_format:
+            array = array.copy()
+            array.sum_duplicates()
+    else:
+        try:
+            array = np.asarray(rows, dtype)
+        except (TypeError, ValueError):
+            array = np.zeros(0)
+        if array.shape == (0,) and np.size(rows) == 0:
+            array = np.zeros((0, n_columns), dtype)
+    if array.ndim != 2:
+        raise DataError(NAME, None, "not numbers in rows and columns", f"give {_wanted(schema)}")
+    if array.shape[1] != n_columns:
+        problem = f"{array.shape[1]:,} columns, but the training data have {n_columns:,}"
+        raise DataError(NAME, None, problem, f"give {_wanted(schema)}")
+    return array
 
 
 def records_of(rows: Any) -> Iterator[dict[str, Any]] | None:
@@ -54,8 +178,24 @@ def features_of_records(records: Iterator[dict[str, Any]], schema: DataSchema) -
     return rows.features
 
 
-def features_of_numbers(values: ndarray, columns: Columns) -> ndarray:
+def features_of_numbers(values: Any, columns: Columns, name: str = NAME) -> ndarray:
     """The features of numbers in the order of the training data's columns, float32; what is missing
     is NaN.
+
+    values  (n_rows, n_columns), dense or sparse
+
+    Raises `DataError` for another number of columns, and a number that is no finite float32.
     """
-    return standardised(np.asarray(values, np.float64), columns.scales)
+    if values.ndim != 2 or values.shape[1] != len(columns.numbers):
+        names = ", ".join(columns.numbers)
+        problem = f"shape {values.shape}, but the training table has the numbers {names}"
+        raise DataError(name, None, problem, "give these columns, in this order")
+    MemoryBudget(name).take(BYTES_PER_NUMBER * math.prod(values.shape))
+    numbers = np.asarray(values.toarray() if issparse(values) else values, float64)
+    too_large = np.argwhere(np.abs(numbers) > MAX_NUMBER)
+    if len(too_large):
+        row, column = too_large[0]
+        value = numbers[row, column]
+        problem = f"row {row + 1}, {columns.numbers[column]}: {value} is no finite float32"
+        raise DataError(name, None, problem, "correct it, or give NaN for a missing number")
+    return standardised(numbers, columns.scales)

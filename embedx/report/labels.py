@@ -114,7 +114,7 @@ def default_settings(classifier: Classifier) -> dict[str, Any]:
 def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> Predictions:
     """The best labels of the test rows that can be scored."""
     labels, kept = classifier.tested_labels(data.labels)
-    parts = list(classifier.top_k(data.features[kept], N_PREDICTIONS, progress))
+    parts = list(classifier.iter_top_k(data.features[kept], N_PREDICTIONS, progress))
     if parts:
         top = np.concatenate([ids for ids, _ in parts])
         probability = np.concatenate([probabilities for _, probabilities in parts])
