@@ -6,6 +6,7 @@ import pickle
 import threading
 
 from embedx.distributed.ray_backend import DEPTH, LostWorkerError
+from embedx.distributed.run import Distributed
 from embedx.distributed.worker import Worker
 
 
@@ -26,6 +27,18 @@ def lost_at(method, *times):
             return called == method and calls.count(method) in times
 
     return fails
+
+
+class InTurns(Distributed):
+    """Training whose workers train in turn, each on parameters as old as the turns of the others.
+
+    The same model on every machine and under any load: a quality that a test demands does not
+    depend on which thread comes first.
+    """
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.workers = [None]
 
 
 class LocalWorkers:

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from label_data import ova, settings, topics
-from local_workers import LocalWorkers, lost_at, travelled
+from local_workers import InTurns, LocalWorkers, lost_at, travelled
 from scipy.sparse import csr_matrix
 from test_train_state import FromSnapshot
 
@@ -47,15 +47,21 @@ def train(*arguments, cluster=None, progress=None, **options):
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """A cluster of workers in this process: `cluster.made` are they, once training has begun."""
+    """A cluster of workers in this process, at the same time or in turns."""
 
-    def new(workers=3, threads=1, fails=lambda number, method: False, **options):
+    def new(
+        workers=3,
+        threads=1,
+        fails=lambda number, method: False,
+        distributed=Distributed,
+        **options,
+    ):
         made = Nodes(
             ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads)
         )
 
         def training(*arguments):
-            made.training = Distributed(*arguments)
+            made.training = distributed(*arguments)
             return made.training
 
         def workers_of(*arguments):
@@ -180,11 +186,20 @@ BY_EXAMPLES = {
 }
 
 
+@pytest.mark.parametrize(("merge_every", "n_ranges"), [(100, 15), (7, 75), (None, 1)])
+def test_a_worker_merges_as_often_as_it_is_told_to(merge_every, n_ranges, cluster):
+    """After whole minibatches of 20 examples, though longer chunks are trained elsewhere."""
+    nodes = cluster(merge_every=merge_every)
+    _, trained = quality("ove", *digits(1500, 500), nodes, epochs=1)
+    assert nodes.training.n_chunks == n_ranges
+    assert trained.outcome.tally.words == 1500
+
+
 @pytest.mark.parametrize("name", BY_EXAMPLES)
 def test_examples_divided_over_workers_teach_as_much(name, cluster):
     objective, made, options = BY_EXAMPLES[name]
     data, test = made()
-    nodes = cluster(merge_every=100)
+    nodes = cluster(merge_every=100, distributed=InTurns)
     alone, one = quality(objective, data, test, **options)
     together, several = quality(objective, data, test, nodes, **options)
     assert alone > 0.3
@@ -206,13 +221,13 @@ def test_weight_decay_is_as_strong_as_on_one_machine(cluster):
             )
         )
 
-    assert norm(cluster(merge_every=100)) == pytest.approx(norm(), rel=0.15)
+    assert norm(cluster(merge_every=100, distributed=InTurns)) == pytest.approx(norm(), rel=0.15)
     assert norm(l2=0.0) > 1.5 * norm()
 
 
 def test_the_examples_of_lost_workers_are_trained_by_others(cluster):
     data, test = digits(1500, 500)
-    nodes = cluster(merge_every=100, fails=lost_at("train", 3, 20, 21))
+    nodes = cluster(merge_every=100, fails=lost_at("train", 3, 20, 21), distributed=InTurns)
     together, trained = quality("softmax", data, test, nodes, epochs=10, calibration=0.0)
     assert nodes.made[0].n_lost == 3
     assert trained.outcome.tally.words == 15_000

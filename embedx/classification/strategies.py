@@ -100,6 +100,7 @@ class Classification(Strategy):
     shared: Shared
     outputs: Table  # the output rows, as the strategy stores them
     chunk: int  # examples in a chunk
+    max_chunk: int  # for which there are buffers
 
     def __init__(
         self,
@@ -150,6 +151,12 @@ class Classification(Strategy):
         # (n_rows,), by which the objective predicts how often each label occurs
         self.frequency_bias: ndarray | None = None
         self.prepare()
+        self.max_chunk = self.chunk
+        self.n_chunks = -(-self.n // self.chunk)
+
+    def shorten_chunks(self, n_examples: int) -> None:
+        """Have chunks of at most so many examples, but at least of one minibatch."""
+        self.chunk = min(self.max_chunk, self.batch * max(1, n_examples // self.batch))
         self.n_chunks = -(-self.n // self.chunk)
 
     def initialise(self) -> None:
@@ -260,7 +267,7 @@ class Classification(Strategy):
     def strata(self) -> list[tuple[ndarray, float]]:
         """See `strata_of`."""
         labels = Labels(self.examples.label_offsets, self.examples.label_ids)
-        n = min(N_SAMPLED, self.chunk, self.n)
+        n = min(N_SAMPLED, self.max_chunk, self.n)
         return strata_of(labels, self.counts, self.order_of(0), n)
 
     def baseline_loss(self) -> float | None:

@@ -46,11 +46,17 @@ class ClassifierPlan(Plan):
     kind: type[Classification | TreeTraining]
     settings: ClassifySettings
     arguments: tuple[Any, ...]  # of the kind, but for the settings
+    max_chunk: int | None = None  # examples, where chunks are to be shorter than usual
 
     def build(self, threads: int) -> Classification | TreeTraining:
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
         objective, *others = copy.deepcopy(self.arguments)
-        return self.kind(objective, dataclasses.replace(self.settings, threads=threads), *others)
+        strategy = self.kind(
+            objective, dataclasses.replace(self.settings, threads=threads), *others
+        )
+        if self.max_chunk is not None and isinstance(strategy, Classification):
+            strategy.shorten_chunks(self.max_chunk)
+        return strategy
 
     def parameters(self, strategy: Classification) -> Parameters:
         of_features = np.ones(strategy.n_features)  # how often each has an example
@@ -197,6 +203,7 @@ def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -
     check(cluster, task.settings, task.objective)
 
     def distributed(own: TreeTraining | Classification) -> Distributed:
+        max_chunk = None
         if isinstance(own, TreeTraining):
             examples = examples_of(
                 own.features, Labels(own.examples.label_offsets, own.examples.label_ids)
@@ -220,10 +227,14 @@ def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -
                 own.n_features,
                 own.warm_up,
             )
+            if cluster.merge_every is not None:
+                max_chunk = max(1, cluster.merge_every // size.threads)
+                own.shorten_chunks(max_chunk)
             n_chunks = chunks_per_range(
                 cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size
             )
-        return Distributed(own, ClassifierPlan(type(own), own.settings, arguments), size, n_chunks)
+        plan = ClassifierPlan(type(own), own.settings, arguments, max_chunk)
+        return Distributed(own, plan, size, n_chunks)
 
     task.wrap = distributed
 

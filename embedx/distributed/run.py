@@ -93,7 +93,8 @@ class Distributed(Strategy):
 
     def identity(self) -> Record:
         return self.inner.identity() | {
-            "chunks that a worker trains before it merges": self.chunks_per_range
+            "chunks of an epoch": self.inner.n_chunks,
+            "chunks that a worker trains before it merges": self.chunks_per_range,
         }
 
     def facts(self) -> Record:
