@@ -142,3 +142,30 @@ def stop_after(monkeypatch):
         monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
 
     return stop
+
+
+class AskedError(Exception):
+    """Ends a command where the library would begin."""
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `embedx WORDS...` asks the library for: (objective, settings)."""
+    from embedx.cli import labels, words
+    from embedx.cli.app import application
+
+    found = []
+
+    def run(given):
+        found.append((given.objective, given.typed))
+        raise AskedError
+
+    monkeypatch.setattr(words, "train", run)
+    monkeypatch.setattr(labels, "classify", run)
+
+    def ask(*words):
+        with pytest.raises(AskedError):
+            application(words)(list(words), standalone_mode=False)
+        return found.pop()
+
+    return ask

@@ -26,8 +26,8 @@ import typer
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.storage.folder import present
-from tests import forked
-from tests.test_checkpoint import arrays_of
+from tests.support import forked
+from tests.support.checkpoints import arrays_of
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143)

@@ -14,7 +14,7 @@ from embedx.classification.estimator import SoftmaxClassifier
 from embedx.cli.app import application
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.read import read
-from tests.needs import needs_pandas
+from tests.support.needs import needs_pandas
 
 N_CLASSES = 6
 

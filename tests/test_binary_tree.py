@@ -5,10 +5,10 @@ multiply along the paths.
 import numpy as np
 import pytest
 import reference
-from test_objectives import answer
 
 from embedx.objectives.binary_tree import halves, huffman
 from embedx.objectives.hs import HierarchicalSoftmax
+from tests.support.objective_answers import answer
 
 COUNTS = {
     "one class": [4],

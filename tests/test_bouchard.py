@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import reference
-from test_objectives import UNIGRAM, K, answer, make, one, some_scores
+
+from tests.support.objective_answers import UNIGRAM, K, answer, make, one, some_scores
 
 BOUCHARD = make("bouchard")
 

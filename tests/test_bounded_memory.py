@@ -12,9 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 import zstandard
-from notes import Notes
 from scipy.sparse import csr_matrix, save_npz
-from test_labeled_errors import npy
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import word_sets
@@ -29,6 +27,8 @@ from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from embedx.training.progress import Silent
+from tests.support.notes import Notes
+from tests.support.npy import npy
 
 HALF = "takes more than half of the available memory; use fewer rows or more memory"
 

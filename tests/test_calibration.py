@@ -2,64 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
-from embedx import objectives
 from embedx.classification import calibration, classifier
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
-from embedx.classification.resolve import default_objective, new_objective
-from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.errors import EmbedxError
-from embedx.evaluation.answers import reliability
-from embedx.evaluation.labels import LabelMetrics, hits
-from embedx.labeled.data import Labeled, Labels
-from tests.notes import Notes
-
-N_LABELS, N_FEATURES = 40, 120
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def noisy(n, seed, *, dense=False, several=True):
-    """Rows whose labels are drawn by probabilities that depend on the features."""
-    rng = np.random.default_rng(seed)
-    meaning = np.random.default_rng(99).normal(size=(N_FEATURES, N_LABELS))
-    x = (rng.random((n, N_FEATURES)) < 0.08) * rng.random((n, N_FEATURES)) + 0.0
-    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
-    z = 3 * x @ meaning - 3
-    if several:
-        rows = [np.flatnonzero(row) for row in rng.random(z.shape) < sigmoid(z)]
-    else:
-        rows = [[k] for k in (z + rng.gumbel(size=z.shape)).argmax(axis=1)]
-    x = x.astype(np.float32)
-    return Labeled(x if dense else csr_matrix(x), Labels.of_rows(rows), N_LABELS)
-
-
-def trained(data, objective=None, options=None, progress=None, **settings):
-    name, own = (
-        default_objective(data, settings) if objective is None else (objective, options or {})
-    )
-    made = new_objective(objectives.find(name), own)
-    return train(
-        data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress
-    ).classifier
-
-
-def answers(found, data, k=5):
-    """The probabilities of the best answers to rows with labels, and which are right."""
-    data = data.rows(np.flatnonzero(data.labels.n_of_row))
-    best = list(found.iter_top_k(data.features, k))
-    ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
-    return p, hits(ids, data.labels)
-
-
-def largest_error(p, is_right, least=200):
-    """Over the bins that hold so many answers."""
-    bins = reliability(p.ravel().astype(np.float64), is_right.ravel())
-    return np.abs(bins.accuracy - bins.confidence)[bins.n >= least].max()
+from embedx.evaluation.labels import LabelMetrics
+from tests.support.noisy_labels import N_LABELS, answers, largest_error, noisy, sigmoid, trained
+from tests.support.notes import Notes
 
 
 def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_order():

@@ -6,16 +6,16 @@ That blocks of it train as the naive reference does is tested with the forms of 
 
 import numpy as np
 import pytest
-from skipgram_setup import Setup
 
 import embedx
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.skipgram.configuration import configure
-from tests.contract_classes import REPRESENTATIVES
-from tests.test_engine_skipgram_forms import make
-from tests.test_skipgram_objectives import assert_knows_the_topics, fit
-from tests.test_train_state import assert_resumes, word_run
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.resumed_runs import assert_resumes, word_run
+from tests.support.skipgram_forms import make
+from tests.support.skipgram_setup import Setup
+from tests.support.topic_vectors import assert_knows_the_topics, fit
 
 CBOW = {"architecture": "cbow"}
 

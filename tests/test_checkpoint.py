@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,14 +19,22 @@ from embedx.cli import training
 from embedx.errors import DataError, DivergedError, EmbedxError
 from embedx.storage.rescue import save_or_rescue
 from embedx.training import checkpoint, trainer
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints
 from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
-from tests import forked
-from tests.forked import embedx_run, environment
-from tests.notes import Notes
+from tests.support import forked
+from tests.support.checkpoints import (
+    ENDED,
+    a_state,
+    arrays_of,
+    asked,
+    end_at_a_checkpoint,
+    left_behind,
+)
+from tests.support.forked import embedx_run, environment
+from tests.support.notes import Notes
 
 RUNS = {
     "train": "train CORPUS --dim 8 --epochs 40",
@@ -45,41 +52,6 @@ PREPARED = {
         " --epochs 30"
     ),
 }
-
-
-class Pair(NamedTuple):
-    numbers: np.ndarray
-    place: int
-
-
-def asked(every=0.0, resumes=False, **arguments):
-    return Request("train", {"corpora": ["a.txt"], "typed": {}, **arguments}, every, resumes)
-
-
-def a_state(n=5, place=7):
-    """A state with a value of each kind, and where they are kept."""
-    return state_of(
-        {
-            "array": np.arange(n, dtype=np.float32),
-            "number": 0.1,
-            "none": None,
-            "list": [1, float("-inf"), {"a": np.ones(2)}],
-            "pair": Pair(np.arange(3), place),
-            "word": "x",
-        }
-    )
-
-
-def state_of(kept):
-    """A state of these values by name, and where they are kept."""
-    state = TrainState()
-    for name in kept:
-        state.add(
-            name,
-            lambda name=name: kept[name],
-            lambda value, name=name: kept.__setitem__(name, value),
-        )
-    return state, kept
 
 
 def same(ours, theirs):
@@ -180,16 +152,6 @@ def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monke
 
 
 # ---- which run they are of
-
-
-def left_behind(output, identity=None, **arguments):
-    """A checkpoint of a run that ended."""
-    writing = Checkpoints(output, asked(**arguments), False, Silent())
-    writing.identify(lambda: identity or {})
-    state, _ = a_state()
-    writing.take(state, wait=True)
-    checkpoint.locks.unlock(writing.lock)
-    return state
 
 
 def test_a_new_run_does_not_go_over_the_state_of_another(tmp_path):
@@ -360,12 +322,6 @@ def command_of(run, corpus, output):
     return [*words, "--threads", "1", "--output", output]
 
 
-def arrays_of(folder):
-    return {
-        file.name: file.read_bytes() for file in folder.iterdir() if file.suffix in (".npy", ".tsv")
-    }
-
-
 @pytest.fixture(scope="module")
 def whole(home, two_topics):
     """The models of runs that were left alone."""
@@ -379,40 +335,6 @@ def whole(home, two_topics):
         return found[run]
 
     return model
-
-
-ENDED = """
-import os, sys
-from embedx.cli.app import main
-from embedx.training import checkpoint
-
-sent, moment = int(sys.argv[1]), sys.argv[2]
-
-def ended(work):
-    def done(*arguments):
-        if moment == "after":
-            work(*arguments)
-        os.kill(os.getpid(), sent)
-        if moment == "before":
-            work(*arguments)
-    return done
-
-if moment == "after":
-    checkpoint.Checkpoints._write = ended(checkpoint.Checkpoints._write)
-else:  # the state is complete, but has not its name yet
-    checkpoint.atomic.sync = ended(checkpoint.atomic.sync)
-sys.argv = ["embedx", *sys.argv[3:]]
-main()
-"""
-
-
-def end_at_a_checkpoint(command, home, sent, moment="after"):
-    """Run a command, and have it end itself by a signal when it has written its first state, or
-    before that has its name.
-    """
-    words = [str(int(sent)), moment, *command, "--checkpoint-every", "0.01s"]
-    done = forked.run(*words, cwd=home, env=environment(home), code=ENDED, check=False)
-    return done.returncode, done.stderr
 
 
 def newest(folder):

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from test_classify import REPRESENTATIVES, TINY, of, run
 
 from embedx.classification.resolve import check_given
 from embedx.classification.settings import ClassifySettings, whole_or_all
@@ -19,6 +18,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.training import memory
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
+from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
 
 STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))

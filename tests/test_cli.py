@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from needs import needs_gensim
 
 import embedx
 from embedx.cli.run import default_output
 from embedx.training.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
-from tests.forked import embedx_run, environment
+from tests.support.forked import embedx_run, environment
+from tests.support.needs import needs_gensim
 
 COMMAND = [sys.executable, "-m", "embedx"]
 

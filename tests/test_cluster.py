@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import reference
-from local_workers import LocalWorkers, lost_at
 
 from embedx.distributed import ray_backend, run, words
 from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner, gather
@@ -29,6 +28,7 @@ from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.support.local_workers import LocalWorkers, lost_at
 
 BY_MINIBATCH = [
     name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands

@@ -7,10 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from label_data import ova, settings, topics
-from local_workers import InTurns, LocalWorkers, lost_at, travelled
 from scipy.sparse import csr_matrix
-from test_train_state import FromSnapshot
 
 from embedx import objectives
 from embedx.classification import classifier, task
@@ -24,25 +21,11 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.digits import digits
+from tests.support.cluster_runs import Nodes, an_objective, assert_same_bytes, quality, train
+from tests.support.label_data import ova, settings, topics
+from tests.support.local_workers import InTurns, LocalWorkers, lost_at, travelled
 from tests.support.resolving import resolved
-
-
-@dataclasses.dataclass
-class Nodes:
-    """A cluster: its workers, once training has begun, and the strategy that they train."""
-
-    settings: ClusterSettings
-    size: Size
-    made: list = dataclasses.field(default_factory=list)
-    training: Distributed | None = None
-
-
-def train(*arguments, cluster=None, progress=None, **options):
-    """A run here, or on a cluster."""
-    made = task.Run(*arguments, progress=progress)
-    if cluster is not None:
-        labels.distribute(made, cluster.settings, cluster.size)
-    return made.train(**options)
+from tests.support.resumed_runs import FromSnapshot
 
 
 @pytest.fixture
@@ -73,13 +56,6 @@ def cluster(monkeypatch):
         return made
 
     return new
-
-
-def assert_same_bytes(a, b):
-    assert a.arrays.keys() == b.arrays.keys()
-    for name, array in a.arrays.items():
-        assert array.dtype == b.arrays[name].dtype
-        assert array.tobytes() == b.arrays[name].tobytes(), name
 
 
 # ---- by labels
@@ -143,20 +119,6 @@ def test_labels_that_are_trained_are_not_trained_again(cluster):
 
 
 # ---- by examples
-
-
-def an_objective(name):
-    found = objectives.find(name)
-    return found(found.Settings())
-
-
-def quality(name, data, test, nodes=None, **options):
-    """P@1 on test data."""
-    chosen = ClassifySettings(
-        **({"threads": 1, "learning_rate": 0.3, "batch_size": 20, "weights": "dense"} | options)
-    )
-    trained = train(data, an_objective(name), chosen, cluster=nodes)
-    return trained.classifier.evaluate(test)["p@1"], trained
 
 
 def halves(data):

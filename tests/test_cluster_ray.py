@@ -8,9 +8,6 @@ import signal
 
 import numpy as np
 import pytest
-from label_data import ova, settings, topics, write_xc
-from ray_cluster import NODE, Watching, cluster_of
-from test_cluster_classify import Nodes, assert_same_bytes, quality, train
 
 from embedx.classification import classifier
 from embedx.cli.app import application
@@ -25,8 +22,11 @@ from embedx.optimizers.contract import new_table
 from embedx.skipgram.configuration import configure
 from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
-from tests.test_checkpoint import end_at_a_checkpoint
-from tests.test_skipgram_objectives import assert_knows_the_topics
+from tests.support.checkpoints import end_at_a_checkpoint
+from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train
+from tests.support.label_data import ova, settings, topics, write_xc
+from tests.support.ray_cluster import NODE, Watching, cluster_of
+from tests.support.topic_vectors import assert_knows_the_topics
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
 EPOCHS = 15

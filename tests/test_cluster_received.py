@@ -4,7 +4,6 @@ import os
 
 import numpy as np
 import pytest
-from local_workers import travelled
 
 from embedx.classification.tree_training import Trained
 from embedx.distributed import address, labels, received
@@ -20,6 +19,7 @@ from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.support.local_workers import travelled
 
 N_ROWS, DIM, WIDTH = 6, 16, 2
 float32, int16, int32 = np.float32, np.int16, np.int32

@@ -16,8 +16,8 @@ from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text import cooccurrence
 from embedx.training import trainer
-from tests.clock import Clock
-from tests.forked import embedx_run
+from tests.support.clock import Clock
+from tests.support.forked import embedx_run
 
 SOFTMAX, MOMENTUM = ("--collapsed", "--objective", "softmax"), "rowwise-adagrad-momentum"
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}

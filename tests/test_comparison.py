@@ -8,61 +8,23 @@ import math
 import re
 import sys
 
-import numpy as np
 import pytest
 
 from embedx.cli.app import application
-from embedx.comparison import compare as comparison, ranking, runs, tables, tuning
+from embedx.comparison import compare as comparison, runs, tables, tuning
 from embedx.comparison.data import listed
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import Text
 from embedx.errors import DataError, EmbedxError, Setting
-from embedx.evaluation.statistics import Score
 from embedx.pages import charts
 from embedx.training.progress import Silent
-from tests import forked
-from tests.report_setup import Page
-
-MEASURES = Text.measures
-
-
-def scores(*values):
-    """A score for each value, by groups that differ alike from it, so that differences have no
-    error of their own.
-    """
-    return [Score.of_groups([value + 0.5, value - 0.5], [1, 1]) for value in values]
-
+from tests.support import forked
+from tests.support.compared import ranked, run
+from tests.support.report_setup import Page
 
 # ---- what follows
-
-
-def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
-    """The record of a run."""
-    found = {"log_likelihood": scores(value)[0].record()}
-    if similarity is not None:
-        found["similarity"] = Score(
-            similarity, np.array([similarity - 0.01, similarity + 0.01]), None, 50
-        ).record()
-    result = {
-        "epochs": 5.0,
-        "seconds": 10.0,
-        "pace": pace,
-        "loss": 1.5,
-        "peak": 2e8,
-        "compiled": False,
-        "scores": found,
-        "unigram": -9.0,
-        "curve": [list(point) for point in curve],
-    }
-    return {"objective": name, "seed": seed, "ended": f"2026-01-0{seed}", "result": result | more}
-
-
-def ranked(*records):
-    return ranking.ranked(
-        records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words"
-    )
 
 
 def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from needs import needs_compiler
 
-from tests import forked
+from tests.support import forked
+from tests.support.needs import needs_compiler
 
 pytestmark = needs_compiler
 

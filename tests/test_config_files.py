@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from test_other_programs import asked  # noqa: F401  # a fixture
 
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
@@ -18,7 +17,7 @@ def file(tmp_path):
     return write
 
 
-def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):  # noqa: F811
+def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
     path = file(
         'objective = "ar"\ndim = 20\nlearning-rate = 1\nmin_count = 2\nlowercase ='
         ' true\ntime-budget = "1m30s"\nheldout = 0.01\nlocal_decay = 0.5\ntail = true\ncollapsed ='
@@ -86,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path):
         )
 
 
-def test_a_byte_order_mark_belongs_to_no_option(asked, tmp_path):  # noqa: F811
+def test_a_byte_order_mark_belongs_to_no_option(asked, tmp_path):
     (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbfdim = 20\n")
     _, typed = asked("train", "x", "--config", str(tmp_path / "run.toml"))
     assert typed == {"dim": 20}

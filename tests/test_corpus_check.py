@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.skipgram import task as skipgram
@@ -16,6 +15,7 @@ from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
 from embedx.text.settings import VocabularySettings
 from embedx.training import memory
+from tests.support.notes import Notes
 
 
 def place(source, line, byte):

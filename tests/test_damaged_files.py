@@ -13,7 +13,6 @@ import zlib
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, save_npz
-from test_text_streams import PACKERS, read as text_of
 
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs
@@ -22,6 +21,7 @@ from embedx.labeled.schema import read_names
 from embedx.text.sources import Source
 from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import read as read_vectors
+from tests.support.packed_text import PACKERS, read as text_of
 
 FEATURES = np.random.default_rng(0).random((40, 3)).astype(np.float32)
 

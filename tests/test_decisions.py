@@ -15,9 +15,9 @@ from embedx.classification.decisions import best_threshold, coverage_sums, thres
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import f1_measures, label_counts
 from embedx.labeled.data import Labels
-from tests.forked import embedx_run
-from tests.label_data import write_xc
-from tests.test_calibration import N_LABELS, noisy, trained
+from tests.support.forked import embedx_run
+from tests.support.label_data import write_xc
+from tests.support.noisy_labels import N_LABELS, noisy, trained
 
 
 def answers(n, rng, several):

@@ -17,12 +17,20 @@ from embedx.skipgram import collapsed, strategies
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.progress import Silent
-from tests.contract_classes import REPRESENTATIVES
-from tests.forked import embedx_run
-from tests.label_data import topics
+from tests.support.checkpoints import arrays_of, asked, end_at_a_checkpoint, left_behind
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.forked import embedx_run
+from tests.support.label_data import topics
 from tests.support.resolving import resolved
-from tests.test_checkpoint import arrays_of, asked, end_at_a_checkpoint, left_behind
-from tests.test_train_state import FEW, assert_resumes, label_run, own, same, sentences, word_run
+from tests.support.resumed_runs import (
+    FEW,
+    assert_resumes,
+    label_run,
+    own,
+    same,
+    sentences,
+    word_run,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -31,10 +31,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from label_data import write_xc
-from needs import needs_gensim
 from scipy.sparse import csr_matrix, save_npz
-from test_checkpoint import end_at_a_checkpoint
 from typer.main import get_command
 
 from docs import hooks
@@ -42,8 +39,11 @@ from docs.docstrings import as_markdown
 from embedx.cli.app import application
 from embedx.comparison import runs
 from embedx.text import cache
-from tests import forked
-from tests.forked import environment
+from tests.support import forked
+from tests.support.checkpoints import end_at_a_checkpoint
+from tests.support.forked import environment
+from tests.support.label_data import write_xc
+from tests.support.needs import needs_gensim
 
 ROOT = Path(__file__).parent.parent
 PAGES = {path.stem: path for path in sorted((ROOT / "docs").glob("*.md"))}

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from test_engine_collapsed import DIM, Problem, best
 
 from embedx.engine import alternating
 from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER, AllRows
 from embedx.training.progress import Silent
-from tests.clock import Clock
+from tests.support.clock import Clock
+from tests.support.collapsed_problem import DIM, Problem, best
 
 ITERATIONS = 12
 

@@ -12,7 +12,7 @@ from embedx.kernels import gemm as tiles, maths, random, simd
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.samplers.alias import alias_table, draw
-from tests.applied import applied
+from tests.support.applied import applied
 
 apply_exp = applied(maths.exp)
 apply_sigmoid = applied(maths.sigmoid)

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from drawn import Drawn
 from reference import NAIVE_OPTIMIZERS
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 from scipy import stats
@@ -22,6 +21,7 @@ from embedx.samplers.path import Path
 from embedx.samplers.uniform import Uniform
 from embedx.settings import Settings
 from embedx.training.progress import Silent
+from tests.support.drawn import Drawn
 
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)

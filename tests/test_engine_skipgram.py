@@ -5,7 +5,6 @@ nothing twice.
 import numpy as np
 import pytest
 import reference
-from skipgram_setup import Setup
 
 from embedx.engine import skipgram as engine
 from embedx.kernels.compiled import kernel
@@ -17,6 +16,7 @@ from embedx.objectives.ove import OneVsEach
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
+from tests.support.skipgram_setup import Setup
 
 K, WINDOW = 12, 3
 NS = NegativeSampling(NegativeSampling.Settings(negatives=4))

@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 import pytest
 from reference_skipgram import Block, Example, Naive, examples_of, groups_of, lines_of_draws
-from skipgram_setup import Setup
 
 from embedx.engine import blocks, loading, skipgram as engine, skipgram_retrieved as retrieved
 from embedx.engine.select import JOINT
@@ -18,6 +17,7 @@ from embedx.samplers.alias import draw
 from embedx.search.index import build_index, empty_index
 from embedx.search.updater import IndexUpdater
 from embedx.training.progress import Silent
+from tests.support.skipgram_setup import Setup
 
 K, FOUND, DRAWS = 30, 3, 6
 NEVER_AGAIN = 1000

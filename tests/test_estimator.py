@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-from contract_classes import REPRESENTATIVES
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_multilabel_classification
@@ -29,7 +28,8 @@ from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
 from embedx.training import progress
-from tests.test_calibration import N_LABELS, noisy
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.noisy_labels import N_LABELS, noisy
 
 ORDER = (
     "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met"

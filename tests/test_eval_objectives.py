@@ -8,14 +8,22 @@ import shutil
 
 import numpy as np
 import pytest
-from eval_setup import RESULTS, Records, Run, environment, found, made_up, rows_of as rows_of_table
-from needs import needs_gensim
 
 from embedx import objectives as registry
 from embedx.evaluation import heldout, statistics
 from eval import __main__ as command, objectives as script, objectives_compared as compared
 from eval.experiment import report
-from tests import forked
+from tests.support import forked
+from tests.support.eval_setup import (
+    RESULTS,
+    Records,
+    Run,
+    environment,
+    found,
+    made_up,
+    rows_of as rows_of_table,
+)
+from tests.support.needs import needs_gensim
 
 SIZES = [3, 1, 4, 2]  # pairs of each held-out piece
 

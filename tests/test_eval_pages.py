@@ -9,11 +9,20 @@ import re
 import sys
 
 import pytest
-from eval_setup import EXPERIMENTS, RESULTS, ROOT, Records, Run, environment, found, made_up
 
 from eval import __main__ as command
 from eval.experiment import Experiment, in_process, parts_of
 from eval.page import MARKED, filled, table
+from tests.support.eval_setup import (
+    EXPERIMENTS,
+    RESULTS,
+    ROOT,
+    Records,
+    Run,
+    environment,
+    found,
+    made_up,
+)
 
 
 @functools.cache

@@ -7,7 +7,6 @@ import struct
 
 import numpy as np
 import pytest
-from eval_setup import RESULTS, Records, Run, environment, found, rows_of
 
 from embedx.labeled.data import Labeled, Labels
 from eval import (
@@ -17,6 +16,7 @@ from eval import (
     papers_one_vs_each,
     papers_unbiased_softmax,
 )
+from tests.support.eval_setup import RESULTS, Records, Run, environment, found, rows_of
 
 
 @pytest.fixture

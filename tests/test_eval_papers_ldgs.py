@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from eval_setup import Records, Run, environment, found, made_up, rows_of
 
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.tokenizer import END_OF_SENTENCE
 from eval import papers_ldgs, papers_ldgs_data
+from tests.support.eval_setup import Records, Run, environment, found, made_up, rows_of
 
 # ---- data
 

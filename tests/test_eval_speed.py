@@ -6,13 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
-from needs import needs_gensim
 
 from eval import corpus, overview, speed, speed_block, speed_process
 from eval.experiment import in_process, report
 from eval.page import filled
-from tests import forked
+from tests.support import forked
+from tests.support.eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
+from tests.support.needs import needs_gensim
 
 
 def prepared(file, folder):

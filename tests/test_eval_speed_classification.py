@@ -6,7 +6,6 @@ import gzip
 
 import numpy as np
 import pytest
-from eval_setup import RESULTS, Records, Run, found, made_up, rows_of
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx import objectives
@@ -16,6 +15,7 @@ from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process, speed_classification as main
 from eval.generated_labels import FEATURES, LABELS_OF_ROW, generated
+from tests.support.eval_setup import RESULTS, Records, Run, found, made_up, rows_of
 
 
 def jobs_of(*only, quick=False, **settings):

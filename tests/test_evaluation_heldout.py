@@ -27,7 +27,7 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
-from tests import forked
+from tests.support import forked
 
 MANY = 10**9
 

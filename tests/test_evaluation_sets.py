@@ -6,14 +6,14 @@ import re
 
 import numpy as np
 import pytest
-from needs import HAS_NO_GENSIM, WHY_NO_GENSIM
 
 from embedx.errors import EmbedxError
 from embedx.evaluation import word_report, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
-from tests.forked import embedx_run
+from tests.support.forked import embedx_run
+from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)

@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from test_comparison import scores
 
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Error, Estimate, Score
 from embedx.evaluation.word_sets import Analogies, Answers
+from tests.support.compared import scores
 
 
 def items(n=60, seed=0):

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_words
-from needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from scipy import stats
 
 from embedx.errors import EmbedxError
@@ -26,6 +25,7 @@ from embedx.labeled.schema import read_label_names
 from embedx.training.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors
+from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)

@@ -8,11 +8,11 @@ import sys
 
 import numpy as np
 import pytest
-from needs import needs_gensim
 
 from embedx.errors import EmbedxError
 from embedx.vectors import export, formats, model
-from tests.notes import Notes
+from tests.support.needs import needs_gensim
+from tests.support.notes import Notes
 
 OF_LINES = ("word2vec", "word2vec-binary", "glove")
 

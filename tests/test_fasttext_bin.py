@@ -7,7 +7,6 @@ import struct
 import numpy as np
 import pytest
 import reference
-from needs import needs_fasttext
 
 import embedx
 from embedx.errors import EmbedxError
@@ -15,7 +14,8 @@ from embedx.text.ngrams import NGrams
 from embedx.vectors import export, model
 from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
-from tests.notes import Notes
+from tests.support.needs import needs_fasttext
+from tests.support.notes import Notes
 
 TEXT = (
     "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon"

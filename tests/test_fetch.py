@@ -11,7 +11,6 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
-from notes import Notes
 
 from embedx.errors import DataError, EmbedxError
 from embedx.text import fetch as fetching
@@ -19,6 +18,7 @@ from embedx.text.fetch import fetch
 from embedx.text.recipes import Recipe, data_folder, find_recipe, public_url
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
+from tests.support.notes import Notes
 
 fcntl = pytest.importorskip("fcntl")
 

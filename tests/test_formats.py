@@ -13,7 +13,7 @@ import zstandard
 from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
 from embedx.vectors.formats import contract
-from tests.notes import Notes
+from tests.support.notes import Notes
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)

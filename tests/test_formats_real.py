@@ -9,10 +9,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from needs import needs_gensim, needs_sentence_transformers
 
 from embedx.errors import EmbedxError
 from embedx.vectors import export, formats, model
+from tests.support.needs import needs_gensim, needs_sentence_transformers
 
 TOLERANCE = {"float32": 0.0, "float16": 1e-3, "int8": 1 / 254}  # of the largest number of a row
 WORDS = ["the", "naïve", "new york", "tab\there", "line\nend", "back\\slash", "日本", "</s>", "a_b"]

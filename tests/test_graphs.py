@@ -8,7 +8,6 @@ import itertools
 import networkx
 import numpy as np
 import pytest
-from notes import Notes
 from scipy.sparse import random as random_matrix, save_npz
 
 import embedx
@@ -25,6 +24,7 @@ from embedx.skipgram.configuration import configure
 from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
 from embedx.training.progress import Silent
+from tests.support.notes import Notes
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
 WEIGHTS = np.array([1, 2, 0.5, 3, 1, 1, 0.25], dtype=np.float32)

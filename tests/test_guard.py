@@ -33,11 +33,11 @@ from embedx.training.progress import Reporter, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
-from tests.contract_classes import REPRESENTATIVES
-from tests.notes import Notes
+from tests.support.checkpoints import state_of
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.notes import Notes
 from tests.support.resolving import resolved
-from tests.test_checkpoint import state_of
-from tests.test_train_state import label_run, own, same, word_run
+from tests.support.resumed_runs import label_run, own, same, word_run
 
 # every objective at every rate, for some minutes
 IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))

@@ -9,7 +9,6 @@ import termios
 
 import pytest
 import typer
-from test_other_programs import asked  # noqa: F401  # a fixture
 from typer.main import get_command
 
 from embedx.classification.settings import ClassifySettings
@@ -23,7 +22,7 @@ from embedx.samplers import SAMPLERS
 from embedx.settings import FINE, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
-from tests import forked
+from tests.support import forked
 
 COMMAND = [sys.executable, "-m", "embedx"]
 MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
@@ -136,7 +135,7 @@ def test_a_name_is_fine_everywhere_or_nowhere():
             assert (group.fine if fine is None else fine) == (name in FINE), (group, name)
 
 
-def test_settings_given_by_set_are_those_of_options(asked):  # noqa: F811
+def test_settings_given_by_set_are_those_of_options(asked):
     words = ["--set", "local-decay=0.5", "--set=augment=noise", "--set", "threshold=1e9"]
     assert asked("train", "x", "--objective", "ar", *words) == (
         "ar",

@@ -9,10 +9,7 @@ import itertools
 
 import numpy as np
 import pytest
-from label_data import ova, settings, topics, trained
-from notes import Notes
 from scipy.sparse import csr_matrix, random_array
-from test_sparse_weights import dense_of
 
 from embedx import objectives
 from embedx.classification import classifier, clustering, label_tree, tree_training
@@ -27,6 +24,9 @@ from embedx.search.balanced_tree import SparseVectors, balanced_tree
 from embedx.storage import locks
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import Silent
+from tests.support.label_data import ova, settings, topics, trained
+from tests.support.notes import Notes
+from tests.support.sparse_weights import dense_of
 
 
 def random_level(rng, first_node, n_features):

@@ -9,13 +9,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from report_setup import words_as_they_are
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.read import read
 from embedx.labeled.schema import read_names
+from tests.support.npy import npy
+from tests.support.report_setup import words_as_they_are
 
 SPARSE_LIKE = DataSchema(3, 2)
 NAMED_LIKE = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
@@ -27,12 +28,6 @@ def message_of(*arguments, **options):
         read(*arguments, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def npy(array):
-    out = io.BytesIO()
-    np.save(out, array)
-    return out.getvalue()
 
 
 NOT_A_FEATURE = (

@@ -21,8 +21,6 @@ import numpy as np
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings, strategies as st
-from needs import needs_data
-from notes import Notes
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
@@ -31,6 +29,8 @@ from embedx.labeled.data import DataSchema
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
 from embedx.labeled.tables import TableSettings
+from tests.support.needs import needs_data
+from tests.support.notes import Notes
 
 PACKERS = {
     "gz": gzip.compress,

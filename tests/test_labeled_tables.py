@@ -10,7 +10,6 @@ import json
 import numpy as np
 import pyarrow
 import pytest
-from notes import Notes
 from pyarrow import parquet
 
 from embedx.classification import classifier
@@ -19,6 +18,7 @@ from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.cells import labels_of
 from embedx.labeled.read import read
 from embedx.labeled.tables import TableSettings
+from tests.support.notes import Notes
 
 WORDS = {"billing": "invoice, refund", "login": 'a "password"\nreset'}
 ROWS = [

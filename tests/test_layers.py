@@ -3,39 +3,15 @@ that there are no circles.
 """
 
 import ast
+import re
 from importlib.util import resolve_name
 from pathlib import Path
 
 import embedx
 from embedx.kernels.kernel_folder import KERNEL_SOURCES
+from tests.support.layers import LAYERS, height_of
 
 ROOT = Path(embedx.__file__).parent
-# Lowest first. A layer is a folder or a module at the top of the package; those of one set do not
-# know of each other.
-LAYERS = (
-    {"errors"},
-    {"checks"},
-    {"registry"},
-    {"settings"},
-    {"pages"},
-    {"storage"},
-    {"kernels"},
-    {"training"},
-    {"text"},
-    {"labeled"},
-    {"search"},
-    {"samplers"},
-    {"objectives"},
-    {"parameters"},
-    {"optimizers"},
-    {"engine"},
-    {"vectors"},
-    {"evaluation", "graphs"},
-    {"skipgram", "classification"},
-    {"comparison", "report", "distributed"},
-    {"api"},
-    {"cli"},
-)
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies
 
 
@@ -70,12 +46,6 @@ def imported(name, path, known):
                 while inside and ".".join(inside) not in known:  # the name of something in a module
                     inside.pop()
                 yield ".".join(inside)
-
-
-def height_of(name):
-    """The layer in which a module lies; the whole package is above all."""
-    top = name.split(".")[0]
-    return next((i for i, layer in enumerate(LAYERS) if top in layer), len(LAYERS))
 
 
 def test_everything_has_its_place():
@@ -141,3 +111,13 @@ def test_imports_go_down():
     assert len(elsewhere) > 100
     upwards = {(name, each) for name, each in elsewhere if height_of(each) >= height_of(name)}
     assert not upwards, "these imports go up, or beside"
+
+
+def test_no_test_module_imports_another():
+    """What tests share is in tests/support/."""
+    statement = re.compile(r"^ *(?:from|import) (?:tests\.|tests import )?test_\w+", re.MULTILINE)
+    imports = {
+        path.name: statement.findall(path.read_text("utf-8"))
+        for path in Path(__file__).parent.rglob("*.py")
+    }
+    assert {name: lines for name, lines in imports.items() if lines} == {}

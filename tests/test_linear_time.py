@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 
 import pytest
-from linear import MANY, bound, check_linear, time_limit
 
 import embedx.evaluation
 import embedx.labeled
@@ -25,6 +24,7 @@ from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
 from embedx.training.progress import Silent
 from embedx.vectors.formats import contract, word2vec
+from tests.support.linear import MANY, bound, check_linear, time_limit
 
 PACKAGES = (embedx.text, embedx.labeled, embedx.evaluation)
 MODULES = [word2vec] + [

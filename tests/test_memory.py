@@ -18,8 +18,8 @@ from embedx.storage import disk, locks
 from embedx.training import checkpoint, control_groups, memory, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import SILENT, Silent
-from tests import forked
-from tests.notes import Notes
+from tests.support import forked
+from tests.support.notes import Notes
 
 
 def group(folder, limit, usage, inactive=0):

@@ -15,7 +15,7 @@ from embedx.errors import DataError, EmbedxError
 from embedx.storage import folder as on_disk, locks
 from embedx.storage.folder import check_output
 from embedx.vectors import model
-from tests.test_text_cache import files_below
+from tests.support.files import files_below
 
 
 def toy(n=50, dim=6, seed=1):

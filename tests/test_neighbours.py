@@ -12,9 +12,9 @@ from embedx.errors import DataError, EmbedxError
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labels
 from embedx.search.nearest_rows import RowLabels, nearest_rows, row_index
-from tests.label_data import topics
-from tests.notes import Notes
-from tests.test_calibration import answers, largest_error, noisy, trained
+from tests.support.label_data import topics
+from tests.support.noisy_labels import answers, largest_error, noisy, trained
+from tests.support.notes import Notes
 
 
 def some_rows(n, n_features, seed, signed, equal=()):

@@ -5,9 +5,9 @@ number of candidates.
 import numpy as np
 import pytest
 import reference
-from test_objectives import answer
 
 from embedx.objectives.margin import Margin, MarginSettings
+from tests.support.objective_answers import answer
 
 SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 

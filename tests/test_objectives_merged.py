@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from test_objectives import ALL, answer
+
+from tests.support.objective_answers import ALL, answer
 
 N = 9  # candidates
 MERGING = {name: objective for name, objective in ALL.items() if objective.merges_pairs}

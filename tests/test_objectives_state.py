@@ -11,6 +11,7 @@ from scipy import optimize, special
 from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import log_softmax
+from tests.support.state_laws import LAWS
 
 K = 6
 HELD = 2**50  # so many updates, and lr 0, that no state moves
@@ -435,13 +436,6 @@ def test_sampled_steps_reach_maximum_likelihood(case):
     first_rate = 0.5 if objective.stable else 0.1  # the baseline diverges at 0.5
     atol = 0.06 if case in ("ar-probit", "ar-logistic") else 0.04  # whose bounds are not tight
     np.testing.assert_allclose(learned(objective, keys, first_rate), SHARES, atol=atol)
-
-
-LAWS = pytest.mark.parametrize(
-    ("name", "law"),
-    [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
-    ids=["probit", "logistic"],
-)
 
 
 @LAWS

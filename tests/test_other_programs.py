@@ -9,33 +9,9 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.cli import aliases, labels, words
+from embedx.cli import aliases
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
-
-
-class AskedError(Exception):
-    """Ends a command where the library would begin."""
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """What `embedx WORDS...` asks the library for: (objective, settings)."""
-    found = []
-
-    def run(given):
-        found.append((given.objective, given.typed))
-        raise AskedError
-
-    monkeypatch.setattr(words, "train", run)
-    monkeypatch.setattr(labels, "classify", run)
-
-    def ask(*words):
-        with pytest.raises(AskedError):
-            application(words)(list(words), standalone_mode=False)
-        return found.pop()
-
-    return ask
 
 
 def run(*words):

@@ -12,10 +12,10 @@ from embedx.comparison.tables import page as page_of_comparison
 from embedx.report import projection
 from embedx.report.report import report
 from embedx.vectors.model import load_folder
-from tests.browser import PATIENCE, browser, choose, logged, open_page, requested, texts
-from tests.needs import needs_browser
-from tests.report_setup import NASTY, TEST, label_folder, word_folder
-from tests.test_comparison import ranked, run
+from tests.support.browser import PATIENCE, browser, choose, logged, open_page, requested, texts
+from tests.support.compared import ranked, run
+from tests.support.needs import needs_browser
+from tests.support.report_setup import NASTY, TEST, label_folder, word_folder
 
 pytestmark = needs_browser
 ON_MAP = 50  # of 60 words

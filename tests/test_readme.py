@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_layers import height_of
 
 from docs import hooks
 from docs.examples.log_uniform import LogUniform
@@ -24,7 +23,8 @@ from embedx.skipgram.configuration import configure
 from embedx.vectors import formats
 from eval.objectives_compared import PAGE as OBJECTIVES_PAGE
 from eval.page import filled
-from tests import forked
+from tests.support import forked
+from tests.support.layers import height_of
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

@@ -21,8 +21,8 @@ from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
-from tests.needs import needs_gensim
-from tests.report_setup import (
+from tests.support.needs import needs_gensim
+from tests.support.report_setup import (
     FEATURES,
     NASTY,
     TEST,

@@ -26,7 +26,7 @@ from embedx.objectives.softmax import Softmax
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
 from embedx.training.progress import Reporter
-from tests.notes import Notes
+from tests.support.notes import Notes
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from reference_tree import best_parameters, fit, leaves, likelihood
-from test_adversarial import clusters, features_of, some_tree
 
 from embedx import samplers
 from embedx.errors import EmbedxError
@@ -13,6 +12,7 @@ from embedx.samplers import adversarial, principal_components as projecting, tre
 from embedx.samplers.alias import drawn_at_all
 from embedx.samplers.contract import pairs_of
 from embedx.training.progress import Silent
+from tests.support.adversarial_trees import clusters, features_of, some_tree
 
 
 def workspace_at(theta):

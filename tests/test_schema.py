@@ -10,7 +10,6 @@ import signal
 
 import numpy as np
 import pytest
-from report_setup import words_as_they_are
 
 from embedx import objectives
 from embedx.classification import classifier
@@ -21,6 +20,7 @@ from embedx.samplers.adversarial import ARRAYS
 from embedx.storage import folder as on_disk
 from embedx.storage.schema import first_not_finite
 from embedx.vectors import model
+from tests.support.report_setup import words_as_they_are
 
 LABELS, FEATURES, DIM, STRIDE = 5, 4, 3, 16
 

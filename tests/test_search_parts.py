@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_search import check, clustered
 
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import aligned_zeros, padded
@@ -15,6 +14,7 @@ from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
 from embedx.training.progress import Silent
+from tests.support.search_tables import check, clustered
 
 N, DIM = 70, 11
 

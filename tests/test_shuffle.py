@@ -5,7 +5,7 @@ import pytest
 
 from embedx.skipgram import strategies
 from embedx.training.schedule import orders
-from tests.test_train_state import same, word_run
+from tests.support.resumed_runs import same, word_run
 
 
 @pytest.fixture

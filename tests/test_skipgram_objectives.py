@@ -20,28 +20,13 @@ from embedx.skipgram.configuration import configure, in_order
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
-from tests.notes import Notes
+from tests.support.notes import Notes
+from tests.support.topic_vectors import assert_knows_the_topics, fit
 
 EVERY_WAY = [(name, sampler) for name, each in OBJECTIVES.items() for sampler in in_order(each)]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial
 # biases are of the right order.
 OTHER_LINKS = ("ova",)
-CARS, CATS = (
-    {"car", "truck", "engine", "wheel", "road", "fuel"},
-    {"cat", "dog", "purr", "fur", "paw", "tail"},
-)
-
-
-def fit(corpus, objective, **options):
-    """A model of 16 dimensions of all words, by one thread."""
-    return embedx.SkipGram(
-        objective, **({"dim": 16, "epochs": 5, "sample": 0, "threads": 1} | options)
-    ).fit(corpus)
-
-
-def assert_knows_the_topics(model):
-    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= CARS
-    assert {word for word, _ in model.most_similar("cat", top_k=3)} <= CATS
 
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import reference_state
 from scipy.optimize import minimize
-from skipgram_setup import Setup
-from test_objectives import answer
-from test_objectives_state import LAWS
 
 from embedx.engine.select import SUMMED
 from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram.strategies import form_of
+from tests.support.objective_answers import answer
+from tests.support.skipgram_setup import Setup
+from tests.support.state_laws import LAWS
 
 CHUNK = 600  # tokens trained at one rate: ten blocks
 

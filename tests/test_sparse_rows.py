@@ -4,8 +4,6 @@ are masked, and as a user has them.
 
 import numpy as np
 import pytest
-from label_data import topics
-from test_train_state import FromSnapshot
 
 from embedx import objectives
 from embedx.classification import classifier, strategies
@@ -18,7 +16,9 @@ from embedx.errors import Setting, SettingError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.training.progress import Silent
+from tests.support.label_data import topics
 from tests.support.resolving import resolved
+from tests.support.resumed_runs import FromSnapshot
 
 SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
 # optimisers under which what is masked has no influence on the rest

@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from label_data import ova, settings, topics, trained, write_xc
 from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
@@ -23,8 +22,10 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.training.progress import Silent
-from tests.notes import Notes
+from tests.support.label_data import ova, settings, topics, trained, write_xc
+from tests.support.notes import Notes
 from tests.support.resolving import resolved
+from tests.support.sparse_weights import dense_of
 
 KEY = stream_key(3, 5)
 
@@ -152,16 +153,6 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
         w -= 0.004 * slope
     assert np.abs(slope).max() < 1e-4
     assert objective_and_slope(found)[0] < 1.01 * least
-
-
-def dense_of(level, n_features):
-    """float64 (n_nodes, n_features): a level's weights."""
-    w = np.zeros((len(level.bias), n_features))
-    for c in range(level.n_groups):
-        for row in range(level.first_row[c], level.first_row[c + 1]):
-            for at in range(level.first_weight[row], level.first_weight[row + 1]):
-                w[level.first_node[c] + level.child[at], level.features[row]] = level.weight[at]
-    return w
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from embedx.skipgram.strategies import empty_tables
 from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
-from tests.contract_classes import REPRESENTATIVES
-from tests.notes import Notes
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.notes import Notes
 
 CATS, CARS = (
     ["cat", "dog", "purr", "fur", "paw", "tail"],

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
-from needs import needs_gensim
-from skipgram_setup import Setup
 
 import embedx
 from embedx.engine import subwords
@@ -23,10 +21,12 @@ from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors import export
 from embedx.vectors.model import UnknownWordError
-from tests.contract_classes import REPRESENTATIVES
-from tests.test_engine_skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
-from tests.test_skipgram_objectives import CARS, CATS, assert_knows_the_topics, fit
-from tests.test_train_state import assert_resumes, same, word_run
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.needs import needs_gensim
+from tests.support.resumed_runs import assert_resumes, same, word_run
+from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
+from tests.support.skipgram_setup import Setup
+from tests.support.topic_vectors import CARS, CATS, assert_knows_the_topics, fit
 
 WORDS = [
     "banana",

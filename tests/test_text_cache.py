@@ -16,7 +16,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import reference_text
-from notes import Notes
 
 from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.text import cache, corpus_writer, encoded_corpus, sources
@@ -24,6 +23,8 @@ from embedx.text.cache import clear_caches, encode, encode_sentences, list_cache
 from embedx.text.encode import encode as encode_corpora
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
+from tests.support.files import files_below
+from tests.support.notes import Notes
 
 TEXT = "The cat sat.\nThe dog\n\n sat on the cat \u2028 mat\n"
 
@@ -342,15 +343,6 @@ def test_a_corpus_that_was_edited_with_care_is_built_again(corpus, home, edit, c
     progress = Notes()
     assert as_reference(read(corpus, home, progress)) == expected
     assert f"{first.folder}: damaged ({complaint}" in progress.notes[0]
-
-
-def files_below(folder):
-    """Every file in a folder, with its content."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_nothing_else_in_the_folder_is_touched(corpus, home):

@@ -8,7 +8,6 @@ import random
 import numpy as np
 import pytest
 from gensim.models.phrases import Phrases as GensimPhrases
-from notes import Notes
 
 import embedx
 from embedx.errors import EmbedxError
@@ -16,6 +15,7 @@ from embedx.text import cache, collocations, counting, phrases
 from embedx.text.encode import encode
 from embedx.text.phrases import phrases_of
 from embedx.text.settings import PhraseSettings, TextSettings
+from tests.support.notes import Notes
 
 CONNECTORS = "of,the"
 WORDS = ["bank", "of", "america", "the", "new", "york", "city", "times", *"abcdefghijklmnop"]

@@ -7,7 +7,7 @@ import pytest
 from embedx.errors import EmbedxError
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from tests.notes import Notes
+from tests.support.notes import Notes
 
 OPTIONS = {"dim": 2, "epochs": 1, "threads": 1, "min_count": 1, "sample": 0}
 

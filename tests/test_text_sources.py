@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from needs import needs_gensim
 
 from embedx.errors import DataError, EmbedxError
 from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
 from embedx.text.sources import described, recipe_defaults, resolve
 from embedx.vectors import model
+from tests.support.needs import needs_gensim
 
 pytestmark = pytest.mark.usefixtures("here")
 OURS = Path(__file__).parents[1] / "corpora"

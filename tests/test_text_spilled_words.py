@@ -12,7 +12,6 @@ import random
 import numpy as np
 import pytest
 import reference_text
-from notes import Notes
 
 from embedx.errors import EmbedxError
 from embedx.text import (
@@ -28,6 +27,7 @@ from embedx.text import (
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
+from tests.support.notes import Notes
 
 WORDS = [
     *"abcdefghijk",

@@ -3,19 +3,15 @@ not.
 """
 
 import bz2
-import functools
 import gzip
 import http.client
 import io
-import lzma
 import os
 import subprocess
 import sys
 import threading
 
 import pytest
-import zstandard
-from notes import Notes
 
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.files import Lines, source_of
@@ -23,7 +19,6 @@ from embedx.text import cache
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, resolve, text_defaults
 from embedx.text.streams import (
-    PLAIN,
     CountedReader,
     ReadAhead,
     UnpackedReader,
@@ -31,20 +26,10 @@ from embedx.text.streams import (
     text_blocks,
 )
 from embedx.training.progress import Silent
+from tests.support.notes import Notes
+from tests.support.packed_text import PACKERS, read
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()
-PACKERS = {
-    "gz": functools.partial(gzip.compress, mtime=0),
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
-}
-
-
-def read(path, settings=PLAIN):
-    (source,) = resolve([str(path)])
-    with open_source(source) as file:
-        return b"".join(text_blocks(source, file, settings))
 
 
 def write(path, data):

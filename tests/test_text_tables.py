@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pyarrow
 import pytest
-from notes import Notes
 from pyarrow import parquet
 
 import embedx.text.parquet
@@ -20,6 +19,7 @@ from embedx.text import cache, tables
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
+from tests.support.notes import Notes
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import random
 import numpy as np
 import pytest
 import reference_text
-from needs import needs_compiler
 
 from embedx.errors import EmbedxError
 from embedx.text import tokenizer
 from embedx.text.characters import tables
 from embedx.text.settings import TextSettings
 from embedx.text.tokenizer import Tokenizer
+from tests.support.needs import needs_compiler
 
 # Whatever ends, joins, lower-cases or breaks words, next to ordinary letters.
 PIECES = [

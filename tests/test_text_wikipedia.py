@@ -9,8 +9,6 @@ from pathlib import Path
 
 import mwparserfromhell
 import pytest
-from linear import MANY, bound, check_linear, time_limit
-from needs import needs_data, needs_gensim
 
 from embedx.errors import EmbedxError
 from embedx.text import wikipedia
@@ -18,6 +16,8 @@ from embedx.text.cache import encode
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import DumpError, _pages, paragraphs, plain_text
+from tests.support.linear import MANY, bound, check_linear, time_limit
+from tests.support.needs import needs_data, needs_gensim
 
 PAGES = """<?xml version="1.0"?>
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10">

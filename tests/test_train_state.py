@@ -3,26 +3,18 @@ of one that never stopped.
 """
 
 import json
-import math
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from embedx.classification import task as classification
-from embedx.classification.settings import ClassifySettings
-from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
-from embedx.settings import settings_of
-from embedx.skipgram import collapsed, task as skipgram
+from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
-from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.progress import SILENT, Silent
 from embedx.training.state import TrainState
-from tests.contract_classes import REPRESENTATIVES
+from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.resumed_runs import FEW, assert_resumes, label_run, same, sentences, word_run
 
-FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
 STOPS_EARLY = {
     "validation": "0.3",
     "learning_rate": 1.0,
@@ -30,99 +22,6 @@ STOPS_EARLY = {
     "epochs": 30,
     "patience": 2,
 }
-
-
-def sentences():
-    """60 sentences of 50 words, of 40 different ones."""
-    rng = np.random.default_rng(5)
-    common = 1 / np.arange(1, 41)
-    return [[f"w{k}" for k in rng.choice(40, 50, p=common / common.sum())] for _ in range(60)]
-
-
-def own(objective, options):
-    """The options that are settings of the objective's own."""
-    return {
-        name: value for name, value in options.items() if name in settings_of(objective.Settings)
-    }
-
-
-def word_run(name, snapshot=None, **options):
-    few = FEW | {"epochs": 6} | own(OBJECTIVES[name], {"warm_up": 2.0}) | options
-    trained = skipgram.train(sentences(), configure(name, few), snapshot=snapshot)
-    return trained.vectors.arrays, trained.outcome
-
-
-class FromSnapshot(Checkpoints):
-    """Checkpoints that resume from a snapshot, and write nothing."""
-
-    resumes = True
-
-    def __init__(self, snapshot):
-        self.snapshot, self.request = snapshot, Request("classify", {}, math.inf, True)
-
-    def restore(self, state):
-        state.restore(self.snapshot)
-
-    def is_due(self):
-        return False
-
-    def take(self, *state, **how):
-        pass
-
-    finish = check_disk = take
-
-
-def label_run(name, snapshot=None, **options):
-    found = OBJECTIVES[name]
-    data, _ = digits()
-    data = data.rows(np.arange(400))
-    few = {
-        "epochs": 3,
-        "threads": 1,
-        "batch_size": None if found.kind == "proximal" else 50,
-        **options,
-    }
-    few = {name: value for name, value in few.items() if value is not None}
-    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
-    checkpoints = None if snapshot is None else FromSnapshot(snapshot)
-    trained = classification.train(
-        data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints
-    )
-    return trained.classifier.arrays, trained.outcome
-
-
-def same(ours, theirs):
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-
-
-def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
-    """A run that is stopped after some steps and resumed, perhaps by other threads, ends as one
-    that was not stopped.
-    """
-    each = [options | {"threads": n} for n in threads]
-    whole, there = run(name, **each[0])
-    stop_after(steps)
-    part, here = run(name, **each[1])
-    assert not np.array_equal(part["output"], whole["output"])
-    snapshot = from_disk(here.state)
-    stop_after(None)
-    rest, end = run(name, snapshot, **each[2])
-    same(rest, whole)
-    return here, end, there
-
-
-def from_disk(state):
-    """The values of a state, as a checkpoint of it has them."""
-    with tempfile.TemporaryDirectory() as folder:
-        writing = Checkpoints(
-            Path(folder, "out"), Request("train", {}, math.inf, False), False, Silent()
-        )
-        writing.take(state, wait=True)
-        values = writing._read(*writing.states(), state)["values"]
-        writing.remove()
-    return values
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

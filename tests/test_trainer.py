@@ -16,7 +16,7 @@ from embedx.training.progress import Silent
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
-from tests.clock import Clock
+from tests.support.clock import Clock
 
 
 class Made(Strategy):

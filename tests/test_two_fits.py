@@ -7,11 +7,11 @@ import numpy as np
 from sklearn.model_selection import GridSearchCV
 
 from embedx import SoftmaxClassifier
-from tests.forked import ROOT, environment, run
+from tests.support.forked import ROOT, environment, run
 
 
 def test_four_threads_fit_every_objective_as_one_does(tmp_path):
-    code = "from tests.fits_at_once import main\nmain()"
+    code = "from tests.support.fits_at_once import main\nmain()"
     done = run(code=code, cwd=ROOT, env=environment(tmp_path))
     assert json.loads(done.stdout) == []
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from needs import needs_gensim
 
 from embedx.errors import DataError, EmbedxError
 from embedx.vectors import model
+from tests.support.needs import needs_gensim
 
 WORDS = [f"w{k}" for k in range(300)]
 

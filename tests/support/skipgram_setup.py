@@ -4,7 +4,6 @@
 
 import numpy as np
 import reference
-from drawn import Drawn
 
 from embedx import samplers
 from embedx.engine import blocks, skipgram as engine
@@ -20,6 +19,7 @@ from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.training.progress import Silent
+from tests.support.drawn import Drawn
 
 
 def parts_at_random(n_words, n_ngrams):

@@ -1,8 +1,8 @@
 """A real browser without a screen, for pages that embedx writes: in tests, and for pictures of
 them.
 
-    python -m tests.browser PAGE PICTURE [--width 1280] [--height 800] [--dark] [--of ID] [--choose
-    WORD]
+    python -m tests.support.browser PAGE PICTURE [--width 1280] [--height 800] [--dark] [--of ID]
+        [--choose WORD]
 
 takes a picture of a whole page, or of the element of that ID, after WORD was chosen on its map.
 """
@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from tests.needs import BROWSER, DRIVER
+from tests.support.needs import BROWSER, DRIVER
 
 PATIENCE = 60.0  # seconds, on a machine that has other things to do
 FLAGS = (

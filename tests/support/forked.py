@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numba
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMMAND = "from embedx.cli.app import main\nmain()"
 EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python -m eval`
 MISTAKE = ["train", "text", "--dim", "-1"]
@@ -118,7 +118,7 @@ def _server(imported, kernels):
     if kernels:
         environment["NUMBA_CACHE_DIR"] = kernels
     environment["OPENBLAS_NUM_THREADS"] = "1"  # what forks has no other threads
-    command = [sys.executable, "-m", "tests.forked", imported]
+    command = [sys.executable, "-m", "tests.support.forked", imported]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     server = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **streams)
     atexit.register(_end, server)

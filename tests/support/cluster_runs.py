@@ -1,0 +1,50 @@
+"""Classifiers trained by workers of a cluster."""
+
+import dataclasses
+
+from embedx import objectives
+from embedx.classification import task
+from embedx.classification.settings import ClassifySettings
+from embedx.distributed import labels
+from embedx.distributed.ray_backend import Size
+from embedx.distributed.run import Distributed
+from embedx.distributed.settings import ClusterSettings
+
+
+@dataclasses.dataclass
+class Nodes:
+    """A cluster: its workers, once training has begun, and the strategy that they train."""
+
+    settings: ClusterSettings
+    size: Size
+    made: list = dataclasses.field(default_factory=list)
+    training: Distributed | None = None
+
+
+def train(*arguments, cluster=None, progress=None, **options):
+    """A run here, or on a cluster."""
+    made = task.Run(*arguments, progress=progress)
+    if cluster is not None:
+        labels.distribute(made, cluster.settings, cluster.size)
+    return made.train(**options)
+
+
+def assert_same_bytes(a, b):
+    assert a.arrays.keys() == b.arrays.keys()
+    for name, array in a.arrays.items():
+        assert array.dtype == b.arrays[name].dtype
+        assert array.tobytes() == b.arrays[name].tobytes(), name
+
+
+def an_objective(name):
+    found = objectives.find(name)
+    return found(found.Settings())
+
+
+def quality(name, data, test, nodes=None, **options):
+    """P@1 on test data."""
+    chosen = ClassifySettings(
+        **({"threads": 1, "learning_rate": 0.3, "batch_size": 20, "weights": "dense"} | options)
+    )
+    trained = train(data, an_objective(name), chosen, cluster=nodes)
+    return trained.classifier.evaluate(test)["p@1"], trained

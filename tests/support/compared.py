@@ -1,0 +1,43 @@
+"""Small comparisons of objectives."""
+
+import numpy as np
+
+from embedx.comparison import ranking
+from embedx.comparison.text import Text
+from embedx.evaluation.statistics import Score
+
+MEASURES = Text.measures
+
+
+def scores(*values):
+    """A score for each value, by groups that differ alike from it, so that differences have no
+    error of their own.
+    """
+    return [Score.of_groups([value + 0.5, value - 0.5], [1, 1]) for value in values]
+
+
+def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
+    """The record of a run."""
+    found = {"log_likelihood": scores(value)[0].record()}
+    if similarity is not None:
+        found["similarity"] = Score(
+            similarity, np.array([similarity - 0.01, similarity + 0.01]), None, 50
+        ).record()
+    result = {
+        "epochs": 5.0,
+        "seconds": 10.0,
+        "pace": pace,
+        "loss": 1.5,
+        "peak": 2e8,
+        "compiled": False,
+        "scores": found,
+        "unigram": -9.0,
+        "curve": [list(point) for point in curve],
+    }
+    return {"objective": name, "seed": seed, "ended": f"2026-01-0{seed}", "result": result | more}
+
+
+def ranked(*records):
+    return ranking.ranked(
+        records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words"
+    )

@@ -1,0 +1,10 @@
+"""None"""
+
+import pytest
+import reference_state
+
+LAWS = pytest.mark.parametrize(
+    ("name", "law"),
+    [("ar-probit", reference_state.Normal), ("ar-logistic", reference_state.Logistic)],
+    ids=["probit", "logistic"],
+)

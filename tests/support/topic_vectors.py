@@ -1,0 +1,20 @@
+"""Word vectors of a corpus of two topics, and whether they know the topics."""
+
+import embedx
+
+CARS, CATS = (
+    {"car", "truck", "engine", "wheel", "road", "fuel"},
+    {"cat", "dog", "purr", "fur", "paw", "tail"},
+)
+
+
+def fit(corpus, objective, **options):
+    """A model of 16 dimensions of all words, by one thread."""
+    return embedx.SkipGram(
+        objective, **({"dim": 16, "epochs": 5, "sample": 0, "threads": 1} | options)
+    ).fit(corpus)
+
+
+def assert_knows_the_topics(model):
+    assert {word for word, _ in model.most_similar("truck", top_k=3)} <= CARS
+    assert {word for word, _ in model.most_similar("cat", top_k=3)} <= CATS
