@@ -29,7 +29,7 @@ from embedx.storage.folder import check_output, task_of
 from embedx.storage.rescue import save_or_rescue
 from embedx.text.encode import Corpora
 from embedx.training.checkpoint import reserved
-from embedx.training.progress import reporter
+from embedx.training.progress import Progress, reporter
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:
@@ -97,9 +97,9 @@ def classify(
     or arrays. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
     """
     check_names("classify", settings, CLASSIFY)
-    given, progress = settled(settings, CLASSIFY), reporter(verbose)
+    given = settled(settings, CLASSIFY)
     table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
-    with _reserved(output, overwrite):
+    with reporter(verbose) as progress, _reserved(output, overwrite):
         data = cache(
             lambda: read_training(
                 str(train), train_labels, progress=progress, text=text, table=table
@@ -151,8 +151,17 @@ def compare(
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
     names, given = [data] if isinstance(data, str) else list(data), settled(settings, fields)
-    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "progress": reporter(verbose)}
-    return comparison.compared(names, files, given, list(objectives), Path(output), **how)
+    with reporter(verbose) as progress:
+        return comparison.compared(
+            names,
+            files,
+            given,
+            list(objectives),
+            Path(output),
+            resume=resume,
+            overwrite=overwrite,
+            progress=progress,
+        )
 
 
 @python_names()
@@ -179,7 +188,20 @@ def evaluate(
     Of a classifier its metrics on the data in the file `test`, by name; of a table by the labels in
     `label_column`, by default that of the training data.
     """
-    is_path, progress = isinstance(model, str | Path), reporter(verbose)
+    with reporter(verbose) as progress:
+        return _evaluated(model, test, test_labels, label_column, progress, tests)
+
+
+def _evaluated(
+    model: WordVectors | classifier.Classifier | str | Path,
+    test: str | Path | None,
+    test_labels: str | None,
+    label_column: str | None,
+    progress: Progress,
+    tests: dict[str, Any],
+) -> Report | dict[str, float]:
+    """`evaluate`, reporting to `progress`."""
+    is_path = isinstance(model, str | Path)
     if isinstance(model, WordVectors) or (is_path and task_of(Path(str(model))) != classifier.TASK):
         if test is not None:
             raise EmbedxError("--test is for classifiers, and the model has word vectors")

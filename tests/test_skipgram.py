@@ -2,10 +2,8 @@
 
 import io
 import json
-import logging
 import pickle
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from embedx.skipgram import resolve as resolving, task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
-from embedx.training import progress
 from embedx.training.progress import Reporter, Silent
 
 
@@ -224,84 +221,6 @@ def test_initial_vectors_never_repeat():
     assert 0.49 / 16 < np.abs(rows).max() <= 0.5 / 16
 
 
-def test_a_run_that_goes_on_reports_the_rate_of_its_own_part(tmp_path, monkeypatch):
-    """90 of 100 words were done before; ten take five seconds, as many as five more will."""
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    stream = io.StringIO()
-    with Reporter(stream, tmp_path / "log") as reporter:
-        reporter.interval = 1.0
-        reporter.start("training", 110, " words", 90)
-        now[0] += 2.5
-        reporter.update(95)
-        now[0] += 2.5
-        reporter.update(100)
-        reporter.finish()
-    assert stream.getvalue().splitlines() == [
-        "training: 86%, 0:08 left, 2 words/s",
-        "training: 91%, 0:05 left, 2 words/s",
-        "training: 10 words in 0:05, 2 words/s",
-    ]
-    assert [
-        json.loads(line)["seconds_left"] for line in (tmp_path / "log").read_text().splitlines()
-    ] == [7.5, 5.0]
-
-
-class Tty(io.StringIO):
-    encoding = "utf-8"
-
-    def isatty(self):
-        return True
-
-
-def test_a_terminal_has_one_line_that_fits_it_with_one_rate_and_one_loss(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    facts = {
-        "loss": 2.3437,
-        "loss_unit": "nats per pair",
-        "learning_rate": 0.1,
-        "words_per_second": 634_100,
-        "epochs": 5.0,
-    }
-    for columns in (80, 40):
-        monkeypatch.setattr(
-            progress.os, "get_terminal_size", lambda _, n=columns: SimpleNamespace(columns=n)
-        )
-        stream = Tty()
-        stream.fileno = lambda: 0
-        with Reporter(stream) as reporter:
-            reporter.start("training", 1e8, " words")
-            now[0] += 37
-            reporter.update(46e6, epoch=3, **facts)
-            reporter.note("a fact")
-        _, start, drawn, cleared, fact = stream.getvalue().split("\r")
-        assert start.split() == ["training", "0%"]
-        assert len(drawn) < columns
-        assert cleared == " " * len(drawn)
-        assert fact == "a fact\n"
-        if columns == 80:
-            assert re.fullmatch(r"epoch 3/5 ━+ +46% 0:43 left · 634k words/s · loss 2.34", drawn)
-            assert 0.3 < drawn.count("━") / 30 < 0.6
-
-
-def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
-    with caplog.at_level(logging.INFO, "embedx"):
-        assert isinstance(progress.reporter(True), Reporter)
-        quiet = progress.reporter(False)
-        quiet.note("warning: a danger")
-        quiet.start("training", 10, " words")
-        quiet.interval = 0.0
-        quiet.update(5, loss=2.0, words_per_second=3.0)
-    assert caplog.record_tuples[0] == ("embedx", logging.WARNING, "a danger")
-    assert caplog.record_tuples[1][:2] == ("embedx", logging.INFO)
-    assert re.fullmatch(
-        r"training: 50%, 0:00 left, 3 words/s, loss 2", caplog.records[1].getMessage()
-    )
-    with caplog.at_level(logging.WARNING, "embedx"):
-        assert isinstance(progress.reporter(False), Silent)
-
-
 def test_the_curve_of_the_loss_is_kept_with_the_model(fitted):
     curve = fitted.model.facts["loss_curve"]
     assert 1 < len(curve) <= 20
@@ -319,7 +238,7 @@ def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
     assert len(lines) > 2
     assert all(
-        re.fullmatch(r"epoch \d+/200: \d+%, \d+:\d\d left, \S+ words/s, loss \S+", line)
+        re.fullmatch(r"epoch \d+/200: \d+%, \d+:\d\d left, \S+ words/s, loss \S+, lr \S+", line)
         for line in lines
     )
     assert "\r" not in stream.getvalue()

@@ -19,7 +19,6 @@ from embedx.cli.help import Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import DataError, EmbedxError
 from embedx.training.interrupts import SIGNALS
-from embedx.training.progress import Reporter
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
     "Train": {
@@ -131,8 +130,6 @@ def _comes_from_interrupt(error: BaseException | None) -> bool:
 
 
 def _print_error(line: str) -> None:
-    if Reporter.last_drawn is not None:
-        Reporter.last_drawn.clear()
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 

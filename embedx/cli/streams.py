@@ -59,10 +59,13 @@ class _Results(io.FileIO):
 
 class TerminalText(io.TextIOWrapper):
     """Text for people: what a terminal would obey is escaped, whoever wrote the words, labels and
-    names that are shown. A line may be drawn over, if it begins with "\\r".
+    names that are shown. A line may be drawn over, if it begins with "\\r"; any other text takes
+    the place of a progress bar.
     """
 
     def write(self, text: str, /) -> int:
+        if text and not text.startswith("\r") and Reporter.last_drawn is not None:
+            Reporter.last_drawn.clear()
         super().write(visible(text, "\n\t\r" if text.startswith("\r") else "\n\t"))
         return len(text)
 

@@ -142,11 +142,15 @@ class SkipGram:
         return self._train(corpora, callbacks)
 
     def _train(self, corpora: Corpora, callbacks: Iterable[task.Callback]) -> Self:
-        progress = reporter(self.verbose)
         corpora = as_graph(corpora, self.config.graph)
-        trained = task.train(
-            corpora, self.config, progress=progress, cache_dir=self.cache_dir, callbacks=callbacks
-        )
+        with reporter(self.verbose) as progress:
+            trained = task.train(
+                corpora,
+                self.config,
+                progress=progress,
+                cache_dir=self.cache_dir,
+                callbacks=callbacks,
+            )
         self._model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
         return self

@@ -8,18 +8,19 @@ default of the Python API.
 import contextlib
 import json
 import logging
-import os
 import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from embedx.errors import EmbedxError, visible
 from embedx.settings import Record
 
+if TYPE_CHECKING:
+    from embedx.training.bar import Bar
+
 LOGGER = logging.getLogger("embedx")
-NOTEBOOK_COLUMNS = 80
 DRAWN_EVERY = 0.1  # seconds between two drawings of a bar
 
 
@@ -79,7 +80,7 @@ class Reporter(Progress):
     Raises `EmbedxError` when `log_json` cannot be written.
     """
 
-    last_drawn: "Reporter | None" = None  # the one with a bar on the terminal, perhaps
+    last_drawn: "Reporter | None" = None  # the one whose bar is on the terminal, if there is one
 
     def __init__(
         self,
@@ -90,13 +91,13 @@ class Reporter(Progress):
         is_verbose: bool = False,
         is_alone: bool = True,
     ) -> None:
-        self.stream, self.is_quiet, self.is_verbose = stream, is_quiet, is_verbose
+        self.stream = stream
+        self.is_quiet = is_quiet
+        self.is_verbose = is_verbose
         is_notebook = type(stream).__module__.startswith("ipykernel")
         self.on_terminal = (stream.isatty() or is_notebook) and is_alone and not is_quiet
         self.interval = 0.5 if self.on_terminal else 10.0
-        is_unicode = (getattr(stream, "encoding", None) or "").lower().startswith("utf")
-        self._bar, self._separator = ("━", " · ") if is_unicode else ("#", " | ")
-        self._width = 0  # of the bar's line, if there is one
+        self._bar: Bar | None = None
         try:
             self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
@@ -105,15 +106,24 @@ class Reporter(Progress):
             ) from error
 
     def __exit__(self, *exception: object) -> None:
+        self._close_bar()
         if self._log:
             self._log.close()
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
-        self._title, self._total, self._unit, self._before = title, total, unit.strip(), done
+        self._close_bar()
+        self._title = title
+        self._total = total
+        self._unit = unit.strip()
+        self._before = done
         self._started = self._last_line = time.monotonic()
         self._last: tuple[float, Record] = (done, {})
         if self.on_terminal:
-            self._draw(self._started)
+            from embedx.training.bar import Bar  # importing tqdm takes a while
+
+            with contextlib.suppress(OSError):
+                self._bar = Bar(self.stream, title, total, done)
+                Reporter.last_drawn = self
 
     def update(self, done: float, **facts: Any) -> None:
         now = time.monotonic()
@@ -132,21 +142,21 @@ class Reporter(Progress):
             except OSError as error:
                 self._log = None
                 self.note(f"warning: --log-json ends here: {error.strerror}")
-        if self.on_terminal:
+        if self._bar is not None:
             if now - self._last_line >= DRAWN_EVERY:
-                self._draw(now)
+                self._last_line = now
+                self._draw(self._bar, now)
         elif now - self._last_line >= self.interval and not self.is_quiet:
             self._last_line = now
-            title, *parts = self._parts(now)
-            self._print(f"{title}: {', '.join(parts)}")
+            parts = [self._share(), *self._parts(now)]
+            self._print(f"{self._stage()}: {', '.join(parts)}")
 
     def note(self, message: str) -> None:
         if not self.is_quiet or message.startswith("warning: "):
-            self.clear()
             self._print(message)
 
     def finish(self) -> None:
-        self.clear()
+        self._close_bar()
         (done, facts), seconds = self._last, time.monotonic() - self._started
         if seconds >= 2.0:
             n, is_time = max(done - self._before, 0.0), self._unit == "s"
@@ -160,22 +170,34 @@ class Reporter(Progress):
 
     # ---- a line
 
+    def _stage(self) -> str:
+        """What is under way: `epoch 2/5` where that is known, else the title."""
+        _, facts = self._last
+        epoch = facts.get("epoch")
+        if epoch is None:
+            return self._title
+        epochs = facts.get("epochs")
+        return f"epoch {epoch}" if epochs is None else f"epoch {epoch}/{epochs:g}"
+
+    def _share(self) -> str:
+        """The share done; where the total is not known, the amount."""
+        done, _ = self._last
+        if self._total:
+            return f"{100 * min(done / self._total, 1.0):.0f}%"
+        return self._of_unit(done)
+
     def _parts(self, now: float) -> list[str]:
-        """What is under way, and of it the share done, the time left, the rate and the loss, as far
-        as they are known.
-        """
-        (done, facts), seconds = self._last, now - self._started
-        title = self._title
-        if epoch := facts.get("epoch"):
-            title = f"epoch {epoch}" + (f"/{facts['epochs']:g}" if facts.get("epochs") else "")
-        left, rate = self._seconds_left(seconds), (done - self._before) / max(seconds, 1e-9)
-        return [
-            title,
-            *([f"{100 * min(done / self._total, 1.0):.0f}%"] if self._total else []),
-            *([f"{_clock(left)} left"] if left is not None else []),
-            *filter(None, [self._rate(facts, rate)]),
-            *_loss(facts),
-        ]
+        """The time left, the speed, the loss and the learning rate, as far as they are known."""
+        done, facts = self._last
+        seconds = now - self._started
+        left = self._seconds_left(seconds)
+        speed = self._rate(facts, (done - self._before) / max(seconds, 1e-9))
+        learning_rate = facts.get("learning_rate")
+        parts = [] if left is None else [f"{_clock(left)} left"]
+        parts += [speed] if speed else []
+        parts += _loss(facts)
+        parts += [] if learning_rate is None else [f"lr {_short(learning_rate)}"]
+        return parts
 
     def _rate(self, facts: Record, rate: float) -> str:
         """The speed of the last interval, if it was reported, else of the stage."""
@@ -192,33 +214,31 @@ class Reporter(Progress):
             else re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
         )
 
-    def _draw(self, now: float) -> None:
-        """Draw `epoch 2/5 ━━━━━━ 46% 0:43 left · 634k words/s · loss 2.34` over what is there, no
-        wider than the terminal.
-        """
-        self._last_line = now
-        try:
-            columns = os.get_terminal_size(self.stream.fileno()).columns or NOTEBOOK_COLUMNS
-        except (OSError, ValueError, AttributeError):
-            columns = NOTEBOOK_COLUMNS
-        title, *parts = self._parts(now)
-        n = sum(each.endswith(("%", " left")) for each in parts)
-        right = self._separator.join(filter(None, [" ".join(parts[:n]), *parts[n:]]))
-        # of the bar; the last column stays free, lest the line wrap
-        size = columns - len(title) - len(right) - 3
-        share = min(self._last[0] / self._total, 1.0) if self._total else 0.0
-        bar = (self._bar * round(size * share)).ljust(size) if self._total and size > 3 else ""
-        line = " ".join(filter(None, (title, bar, right)))[: columns - 1]
-        self._write(f"\r{line.ljust(self._width)}")
-        self._width, Reporter.last_drawn = len(line), self
+    def _draw(self, bar: "Bar", now: float) -> None:
+        done, _ = self._last
+        parts = self._parts(now)
+        if self._total is None:
+            parts.insert(0, self._share())
+        else:
+            done = min(done, self._total)
+        with contextlib.suppress(OSError):
+            bar.show(self._stage(), done, parts)
 
     def clear(self) -> None:
         """Remove the bar's line, so that something else can be written; the next update draws it
         again.
         """
-        if self._width:
-            self._write(f"\r{' ' * self._width}\r")
-            self._width = 0
+        if self._bar is not None:
+            with contextlib.suppress(OSError):
+                self._bar.clear(nolock=True)
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            with contextlib.suppress(OSError):
+                self._bar.close()
+            self._bar = None
+        if Reporter.last_drawn is self:
+            Reporter.last_drawn = None
 
     def _seconds_left(self, seconds: float) -> float | None:
         """How long what is left takes, by what was done in so many seconds; None where that is not
@@ -232,12 +252,14 @@ class Reporter(Progress):
         )
 
     def _print(self, line: str) -> None:
-        self._write(f"{visible(line)}\n")
-
-    def _write(self, text: str) -> None:
-        """Training continues when the text cannot be written: a closed pipe, a full disk."""
+        """Print a line; above the bar, if there is one. Training continues when it cannot be
+        written: a closed pipe, a full disk.
+        """
         with contextlib.suppress(OSError):
-            print(text, end="", file=self.stream, flush=True)
+            if self._bar is not None:
+                self._bar.write(visible(line), file=self.stream)
+            else:
+                print(visible(line), file=self.stream, flush=True)
 
 
 class Logged(Reporter):

@@ -1,0 +1,80 @@
+"""The bar of one stage on a terminal or in a notebook: tqdm's, without its thread, and never wider
+than the terminal is at the moment.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+from tqdm.std import tqdm
+
+NOTEBOOK_COLUMNS = 80
+MIN_BAR = 4  # columns
+WITH_TOTAL = "{desc}: {percentage:3.0f}%|{bar}| {postfix[0]}"
+WITHOUT_TOTAL = "{desc}: {postfix[0]}{bar}"
+
+
+class Bar(tqdm):  # type: ignore[misc]
+    """`epoch 2/5:  36%|███▌      | 0:43 left, 634k words/s, loss 2.34`, which `close` removes."""
+
+    monitor_interval = 0  # no thread that draws a bar which is not updated
+
+    def __init__(self, stream: TextIO, title: str, total: float | None, done: float) -> None:
+        super().__init__(
+            desc=title,
+            total=total,
+            initial=done,
+            file=stream,
+            bar_format=WITHOUT_TOTAL if total is None else WITH_TOTAL,
+            postfix=[""],
+            leave=False,
+            miniters=0,
+            ncols=columns_of(stream),
+            nrows=20,  # of a terminal, whatever its height: there is one bar
+        )
+
+    def show(self, title: str, done: float, parts: Sequence[str]) -> None:
+        """Draw what is done of the stage, and as many of the parts, the first ones, as fit."""
+        if self.disable:  # by TQDM_DISABLE
+            return
+        self.desc = title
+        self.n = done
+        room = columns_of(self.fp) - len(f"{title}: 100%|| ") - MIN_BAR
+        shown = list(parts)
+        while shown and len(", ".join(shown)) > room:
+            shown.pop()
+        self.postfix = [", ".join(shown)]
+        self.refresh(nolock=True)  # one thread draws, and an interrupt leaves no lock
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What tqdm formats the line from."""
+        return {**super().format_dict, "ncols": columns_of(self.fp)}
+
+    @staticmethod
+    def status_printer(file: TextIO) -> Callable[[str], None]:
+        """A function that writes a line over the last one. tqdm's own would wrap where the last one
+        was drawn on a wider terminal.
+        """
+        n_drawn = 0
+
+        def draw(line: str) -> None:
+            nonlocal n_drawn
+            file.write("\r" + line.ljust(min(n_drawn, columns_of(file) + 1)))
+            file.flush()
+            n_drawn = len(line)
+
+        return draw
+
+
+Bar.set_lock(threading.RLock())  # by default one for several processes too
+
+
+def columns_of(stream: TextIO) -> int:
+    """How long a line may be. The last column stays free, lest the line wrap."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError, AttributeError):
+        columns = 0
+    return (columns or NOTEBOOK_COLUMNS) - 1
