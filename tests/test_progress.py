@@ -14,11 +14,11 @@ import termios
 from types import SimpleNamespace
 
 import pytest
-from clock import Clock
 
 from embedx.cli.streams import TerminalText
 from embedx.training import bar, progress
 from embedx.training.progress import Reporter, Silent
+from tests.support.clock import Clock
 from tests.support.screen import Screen
 
 FACTS = {
