@@ -3,12 +3,17 @@ exit code.
 """
 
 import contextlib
+import numbers
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 MAX_CHARACTERS = 1000
+# of the value of a setting
+MAX_DIGITS = 40
+MAX_LETTERS = 200
 # by category: control and format characters, halves of surrogate pairs, separators of lines
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji are spelled with
@@ -27,13 +32,59 @@ class Setting:
 
 
 Part = str | Setting
-Text = Part | tuple[Part, ...]
+Text = Part | tuple["Text", ...]  # tuples within tuples are as if they were one
 Spelling = Callable[[Setting], str]
 
 
 def in_python(setting: Setting) -> str:
     """A setting as Python writes it: `min_count=0`, `objective='ove'`."""
-    return setting.name if setting.value is None else f"{setting.name}={setting.value!r}"
+    value = setting.value
+    if value is None:
+        return setting.name
+    if isinstance(value, PurePath):
+        value = str(value)
+    elif isinstance(value, float):  # numpy's too
+        value = float(value)
+    return f"{setting.name}={value_text(value, repr)}"
+
+
+def value_text(value: object, write: Callable[[object], str] = str) -> str:
+    """A value in a message, cut if it is long."""
+    try:
+        text = write(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "of thousands of digits"
+    limit = MAX_DIGITS if isinstance(value, numbers.Number) else MAX_LETTERS
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def by_other_names(names: Mapping[str, str]) -> Spelling:
+    """Spells settings as Python does, some of them by other names, as an estimator has them."""
+
+    def spelling(setting: Setting) -> str:
+        return in_python(replace(setting, name=names.get(setting.name, setting.name)))
+
+    return spelling
+
+
+def spelled(text: Text, spelling: Spelling) -> str:
+    """The text, with its settings spelled so."""
+    return "".join(spelling(part) if isinstance(part, Setting) else part for part in parts_of(text))
+
+
+def parts_of(text: Text) -> tuple[Part, ...]:
+    """The text as one tuple, in which no other is."""
+    if not isinstance(text, tuple):
+        return (text,)
+    return tuple(part for inner in text for part in parts_of(inner))
+
+
+def joined(texts: Iterable[Text], separator: str) -> Text:
+    """The texts with the separator between them."""
+    parts: list[Text] = []
+    for text in texts:
+        parts += [separator, text] if parts else [text]
+    return tuple(parts)
 
 
 class EmbedxError(Exception):
@@ -47,21 +98,16 @@ class EmbedxError(Exception):
     exit_code = 2
     names: Mapping[str, str] = {}
 
-    def __init__(self, *parts: Part) -> None:
+    def __init__(self, *parts: Text) -> None:
         super().__init__(*parts)
-        self.parts = parts
+        self.parts = parts_of(parts)
 
     def __str__(self) -> str:
-        def with_own_name(setting: Setting) -> str:
-            return in_python(replace(setting, name=self.names.get(setting.name, setting.name)))
-
-        return self.spelled(with_own_name)
+        return self.spelled(by_other_names(self.names))
 
     def spelled(self, spelling: Spelling) -> str:
         """The message, with its settings spelled so."""
-        return one_line(
-            "".join(spelling(part) if isinstance(part, Setting) else part for part in self.parts)
-        )
+        return one_line(spelled(self.parts, spelling))
 
 
 class SettingError(EmbedxError):
@@ -73,14 +119,24 @@ class SettingError(EmbedxError):
     remedy   what to do instead
     """
 
+    separator = ": "  # between the setting and the problem
+
     def __init__(self, setting: str, value: object, problem: Text, remedy: Text = "") -> None:
         place = Setting(setting, value)
-        super().__init__(place, ": ", *_parts(problem), *_after_semicolon(remedy))
+        super().__init__(place, self.separator, problem, _after_semicolon(remedy))
         self.args = (setting, value, problem, remedy)  # what pickle makes it of again
         self.setting = setting
         self.value = value
         self.problem = problem
         self.remedy = remedy
+
+
+class InapplicableError(SettingError):
+    """A setting that has no effect, or is not possible, beside the others: `--draws applies only
+    with ...`, `--collapsed does not apply with ...`.
+    """
+
+    separator = " "
 
 
 class DataError(EmbedxError):
@@ -94,7 +150,7 @@ class DataError(EmbedxError):
 
     def __init__(self, file: object, line: int | None, problem: Text, remedy: Text = "") -> None:
         place = f"{file}: " if line is None else f"{file}:{line}: "
-        super().__init__(place, *_parts(problem), *_after_semicolon(remedy))
+        super().__init__(place, problem, _after_semicolon(remedy))
         self.args = (file, line, problem, remedy)
         self.file = file
         self.line = line
@@ -102,12 +158,8 @@ class DataError(EmbedxError):
         self.remedy = remedy
 
 
-def _parts(text: Text) -> tuple[Part, ...]:
-    return text if isinstance(text, tuple) else (text,)
-
-
-def _after_semicolon(remedy: Text) -> tuple[Part, ...]:
-    return ("; ", *_parts(remedy)) if remedy else ()
+def _after_semicolon(remedy: Text) -> Text:
+    return ("; ", remedy) if remedy else ()
 
 
 def one_line(message: str) -> str:
@@ -171,17 +223,25 @@ class LostClusterError(EmbedxError):
     """
 
     def __init__(
-        self, problem: str, remedy: str = "start it again, and repeat the command"
+        self, problem: Text, remedy: Text = "start it again, and repeat the command"
     ) -> None:
-        super().__init__(Setting("cluster"), f": {problem}; {remedy}")
+        super().__init__(Setting("cluster"), ": ", problem, "; ", remedy)
         self.args = (problem, remedy)
         self.problem = problem
         self.remedy = remedy
 
 
 class DivergedError(EmbedxError):
-    """Training diverged, at lower rates too, or ended with what is not finite: says when, and what
-    to change.
+    """Training diverged, at lower rates too, or ended with what is not finite.
+
+    problem  what is wrong, and since when
+    remedy   what to change
     """
 
     exit_code = 3
+
+    def __init__(self, problem: Text, remedy: Text = "") -> None:
+        super().__init__(problem, _after_semicolon(remedy))
+        self.args = (problem, remedy)
+        self.problem = problem
+        self.remedy = remedy

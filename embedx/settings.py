@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from embedx.errors import EmbedxError, Setting, choice
+from embedx.errors import (
+    InapplicableError,
+    Setting,
+    SettingError,
+    Text,
+    choice,
+    parts_of,
+    value_text,
+)
 
 # values by name, as JSON has them: settings, facts of a run, what was found in a text
 Record = dict[str, Any]
@@ -104,16 +112,16 @@ def as_typed(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else value_text(value)
 
 
-def seconds(duration: str, option: str = "--time-budget") -> float:
-    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `EmbedxError`, which names the option,
-    for anything else.
+def seconds(duration: str, setting: str = "time_budget") -> float:
+    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `SettingError`, which names the
+    setting, for anything else.
     """
     parts = re.fullmatch(r"(?:(\d+\.?\d*)h)?(?:(\d+\.?\d*)m)?(?:(\d+\.?\d*)s?)?", duration.strip())
     if not parts or not any(parts.groups()):
-        raise EmbedxError(f"{option} {duration}: not a time; write 90s, 10m, 2h or 1h30m")
+        raise SettingError(setting, duration, "not a time", "write 90s, 10m, 2h or 1h30m")
     hours, minutes, rest = (float(part or 0) for part in parts.groups())
     return 3600 * hours + 60 * minutes + rest
 
@@ -123,13 +131,12 @@ def fraction(text: str) -> float:
     try:
         return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
-        raise EmbedxError(
-            f"--heldout {text}: not a fraction; write 0.1% or 0.001 (embedx eval takes a text)"
-        ) from None
+        remedy = "write 0.1% or 0.001 (`embedx eval` takes a text)"
+        raise SettingError("heldout", text, "not a fraction", remedy) from None
 
 
-def check_used(given: Options, needs: Iterable[tuple[str, bool, str | Setting]]) -> None:
-    """Raise `EmbedxError` if a setting was given that has no effect here.
+def check_used(given: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
+    """Raise `InapplicableError` if a setting was given that has no effect here.
 
     needs  names of settings, each with whether it has one, and with what else (`without ...`) it
            would
@@ -137,9 +144,10 @@ def check_used(given: Options, needs: Iterable[tuple[str, bool, str | Setting]])
     for name, is_used, need in needs:
         if given.get(name) is None or is_used:
             continue
-        text = on_command_line(need) if isinstance(need, Setting) else need
-        preposition = "" if text.startswith("without") else "with "
-        raise EmbedxError(f"{option_name(name)} applies only {preposition}{text}")
+        first = parts_of(need)[0]
+        is_without = isinstance(first, str) and first.startswith("without")
+        preposition = "" if is_without else "with "
+        raise InapplicableError(name, None, (f"applies only {preposition}", need))
 
 
 def settings_of(group: "type[Settings]") -> list[str]:
@@ -192,26 +200,21 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     if value is None and field.default is None:
         return
     kind, limits = kind_of(field), field.metadata
-    # from Python: what is typed is read as a number
-    is_quoted = kind is int and isinstance(value, str) and value.isdecimal()
-    refused, (types, words) = (
-        f"{option_name(field.name)} {repr(value) if is_quoted else _shown(value)}: must be",
-        KINDS[kind],
-    )
+    types, words = KINDS[kind]
     if (
         value not in (True, False)
         if kind is bool
         else isinstance(value, bool) or not isinstance(value, types)
     ):
-        raise EmbedxError(f"{refused} {words}")
+        raise SettingError(field.name, value, f"must be {words}")
     if limits["choices"] is not None and value not in limits["choices"]:
-        raise EmbedxError(f"{option_name(field.name)} {value}: {choice(value, limits['choices'])}")
+        raise SettingError(field.name, value, choice(value, limits["choices"]))
     bounds = limits | ({"at_most": limits["at_most"] or MOST} if kind is int else {})
     for limit, (holds, words) in LIMITS.items():
         if bounds[limit] is not None and not holds(value, bounds[limit]):
-            raise EmbedxError(f"{refused} {words} {bounds[limit]}")
+            raise SettingError(field.name, value, f"must be {words} {bounds[limit]}")
     if kind is float and not _is_finite(value):
-        raise EmbedxError(f"{refused} a finite number")
+        raise SettingError(field.name, value, "must be a finite number")
 
 
 def read_value(field: dataclasses.Field[Any], text: str) -> Any:
@@ -250,12 +253,3 @@ def _is_finite(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond all floats
         return False
-
-
-def _shown(value: Any) -> str:
-    """A value in a message of one line, whatever it is."""
-    try:
-        text = str(value) if isinstance(value, str | numbers.Number) else repr(value)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        text = "of thousands of digits"
-    return text if len(text) <= 40 else f"{text[:40]}…"

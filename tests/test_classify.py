@@ -441,7 +441,7 @@ def test_ctrl_c_keeps_what_was_learned(way):
 # of the matrix products, on the way to infinity
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
-    with pytest.raises(DivergedError, match="leave --learning-rate out, or try a smaller one"):
+    with pytest.raises(DivergedError, match="leave learning_rate out, or try a smaller one"):
         run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
 
 
@@ -491,7 +491,7 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
 
 def test_features_of_another_width_are_refused():
     classifier = run(REPRESENTATIVES["columns"], data=TINY, epochs=1).classifier
-    with pytest.raises(EmbedxError, match="96 features, but the model has 24"):
+    with pytest.raises(EmbedxError, match="features: 96, but the model has 24"):
         classifier.evaluate(TOPICS[1])
 
 

@@ -87,14 +87,14 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
         (
             "--weights sparse --objective ova",
             "",
-            "--start m: its sparse weights have .*--weights dense",
+            "start='m': its sparse weights have .*weights='dense'",
         ),
-        ("", "--objective ova", "--start m: was trained with --objective softmax"),
-        ("--hidden 4", "--hidden 5", "m: --hidden is 4 in that model"),
-        ("", "--scaling l2", "m: --scaling is none in that model"),
-        ("", "--bias none", "--start m: has biases"),
-        ("", "--word-ngrams 2", "--word-ngrams applies only without --start"),
-        ("--objective hs", "", "1 labels that --start does not have, but its tree"),
+        ("", "--objective ova", "start='m': was trained with objective='softmax'"),
+        ("--hidden 4", "--hidden 5", "'m': hidden is 4 in that model"),
+        ("", "--scaling l2", "'m': scaling is none in that model"),
+        ("", "--bias none", "start='m': has biases"),
+        ("", "--word-ngrams 2", "word_ngrams applies only without start"),
+        ("--objective hs", "", "start: does not have 1 of the labels, but its tree"),
     ],
 )
 def test_what_cannot_continue_is_said_in_a_line(place, first, then, message):
@@ -121,10 +121,10 @@ def test_a_hidden_layer_starts_from_word_vectors(place):
     for line, message in (
         (
             "train.txt --pretrained v.vec --hidden 5",
-            "--pretrained v.vec: vectors of 4 dimensions for --hidden 5",
+            "pretrained='v.vec': vectors of 4 dimensions for hidden=5",
         ),
-        ("train.txt --pretrained none.vec", "none.vec: has none of the 4 words"),
-        ("rows.svm --pretrained v.vec", "--pretrained v.vec: these features are not words"),
+        ("train.txt --pretrained none.vec", "'none.vec': has none of the 4 words"),
+        ("rows.svm --pretrained v.vec", "pretrained='v.vec': these features are not words"),
     ):
         with pytest.raises(EmbedxError, match=message):
             run("classify", *line.split(), "--output", "n")

@@ -18,12 +18,13 @@ from embedx.distributed.predict import Predictor
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError, Setting
 from embedx.labeled.data import DataSchema
 from embedx.labeled.digits import digits
 from tests.support.cluster_runs import Nodes, an_objective, assert_same_bytes, quality, train
 from tests.support.label_data import ova, settings, topics
 from tests.support.local_workers import InTurns, LocalWorkers, lost_at, travelled
+from tests.support.refusals import refused
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import FromSnapshot
 
@@ -244,38 +245,34 @@ def _strategy_of(data, objective, chosen):
 # ---- what cannot be
 
 REFUSED = {
-    "--deterministic does not apply with --cluster": ("softmax", {"deterministic": True}),
-    "--optimizer lbfgs does not apply with --cluster": ("softmax", {"optimizer": "lbfgs"}),
-    "--set max-norm does not apply with --cluster": ("softmax", {"max_norm": 1.0}),
-    "--weights sparse does not apply with --cluster": ("ns", {"weights": "sparse"}),
-    "--optimizer rowwise-adagrad does not apply with --cluster: all labels": (
+    Setting("deterministic", True): ("softmax", {"deterministic": True}),
+    Setting("optimizer", "lbfgs"): ("softmax", {"optimizer": "lbfgs"}),
+    Setting("max_norm"): ("softmax", {"max_norm": 1.0}),
+    Setting("weights", "sparse"): ("ns", {"weights": "sparse"}),
+    Setting("optimizer", "rowwise-adagrad"): (
         "softmax",
         {"optimizer": "rowwise-adagrad"},
     ),
 }
 
 
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_workers_cannot_do_is_refused(message, cluster):
-    objective, options = REFUSED[message]
+@pytest.mark.parametrize("setting", REFUSED, ids=str)
+def test_what_workers_cannot_do_is_refused(setting, cluster):
+    objective, options = REFUSED[setting]
     data = digits(200, 50)[0] if "optimizer" in options else topics()
-    with pytest.raises(EmbedxError, match=message):
+    with refused(setting.name, "cluster", kind=InapplicableError, value=setting.value):
         train(
             data, an_objective(objective), ClassifySettings(threads=1, **options), cluster=cluster()
         )
 
 
 def test_merge_every_has_no_effect_on_labels(cluster):
-    with pytest.raises(
-        EmbedxError,
-        match="--set merge-every has no effect where each label is trained independently",
-    ):
+    with refused("merge_every", kind=InapplicableError):
         train(topics(), ova(), settings(weights="sparse"), cluster=cluster(merge_every=5))
 
 
 def test_a_sampler_with_an_index_is_refused(cluster):
-    message = r"--sampler search does not apply with --cluster: its index .*; use another sampler"
-    with pytest.raises(EmbedxError, match=message):
+    with refused("sampler", "cluster", kind=InapplicableError, value="search"):
         quality("ldgs", *digits(200, 50), cluster(), sampler="search")
 
 

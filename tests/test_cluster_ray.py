@@ -15,7 +15,7 @@ from embedx.distributed import predict, ray_backend, run, words
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError
 from embedx.labeled.digits import digits
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
@@ -26,6 +26,7 @@ from tests.support.checkpoints import end_at_a_checkpoint
 from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train
 from tests.support.label_data import ova, settings, topics, write_xc
 from tests.support.ray_cluster import NODE, Watching, cluster_of
+from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("ray")]
@@ -189,11 +190,9 @@ def test_both_commands_take_a_cluster(cluster, here, capsys):
 
 
 def test_what_workers_cannot_do_is_refused(two_topics, cluster):
-    with pytest.raises(EmbedxError, match="--deterministic does not apply with --cluster"):
+    with refused("deterministic", "cluster", kind=InapplicableError):
         trained(two_topics, cluster, Watching(), deterministic=True)
-    with pytest.raises(
-        EmbedxError, match="--threads 64: no machine of the cluster has so many CPUs"
-    ):
+    with refused("threads", value=64):
         trained(two_topics, cluster, Watching(), threads=64)
 
 

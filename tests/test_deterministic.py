@@ -11,7 +11,7 @@ import pytest
 from embedx.classification import strategies as classification_strategies, task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import collapsed, strategies
 from embedx.skipgram.configuration import configure
@@ -21,6 +21,7 @@ from tests.support.checkpoints import arrays_of, asked, end_at_a_checkpoint, lef
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run
 from tests.support.label_data import topics
+from tests.support.refusals import refused
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import (
     FEW,
@@ -141,7 +142,7 @@ def test_only_a_deterministic_run_is_resumed_by_another_number_of_threads(typed,
     if typed:
         assert Checkpoints(tmp_path / "out", request, False, Silent()).resumes
     else:
-        with pytest.raises(EmbedxError, match=r"other arguments \(--threads\)"):
+        with refused(None, "threads", "resume", kind=DataError):
             Checkpoints(tmp_path / "out", request, False, Silent())
 
 

@@ -114,8 +114,8 @@ class Stopping(Silent):
         if self.left == 0:
             raise self.error
 
-    def note(self, message):
-        self.notes.append(message)
+    def note(self, *message):
+        self.notes.append("".join(message))
 
 
 @pytest.mark.parametrize("rows", [AllRows, best(5)], ids=["all", "found"])

@@ -27,6 +27,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
 from embedx.training.progress import Reporter
 from tests.support.notes import Notes
+from tests.support.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -286,14 +287,10 @@ def test_predict_by_search_reports_its_recall(tmp_path, capsys):
 
 def test_a_model_that_cannot_be_searched_says_so():
     tree = run(HierarchicalSoftmax, problem("dense"), epochs=1).classifier
-    with pytest.raises(
-        EmbedxError, match="--search: hs does not rank labels by their scores alone"
-    ):
+    with refused("search", problem="hs does not rank labels by their scores alone"):
         tree.searched_top_k(problem("dense").features)
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, 40)
     wide = classify.train(sparse, Softmax(Softmax.Settings()), ClassifySettings(epochs=1))
-    with pytest.raises(
-        EmbedxError, match="--search needs dense features or a model with a hidden layer"
-    ):
+    with refused("search", problem="needs dense features or a model with a hidden layer"):
         wide.classifier.searched_top_k(csr_matrix(data.features))

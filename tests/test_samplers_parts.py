@@ -73,8 +73,8 @@ def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_s
 
 def test_fitting_says_what_is_fitted_to_what():
     class Notes(Silent):
-        def note(self, message):
-            notes.append(message)
+        def note(self, *message):
+            notes.append("".join(message))
 
     notes = []
     x, y = clusters(90, 4, 5)

@@ -302,25 +302,25 @@ OF_CLASSIFIERS = [
     (lambda m: rename(m, "labels", list("vwxyz")), "labels.tsv: no counts after the names"),
     (
         lambda m: rename(m, "labels", [f"{label}\t1" for label in "vwxy"]),
-        "model.json: output.npy has 5 rows for 4",
+        "output.npy: has 5 rows for 4",
     ),
     (lambda m: change(m, "names", "labels", to=...), "model.json: names no `labels`"),
     (lambda m: change(m, "arrays", "output", to=...), "model.json: names no array `output`"),
     (
         lambda m: change(m, "facts", "n_features", to=5),
-        "model.json: output.npy has 5 rows for 4 features, where --obj",
+        "output.npy: has 5 rows for 4 features, where obj",
     ),
     (
         lambda m: change(m, "settings", "scaling", to="column-max"),
-        "model.json: names no array `maxima`, which --scaling",
+        "model.json: names no array `maxima`, which scaling",
     ),
     (
         lambda m: change(m, "settings", "scaling", to="tf-idf"),
-        "model.json: names no array `idf`, which --scaling tf-idf",
+        "model.json: names no array `idf`, which scaling='tf-idf'",
     ),
     (
         lambda m: change(m, "settings", "negatives", to="5"),
-        "model.json: --negatives '5': must be a whole number",
+        "model.json: negatives='5': must be a whole number",
     ),
     (
         lambda m: change(m, "settings", "sampler", to="adversarial"),

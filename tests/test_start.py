@@ -269,7 +269,7 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dim": 9}, r"dim=9: the model of start .* has 8; leave it out"),
+        ({"dim": 9}, r"dim=9: the model of start=.* has 8; leave it out"),
         ({"max_vocab": 5}, "max_vocab=5: less than the 16 words of start, which are all kept"),
         ({"phrases": 1}, "phrases does not apply with start"),
         ({"start": None, "freeze": True}, "freeze applies only with start"),

@@ -107,11 +107,11 @@ def test_lengths_are_read(typed, found):
         ({"subwords": "0-3"}, "--subwords 0-3: lengths go from 1 to 50"),
         ({"subwords": "3-51"}, "--subwords 3-51: lengths go from 1 to 50"),
         ({"subwords": "9" * 5000}, "--subwords 9+: lengths go from 1 to 50"),
-        ({"buckets": 10}, "--set buckets applies only with --subwords"),
-        ({"subwords": "3", "buckets": 0}, "--set buckets 0: must be at least 1"),
+        ({"buckets": 10}, "buckets applies only with subwords"),
+        ({"subwords": "3", "buckets": 0}, "buckets=0: must be at least 1"),
         (
             {"subwords": "3", "buckets": 10**9},
-            "--set buckets 1000000000: must be at most 100000000",
+            "buckets=1000000000: must be at most 100000000",
         ),
     ],
 )

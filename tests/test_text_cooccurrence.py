@@ -14,6 +14,7 @@ from embedx.kernels.random import stream_key
 from embedx.text import cooccurrence, counting
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
+from tests.support.refusals import refused
 
 N_WORDS = 9
 WINDOW = 4
@@ -137,7 +138,7 @@ def test_files_last_as_long_as_the_counts(stream, tmp_path):
 def test_what_cannot_be_counted_is_an_error(stream, tmp_path):
     lonely = stream._replace(tokens=np.array([1, -1, 2, -1, 3], dtype=np.int32))
     lonely.tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
-    with pytest.raises(EmbedxError, match="subsampling kept no two words of a sentence"):
+    with refused("sample"):
         counted(lonely, KEYS, tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(EmbedxError, match="choose another folder with --cache-dir"):

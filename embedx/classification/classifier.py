@@ -40,7 +40,7 @@ from embedx.classification import calibration, decisions, label_tree, neighbours
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.neighbours import Blend, Neighbours
 from embedx.engine import sparse_levels
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, Setting, SettingError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
     PROPENSITY_B,
@@ -73,6 +73,8 @@ from embedx.storage.schema import (
 )
 from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
+
+LEAVE_OUT = "leave it out"
 
 # The best labels of each row, int32 (n, k), and their probabilities or scores.
 Best = tuple[ndarray, ndarray]
@@ -261,9 +263,8 @@ class Classifier:
     def prepared(self, features: Any) -> Any:
         """Features on the scale of the training data."""
         if features.shape[1] != self.known.n_features:
-            raise EmbedxError(
-                f"{features.shape[1]} features, but the model has {self.known.n_features}"
-            )
+            problem = f"{features.shape[1]}, but the model has {self.known.n_features}"
+            raise DataError("features", None, problem)
         return scaled(features, self.settings.get("scaling", "none"), self.arrays)
 
     def scores(self, features: Any) -> ndarray:
@@ -318,10 +319,8 @@ class Classifier:
         Raises `EmbedxError` where labels are found through a tree.
         """
         if self.is_searched:
-            raise EmbedxError(
-                "--weights tree: not all labels have scores, because a tree finds the best; use"
-                " top_k"
-            )
+            problem = "not all labels have scores, because a tree finds the best"
+            raise SettingError("weights", "tree", problem, "use top_k")
         tree = self.trees[0]
         z_seen = sparse_levels.scores_of(csr_matrix(features, dtype=float32), tree.levels[0])
         if np.array_equal(tree.labels, np.arange(self.objective.n_rows(self.n_labels))):
@@ -406,7 +405,7 @@ class Classifier:
         probability; those that a tree finds, if there is one.
         """
         if k < 0:
-            raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
+            raise SettingError("top_k", k, "must be 0 or more")
         is_blended = self.has_neighbours and k > 0
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
         for rows, ids, scores in self.best(features, n_best, progress, threads):
@@ -536,18 +535,14 @@ class Classifier:
     def _check_can_be_searched(self, features: Any) -> None:
         """Raise `EmbedxError` where an index does not find the best labels."""
         if not self.objective.ranks_by_score:
-            raise EmbedxError(
-                f"--search: {self.objective.name} does not rank labels by their scores alone; leave"
-                " it out"
-            )
+            problem = f"{self.objective.name} does not rank labels by their scores alone"
+            raise SettingError("search", True, problem, LEAVE_OUT)
         if self.has_sparse_weights:
-            raise EmbedxError(
-                "--search: a model with sparse weights is searched by its own tree; leave it out"
-            )
+            problem = "a model with sparse weights is searched by its own tree"
+            raise SettingError("search", True, problem, LEAVE_OUT)
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
-            raise EmbedxError(
-                "--search needs dense features or a model with a hidden layer; leave it out"
-            )
+            problem = "needs dense features or a model with a hidden layer"
+            raise SettingError("search", True, problem, LEAVE_OUT)
 
     # ---- neighbours
 
@@ -661,19 +656,18 @@ class Classifier:
         None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where
         the model does not allow it.
         """
-        remedy = "train with rows held out, by --calibration or --validation"
+        options = (Setting("calibration"), " or ", Setting("validation"))
+        remedy = ("train with rows held out, by ", options)
         if coverage is not None:
             if "coverage" not in self.arrays:
-                raise EmbedxError(
-                    f"--coverage: the model was trained without at least {calibration.MIN_ROWS}"
-                    f" held-out rows; {remedy}"
-                )
+                n_needed = calibration.MIN_ROWS
+                problem = f"the model was trained without at least {n_needed} held-out rows"
+                raise SettingError("coverage", None, problem, remedy)
             return decisions.threshold_of(self.arrays["coverage"], coverage)
         if not self.has_probabilities:
-            raise EmbedxError(
-                f"--threshold: {self.objective.name} has no probabilities of its own, and nothing"
-                f" calibrates them; {remedy}"
-            )
+            name = self.objective.name
+            problem = f"{name} has no probabilities of its own, and nothing calibrates them"
+            raise SettingError("threshold", None, problem, remedy)
         if threshold is None:
             return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
         return threshold
@@ -932,9 +926,8 @@ def _text_schema(stored: folder.Folder, n_features: int, n_intervals: int) -> Te
     settings = TextFeatureSettings.from_options(stored.facts["reader"]["text"] or {})
     is_ascending = not np.any(hashes[1:] <= hashes[:-1])
     if not is_ascending or len(vocabulary) + len(hashes) != n_features - n_intervals:
-        raise EmbedxError(
-            f"{len(vocabulary):,} words and {len(hashes):,} n-grams are not {n_features:,} features"
-        )
+        counted = f"{len(vocabulary):,} words and {len(hashes):,} n-grams"
+        raise DataError(folder.DESCRIPTION, None, f"{counted} are not {n_features:,} features")
     return TextSchema(vocabulary, hashes, settings.record())
 
 
@@ -944,7 +937,8 @@ def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
     objective = objective_class(objective_class.Settings.from_options(stored.settings))
     order = stored.arrays.get("label_order")
     if order is None and objective.wants_order:
-        raise EmbedxError("names no array `label_order`, which hierarchy=clusters needs")
+        problem = "names no array `label_order`, which hierarchy=clusters needs"
+        raise DataError(folder.DESCRIPTION, None, problem)
     if order is not None:
         checks.require(checks.wrong_order(order, len(counts)), "label_order.npy")
     trained_counts = stored.arrays.get("trained_counts", counts)
@@ -958,9 +952,10 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
     is_sparse = "tree_levels" in stored.arrays
     is_dense = "output" in stored.arrays
     if is_sparse and is_dense:
-        raise EmbedxError("names both an array `output` and `tree_levels`")
+        problem = "names both an array `output` and `tree_levels`"
+        raise DataError(folder.DESCRIPTION, None, problem)
     if not is_sparse and not is_dense:
-        raise EmbedxError("names no array `output`")
+        raise DataError(folder.DESCRIPTION, None, "names no array `output`")
     if is_sparse:
         return
 
@@ -969,11 +964,10 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
     output = stored.arrays["output"]
     n_stored_features = len(stored.arrays.get("hidden", output.T))
     if len(output) != n_rows or n_stored_features != n_features:
-        raise EmbedxError(
-            f"output.npy has {len(output):,} rows for {n_stored_features:,} features, where"
-            f" --objective {objective.name} with {n_labels:,} labels has {n_rows:,} for"
-            f" {n_features:,}"
-        )
+        shape = f"has {len(output):,} rows for {n_stored_features:,} features"
+        name = Setting("objective", objective.name)
+        wanted = f" with {n_labels:,} labels has {n_rows:,} for {n_features:,}"
+        raise DataError("output.npy", None, (shape, ", where ", name, wanted))
 
 
 def _check_arrays(model: Classifier) -> None:
@@ -983,7 +977,8 @@ def _check_arrays(model: Classifier) -> None:
     scaling = str(model.settings.get("scaling"))
     scaling_array = ARRAY_OF.get(scaling)
     if scaling_array and scaling_array not in model.arrays:
-        raise EmbedxError(f"names no array `{scaling_array}`, which --scaling {scaling} has")
+        problem = (f"names no array `{scaling_array}`, which ", Setting("scaling", scaling), " has")
+        raise DataError(folder.DESCRIPTION, None, problem)
 
     # Each is checked when it is made.
     if any(name in model.arrays for name in neighbours.ARRAYS):
@@ -993,6 +988,6 @@ def _check_arrays(model: Classifier) -> None:
         _ = model.trees
         is_searched = model.is_searched
         if is_searched and model.objective.log_label_probability(np.zeros(1)) is None:
-            raise EmbedxError(
-                f"names an array `tree_levels`, which --objective {model.objective.name} has not"
-            )
+            name = Setting("objective", model.objective.name)
+            problem = ("names an array `tree_levels`, which ", name, " has not")
+            raise DataError(folder.DESCRIPTION, None, problem)

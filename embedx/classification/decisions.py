@@ -27,7 +27,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, SettingError
 from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
@@ -76,10 +76,8 @@ def threshold_of(sums: ndarray, coverage: float) -> float:
     if len(enough):
         return float(sums[0, enough[0]])
     possible = math.floor(1000 * float(sums[1, :-1].max(initial=0)) / (n + 1)) / 1000
-    raise EmbedxError(
-        f"--coverage {coverage:g}: at most {possible:g} is possible, by {n:,.0f} held-out rows and"
-        " the labels found for them"
-    )
+    reason = f"by {n:,.0f} held-out rows and the labels found for them"
+    raise SettingError("coverage", coverage, f"at most {possible:g} is possible, {reason}")
 
 
 def best_threshold(p: ndarray, is_right: ndarray, n_true: int) -> float:

@@ -243,7 +243,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             data = dataclasses.replace(data, features=data.features.astype(float64))
         elif data.weights is not None:
             data = _repeated(data, data.weights)
-        with reporter(self.verbose) as progress:
+        with reporter(self.verbose, OTHER_NAMES) as progress:
             trained = classify.train(
                 data,
                 objective,

@@ -17,9 +17,9 @@ from numpy import int32, int64, ndarray
 
 from embedx import checks
 from embedx.engine.sparse_levels import Found, Level, best_nodes
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.labeled.data import offsets_of
-from embedx.storage.folder import REMEDY
+from embedx.storage.folder import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array
 
 BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
@@ -84,7 +84,8 @@ def _small(numbers: ndarray) -> ndarray:
 def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> list[LabelTree]:
     """The trees in the arrays of a model. Raises `EmbedxError` where these do not fit together."""
     if missing := [name for name in ARRAYS if name not in arrays]:
-        raise EmbedxError(f"names no array `{missing[0]}`, which a model with sparse weights has")
+        problem = f"names no array `{missing[0]}`, which a model with sparse weights has"
+        raise DataError(DESCRIPTION, None, problem)
     facts = arrays["tree_levels"]
     is_table = facts.shape[1] == FACTS and len(facts) > 0
     _check(is_table and bool(((facts >= 0) & (facts <= MAX_SIZE)).all()), "tree_levels")

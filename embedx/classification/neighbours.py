@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.classification import calibration
 from embedx.classification.settings import AUTO, MAX_NEIGHBOURS
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts
 from embedx.labeled.data import Labels
@@ -40,7 +40,7 @@ from embedx.search.nearest_rows import (
     row_index,
     write_blended,
 )
-from embedx.storage.folder import REMEDY
+from embedx.storage.folder import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {
@@ -155,7 +155,8 @@ def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int)
     """
     for name in (*INDEX, "neighbour_blend"):
         if name not in arrays:
-            raise EmbedxError(f"names no array `{name}`, which a model with neighbours has")
+            problem = f"names no array `{name}`, which a model with neighbours has"
+            raise DataError(DESCRIPTION, None, problem)
     offsets = arrays["neighbour_offsets"]
     if len(offsets) < 2:
         raise DataError("neighbour_offsets.npy", None, "no rows", REMEDY)

@@ -12,7 +12,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.classification.steps import first_biases
 from embedx.engine import lbfgs
 from embedx.engine.loading import compile_function
-from embedx.errors import DivergedError
+from embedx.errors import DivergedError, Setting
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
@@ -92,9 +92,9 @@ class OptimumTrainer:
         progress.finish()
         seconds = time.monotonic() - began
         if not math.isfinite(optimum.loss):
-            raise DivergedError(
-                f"the loss is not finite; try another --l2 than {settings.l2:g}, or --scaling"
-            )
+            another = ("try another ", Setting("l2"), f" than {settings.l2:g}")
+            remedy = (another, ", or ", Setting("scaling"))
+            raise DivergedError("the loss is not finite", remedy)
         self._hand_over(history, optimum)
         history.note(optimum.iterations - 1, optimum.loss, seconds)
         n_examples = self.features.shape[0] * optimum.iterations

@@ -38,7 +38,7 @@ from embedx.classification.settings import (
     share_of_rows,
 )
 from embedx.engine.settings import MAX_RATE, check_sampler, check_stopping
-from embedx.errors import Setting, SettingError, Text
+from embedx.errors import InapplicableError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels, chosen_scaling, input_length, scaled, scaling_arrays
 from embedx.objectives.contract import ByInput, Objective
@@ -272,7 +272,7 @@ def check_given(options: Options, settings: ClassifySettings, objective: Objecti
     for name, has_effect, need in conditions(settings, objective):
         if options.get(name) is not None and not has_effect:
             needs = need if isinstance(need, tuple) else (need,)
-            raise SettingError(name, None, ("applies only with ", *needs))
+            raise InapplicableError(name, None, ("applies only with ", *needs))
 
 
 def without_effect(settings: ClassifySettings, objective: Objective) -> set[str]:

@@ -3,7 +3,7 @@
 from embedx import optimizers
 from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
 from embedx.engine.settings import MAX_RATE, TrainingSettings
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 from embedx.evaluation.labels import PROPENSITY_A, PROPENSITY_B
 from embedx.labeled.rules import LABEL_RULES, SCALINGS
 from embedx.optimizers.contract import LABELS
@@ -45,16 +45,15 @@ OF_STEPS = (
 def whole_or_all(text: str) -> int:
     """`100` as a number and `all` as 0. Raises `EmbedxError` for anything else."""
     if text != "all" and not text.isdecimal():
-        raise EmbedxError(f"--batch-size {text}: write a number or `all`")
+        raise SettingError("batch_size", text, "write a number or `all`")
     return 0 if text == "all" else int(text)
 
 
 def number_or_auto(text: str) -> str:
     """A number of neighbours, `auto` or `none`. Raises `EmbedxError` for anything else."""
     if text not in (AUTO, NONE) and not (text.isdecimal() and 0 < int(text) <= MAX_NEIGHBOURS):
-        raise EmbedxError(
-            f"--neighbours {text}: write a number from 1 to {MAX_NEIGHBOURS}, {AUTO} or {NONE}"
-        )
+        problem = f"write a number from 1 to {MAX_NEIGHBOURS}, {AUTO} or {NONE}"
+        raise SettingError("neighbours", text, problem)
     return text
 
 
@@ -269,9 +268,8 @@ class ClassifySettings(TrainingSettings):
         super().__post_init__()
         share = None if self.validation is None else share_of_rows(self.validation)
         if share is not None and not 0 < share < 1:
-            raise EmbedxError(
-                f"--validation {self.validation}: a fraction of the rows must be between 0 and 1"
-            )
+            problem = "a fraction of the rows must be between 0 and 1"
+            raise SettingError("validation", self.validation, problem)
 
 
 def share_of_rows(validation: str) -> float | None:

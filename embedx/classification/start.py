@@ -10,10 +10,9 @@ import numpy as np
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
-from embedx.errors import EmbedxError
+from embedx.errors import Setting, SettingError
 from embedx.labeled.data import Labeled
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.settings import option_name
 from embedx.training.progress import Progress
 
 # settings that go on as they were
@@ -34,20 +33,18 @@ def word_vectors(
 
     vocabulary = data.schema.vocabulary
     if vocabulary is None:
-        raise EmbedxError(f"--pretrained {path}: these features are not words; leave it out")
+        raise SettingError("pretrained", path, "these features are not words", "leave it out")
     found = load(path, progress)
     if hidden not in (None, found.vector_size):
-        raise EmbedxError(
-            f"--pretrained {path}: vectors of {found.vector_size} dimensions for --hidden {hidden};"
-            " leave --hidden out"
-        )
+        problem = (f"vectors of {found.vector_size} dimensions for ", Setting("hidden", hidden))
+        remedy = ("leave ", Setting("hidden"), " out")
+        raise SettingError("pretrained", path, problem, remedy)
     places = [(k, found.index(word)) for k, word in enumerate(vocabulary) if word in found]
     progress.note(f"{path}: vectors of {len(places):,} of {len(vocabulary):,} words")
     if not places:
-        raise EmbedxError(
-            f"--pretrained {path}: has none of the {len(vocabulary):,} words; check --set"
-            " lowercase, or give another file"
-        )
+        none = f"has none of the {len(vocabulary):,} words"
+        check = ("check ", Setting("lowercase"), ", or give another file")
+        raise SettingError("pretrained", path, none, check)
     ids, rows = np.array(places).T
     vectors = np.asarray(found.vectors[rows], np.float32)
     size = np.sqrt(np.mean(np.square(vectors, dtype=np.float64)))
@@ -65,16 +62,18 @@ def settings_to_continue(
     """
     both = "train on the old and the new rows together"
     if before.has_sparse_weights:
-        raise EmbedxError(
-            f"--start {path}: its sparse weights have only the features of its own rows; {both}, or"
-            " train the first model with --weights dense --optimizer adagrad"
+        dense = (Setting("weights", "dense"), " ", Setting("optimizer", "adagrad"))
+        raise SettingError(
+            "start",
+            path,
+            "its sparse weights have only the features of its own rows",
+            (both, ", or train the first model with ", dense),
         )
     own = before.settings
     if name not in (None, before.objective.name):
-        raise EmbedxError(
-            f"--start {path}: was trained with --objective {before.objective.name}; leave"
-            f" --objective out, or {both}"
-        )
+        problem = ("was trained with ", Setting("objective", before.objective.name))
+        remedy = ("leave ", Setting("objective"), f" out, or {both}")
+        raise SettingError("start", path, problem, remedy)
     kept = (*KEPT, *samplers.own_options(own), *dataclasses.asdict(before.objective.settings))
     fixed = {each: own[each] for each in kept if own.get(each) is not None}
     if fixed.get("optimizer") == Lbfgs.name:
@@ -82,12 +81,11 @@ def settings_to_continue(
     has_bias = "bias" in before.arrays
     for each in typed:
         if each in fixed and typed[each] != fixed[each] and each not in ("optimizer", "labels"):
-            raise EmbedxError(
-                f"--start {path}: {option_name(each)} is {fixed[each]} in that model; leave it out,"
-                f" or {both}"
-            )
+            contradiction = (Setting(each), f" is {fixed[each]} in that model")
+            raise SettingError("start", path, contradiction, f"leave it out, or {both}")
     if typed.get(OF_BIAS, "none" if not has_bias else "zero") == "none" and has_bias:
-        raise EmbedxError(f"--start {path}: has biases; leave --bias out, or {both}")
+        remedy = ("leave ", Setting("bias"), f" out, or {both}")
+        raise SettingError("start", path, "has biases", remedy)
     return {**fixed, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
 
 
@@ -99,11 +97,14 @@ def check_new_labels(before: Classifier, n_labels: int) -> None:
         before.objective.n_rows(n_labels) != n_labels
         or any(name.startswith("noise_") for name in before.arrays)
     ):
-        what = (
-            f"{n_labels - before.n_labels:,} labels that --start does not have, but its tree over"
-            " labels is fixed"
-        )
-        raise EmbedxError(
-            f"{what}; train on the old and the new rows together, or start from --objective softmax"
-            " or ova"
+        n_new = n_labels - before.n_labels
+        raise SettingError(
+            "start",
+            None,
+            f"does not have {n_new:,} of the labels, but its tree over labels is fixed",
+            (
+                "train on the old and the new rows together, or start from ",
+                Setting("objective", "softmax"),
+                " or ova",
+            ),
         )

@@ -26,7 +26,7 @@ from embedx.classification.resolve import Problem, is_label_by_label, resolve
 from embedx.classification.settings import NONE, ClassifySettings
 from embedx.classification.steps import StepTrainer
 from embedx.classification.tree_training import TreeTrainer
-from embedx.errors import DataError, DivergedError, EmbedxError, Setting, SettingError
+from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.objectives.contract import Objective
@@ -151,7 +151,8 @@ class Run:
         self.inputs = resolved.inputs
         self._note_choices()
         if data.weights is not None and self.settings.optimizer != Lbfgs.name:
-            raise EmbedxError("weights of rows apply only with ", Setting("optimizer", Lbfgs.name))
+            problem = ("given, but they apply only with ", Setting("optimizer", Lbfgs.name))
+            raise DataError("weights of rows", None, problem)
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
             objective.samplers(),
@@ -188,19 +189,26 @@ class Run:
         searches = samplers.SAMPLERS[self.objective.samplers()[0]].needs_dense_inputs
         if is_open and data.is_sparse and searches:
             self.progress.note(
-                "no search with sparse features: every label is scored; --hidden 100 makes them"
-                " dense"
+                "no search with sparse features: every label is scored; ",
+                Setting("hidden", 100),
+                " makes them dense",
             )
         if given.scaling is None and settings.scaling != "none":
             self.progress.note(
-                f"{self.origins['scaling']}: --scaling {settings.scaling}; --scaling none keeps"
-                " them as they are"
+                f"{self.origins['scaling']}: ",
+                Setting("scaling", settings.scaling),
+                "; ",
+                Setting("scaling", "none"),
+                " keeps them as they are",
             )
         if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
             self.progress.note(
-                f"warning: --weights {settings.weights} keeps a label's weights only for the"
-                " features of its own rows, which may lose useful ones where features are"
-                " negative, as some here are; --weights dense keeps all"
+                "warning: ",
+                Setting("weights", settings.weights),
+                " keeps a label's weights only for the features of its own rows, which may lose"
+                " useful ones where features are negative, as some here are; ",
+                Setting("weights", "dense"),
+                " keeps all",
             )
 
     # ---- before training
@@ -314,7 +322,7 @@ class Run:
                 optimizer_state=memory,
             )
 
-    def _size(self) -> tuple[str, str]:
+    def _size(self) -> tuple[Text, Text]:
         """The size of the weights in words, and what to do where memory is short."""
         settings, data, n_rows = self.settings, self.data, self.objective.n_rows(self.data.n_labels)
         if settings.weights != "dense":
@@ -322,12 +330,13 @@ class Run:
                 f"sparse weights of {n_rows:,} rows on {data.n_features:,} features",
                 "drop rare labels and features",
             )
-        hidden = "add --hidden 100; " if data.is_sparse and not settings.hidden else ""
-        return (
-            f"{n_rows:,} rows × {(settings.hidden or data.n_features) + 1:,} weights with"
-            f" --optimizer {settings.optimizer}",
-            f"{hidden}--optimizer sgd needs the least; or drop rare labels and features",
-        )
+        n_columns = (settings.hidden or data.n_features) + 1
+        sgd = Setting("optimizer", "sgd")
+        remedy: Text = (sgd, " needs the least; or drop rare labels and features")
+        if data.is_sparse and not settings.hidden:
+            remedy = ("add ", Setting("hidden", 100), "; ", remedy)
+        optimizer = Setting("optimizer", settings.optimizer)
+        return (f"{n_rows:,} rows × {n_columns:,} weights with ", optimizer), remedy
 
     # ---- training
 
@@ -427,7 +436,5 @@ def _check_finite(classifier: Classifier) -> None:
     """Raise `DivergedError` if a parameter is not finite."""
     for name, array in classifier.arrays.items():
         if not np.isfinite(array).all():
-            raise DivergedError(
-                f"{name}: weights are no longer finite at the end of training; try a smaller"
-                " --learning-rate"
-            )
+            problem = f"{name}: weights are no longer finite at the end of training"
+            raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))

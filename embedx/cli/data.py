@@ -15,6 +15,7 @@ from embedx.cli.options import settings_listed
 from embedx.cli.requests import TrainRequest
 from embedx.cli.streams import results_to
 from embedx.pages.plain import as_cell
+from embedx.settings import on_command_line
 from embedx.training.progress import Reporter
 
 Objective = Annotated[str | None, typer.Argument()]
@@ -87,7 +88,7 @@ def phrases(
     """
     from embedx.cli import words
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     found = words.phrases(corpora, typed or {}, cache_dir, progress)[:top_k]
     values = [
         {
@@ -138,7 +139,9 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
     """
     from embedx.text.fetch import fetch as fetch_recipe
 
-    path = fetch_recipe(name, to, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose))
+    path = fetch_recipe(
+        name, to, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
+    )
     print(as_cell(str(path)))
 
 
@@ -197,11 +200,11 @@ def sessions(
     time_unit  unit of times that are numbers: s, ms, us, ns or days; by default recognised
     output     file to write; by default standard output
     """
-    from embedx.settings import seconds
+    from embedx.settings import on_command_line, seconds
     from embedx.text.sessions import sessions as read_sessions
 
-    pause = None if gap is None else seconds(gap, "--gap")
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    pause = None if gap is None else seconds(gap, "gap")
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     with results_to(output, overwrite):
         for line in read_sessions(table, columns, pause, progress, time_unit):
             print(line)

@@ -23,7 +23,7 @@ from embedx.cli import run
 from embedx.cli.requests import ClassifyRequest, CompareRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, Setting, Text
 from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
@@ -353,7 +353,9 @@ def _training_data(
         like=schema,
     )
     learns_text = training.schema.text is not None and schema is None
-    need = "features that are words" if schema is None else "without --start"
+    need: Text = "features that are words"
+    if schema is not None:
+        need = ("without ", Setting("start"))
     check_used(
         request.typed, ((name, learns_text, need) for name in settings_of(TextFeatureSettings))
     )

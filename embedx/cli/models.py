@@ -12,6 +12,7 @@ from embedx.cli.requests import PredictRequest
 from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError
 from embedx.pages.plain import as_cell
+from embedx.settings import on_command_line
 from embedx.text.sources import STANDARD_INPUT
 from embedx.training.progress import Reporter
 
@@ -131,7 +132,7 @@ def evaluate(
     from embedx.storage.folder import task_of
 
     model, *others = models
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     record: dict[str, Any] = {}
     if text is not None:
         if test is not None:
@@ -256,7 +257,9 @@ def report(
         )
     from embedx.report.report import report as write
 
-    with Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose) as progress:
+    with Reporter(
+        sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line
+    ) as progress:
         page = write(
             models[0],
             output,
@@ -353,7 +356,7 @@ def vectors(
     from embedx import load
     from embedx.cli.queries import write_vectors
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     n_unknown = write_vectors(load(model).of(vectors), output, overwrite)
     if n_unknown > 0:
         progress.note(f"warning: lines without a known word: {n_unknown:,}")
@@ -418,7 +421,7 @@ def export(
     from embedx import load
     from embedx.vectors.export import export as write
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose)
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     options = {"format": None} | (typed or {})
     written = write(
         load(model, progress, trust_pickle),

@@ -19,6 +19,7 @@ import typer
 from embedx.cli import training
 from embedx.cli.requests import ClassifyRequest, TrainRequest
 from embedx.errors import EmbedxError, SettingError, choice
+from embedx.settings import on_command_line
 from embedx.training.progress import Reporter
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def word2vec(
             corpora=[train], objective=objective, output=folder, overwrite=overwrite, typed=typed
         )
     )
-    progress, model = Reporter(sys.stderr), load_folder(folder)
+    progress, model = Reporter(sys.stderr, spelling=on_command_line), load_folder(folder)
     print(
         export.export(
             model, "word2vec-binary" if binary else "word2vec", output, overwrite, progress

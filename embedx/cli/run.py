@@ -47,7 +47,7 @@ def checkpoints_of(
     """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that
     folder.
     """
-    every = seconds(request.checkpoint_every, "--checkpoint-every") or math.inf
+    every = seconds(request.checkpoint_every, "checkpoint_every") or math.inf
     arguments = request.arguments()
     del arguments["resume"]
     checkpoints = Checkpoints(
@@ -76,9 +76,9 @@ def saved(
     checkpoints.close(place, is_over=outcome.interrupted_by is None)
     if outcome.diverged is not None:
         epochs = "epoch" if outcome.epochs == 1 else "epochs"
-        raise DivergedError(
-            f"{outcome.diverged}; the model of {outcome.epochs:.3g} {epochs} is in {place}"
-        )
+        diverged = outcome.diverged
+        kept = f"; the model of {outcome.epochs:.3g} {epochs} is in {place}"
+        raise DivergedError(diverged.problem, (diverged.remedy, kept))
     return place
 
 

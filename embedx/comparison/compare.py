@@ -22,7 +22,7 @@ from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, tuned
-from embedx.errors import DataError, EmbedxError, Setting
+from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.labeled.digits import GENERATED
 from embedx.settings import settings_of
 from embedx.storage import locks
@@ -52,14 +52,13 @@ def data_of(
     """
     has_label_files = files.get("test") is not None or files.get("train_labels") is not None
     if has_label_files or list(names) == [GENERATED]:
-        if files.get("pairs") or files.get("analogies") or files.get("next_item"):
-            raise EmbedxError(
-                "--pairs, --analogies and --next-item are for word vectors; with --test, DATA are"
-                " labelled"
-            )
+        for name in ("pairs", "analogies", "next_item"):
+            if files.get(name):
+                problem = ("is for word vectors; with ", Setting("test"), ", DATA are labelled")
+                raise InapplicableError(name, None, problem)
         return LabelledData(names, options, settings, **files)
     if files.get("test_labels") is not None:
-        raise EmbedxError("--test-labels needs --test")
+        raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
     for name in names:
         if options.get("format") != "text" and looks_labelled(name):
             remedy = (
@@ -228,8 +227,11 @@ def compare(
     progress = progress or Silent()
     names = list(dict.fromkeys(objectives))
     if not names:
-        raise EmbedxError(
-            "--objectives: name those to compare, separated by commas; embedx objectives lists them"
+        raise SettingError(
+            "objectives",
+            None,
+            "none",
+            "name those to compare, separated by commas; `embedx objectives` lists them",
         )
     data.check(names)
     check_folder(folder, resume, overwrite)
@@ -250,7 +252,8 @@ def compare(
         comparison.measure()
         comparison.write()
     if not comparison.ranking.lines and not comparison.interrupted:
-        raise EmbedxError("no run finished: " + "; ".join(comparison.ranking.troubles))
+        problem = f"no run finished: {'; '.join(comparison.ranking.troubles)}"
+        raise DataError(data.name, None, problem)
     return comparison
 
 
@@ -271,7 +274,7 @@ def _circumstances(
     circumstances = {
         "data": ", ".join(about_data),
         "runs": (
-            f"{identity['until']}, --threads {settings.used_threads}, seeds 1 to {settings.seeds},"
+            f"{identity['until']}, {settings.used_threads} threads, seeds 1 to {settings.seeds},"
             " objectives taking turns"
         ),
         "machine": identity["machine"],
@@ -289,16 +292,17 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     """Raise `EmbedxError` if the folder cannot hold this comparison."""
     if not folder.exists():
         return
+    another = ("choose another ", Setting("output"))
     if not folder.is_dir():
-        raise EmbedxError(f"{folder}: a file; choose another --output")
+        raise DataError(folder, None, "a file", another)
     if (folder / FILE).exists():
         if not resume and not overwrite:
-            raise EmbedxError(
-                f"{folder}: has a comparison already; add --resume to continue it, or --overwrite"
-                " to start again"
-            )
+            resume_it = ("add ", Setting("resume", True), " to continue it")
+            start_again = (Setting("overwrite", True), " to start again")
+            remedy = (resume_it, ", or ", start_again)
+            raise DataError(folder, None, "has a comparison already", remedy)
     elif any(folder.iterdir()):
-        raise EmbedxError(f"{folder}: not empty, and no comparison; choose another --output")
+        raise DataError(folder, None, "not empty, and no comparison", another)
 
 
 @contextlib.contextmanager

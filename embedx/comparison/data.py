@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from embedx import objectives
 from embedx.comparison.settings import OF_ALL_RUNS, OF_VALIDATION, CompareSettings
-from embedx.errors import EmbedxError, near
+from embedx.errors import InapplicableError, SettingError, Text, near
 from embedx.evaluation.statistics import Score
-from embedx.settings import Settings, as_arguments, as_typed, option_name, read_value
+from embedx.settings import Settings, as_arguments, as_typed, read_value
 from embedx.training.progress import Progress
 
 
@@ -43,7 +43,7 @@ class Data(ABC):
     taken: ClassVar[tuple[str, ...]]  # names of options
     # settings that an objective may be tried with, beside its own
     of_variants: ClassVar[type[Settings]]
-    otherwise: ClassVar[str]  # what is said of other options
+    otherwise: ClassVar[Text]  # what is said of other options
     measures: Sequence[str]  # in the order of tables; the first is ranked by if all runs have it
     curve_of: str
 
@@ -56,7 +56,7 @@ class Data(ABC):
     ) -> None:
         inapplicable = sorted(options.keys() - set(self.taken))
         if inapplicable:
-            raise EmbedxError(f"{option_name(inapplicable[0])} {self.otherwise}")
+            raise InapplicableError(inapplicable[0], None, self.otherwise)
         self.names = list(names)
         self.options = dict(options)
         self.settings = settings
@@ -82,10 +82,9 @@ class Data(ABC):
             setting, _, text = assignment.partition("=")
             field = fields.get(setting.replace("-", "_"))
             if field is None:
-                raise EmbedxError(
-                    f"--objectives {name}: {setting} cannot be set here;"
-                    f" {near(setting, fields, 'see --help-all')}"
-                )
+                problem = f"{setting} cannot be set here"
+                remedy = near(setting, fields, "`embedx compare --help-all` shows what can")
+                raise SettingError("objectives", name, problem, remedy)
             options[field.name] = read_value(field, text)
         return objective, options
 

@@ -17,7 +17,7 @@ from embedx.classification.resolve import (
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_LABELS, CompareSettings
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation import learning_curves
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
@@ -52,7 +52,7 @@ class LabelledData(Data):
     unit = "examples"
     taken = OF_LABELS
     of_variants = ClassifySettings
-    otherwise = "applies to text; with --test, DATA are labelled"
+    otherwise = ("applies to text; with ", Setting("test"), ", DATA are labelled")
 
     def __init__(
         self,
@@ -69,11 +69,15 @@ class LabelledData(Data):
         self.test_labels = files.get("test_labels")
 
         if len(names) > 1:
-            raise EmbedxError(f"{names[1]}: with --test, DATA is one file of training rows")
+            problem = ("with ", Setting("test"), ", DATA is one file of training rows")
+            raise DataError(names[1], None, problem)
         if self.test is None and self.train != GENERATED:
-            raise EmbedxError(f"{self.train}: name the labelled data to score on with --test")
+            remedy = ("name them with ", Setting("test"))
+            raise DataError(self.train, None, "no labelled data to score on", remedy)
         if STANDARD_INPUT in (self.train, self.train_labels, settings.validation):
-            raise EmbedxError("-: can be read only once, and each run reads it; name a file")
+            raise DataError(
+                STANDARD_INPUT, None, "can be read only once, and each run reads it", "name a file"
+            )
 
     def check(self, names: Sequence[str]) -> None:
         self.variants = {name: self._checked(name) for name in names}
@@ -105,7 +109,7 @@ class LabelledData(Data):
             self.test or GENERATED, self.test_labels, progress=progress, like=training.schema
         )
         if len(self.rows) == 0:
-            raise EmbedxError(f"{self.test}: holds no rows to score on")
+            raise DataError(self.test, None, "holds no rows to score on")
 
         self._choose_measures()
         self.converging |= self._converging_variants(training)
@@ -152,9 +156,8 @@ class LabelledData(Data):
             options["validation_labels"] = self.settings.validation_labels
             options["patience"] = PATIENCE
         elif self.settings.tune:
-            raise EmbedxError(
-                "--tune needs validation data, but --validation is 0; leave out one of them"
-            )
+            problem = ("needs validation data, but ", Setting("validation"), " is 0")
+            raise InapplicableError("tune", None, problem, "leave out one of them")
         return options
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:

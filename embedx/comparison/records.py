@@ -18,8 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.storage.atomic import write_text
+
+START_OVER = ("start over with ", Setting("overwrite", True))
 
 FILE = "runs.jsonl"
 FAILED = ("diverged", "failed")
@@ -61,20 +63,19 @@ class Records:
                     )
                     self.records.append(record)
             except (ValueError, KeyError, TypeError):
-                raise EmbedxError(
-                    f"{self.file}:{place}: not a line that `embedx compare` wrote; delete it, or"
-                    " start over with --overwrite"
-                ) from None
+                problem = "not a line that `embedx compare` wrote"
+                remedy = ("delete it, or ", START_OVER)
+                raise DataError(self.file, place, problem, remedy) from None
         differing = sorted(
             name
             for name in before.keys() | self.identity
             if before.get(name) != self.identity.get(name)
         )
         if differing:
-            raise EmbedxError(
-                f"{self.file}: of a comparison with other {', '.join(differing)}; choose another"
-                " --output, or start over with --overwrite instead of --resume"
-            )
+            problem = f"of a comparison with other {', '.join(differing)}"
+            over = (START_OVER, " instead of ", Setting("resume", True))
+            other = ("choose another ", Setting("output"), ", or ")
+            raise DataError(self.file, None, problem, (other, over))
 
     def find(self, **key: Any) -> Run | None:
         """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`) that need not

@@ -1,6 +1,6 @@
 """Settings of `embedx compare`, and the names of those that it passes to each run."""
 
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError, Setting
 from embedx.graphs.settings import GraphSettings
 from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds, settings_of
 from embedx.training import trainer
@@ -81,7 +81,8 @@ class CompareSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.epochs is not None and self.time_budget is not None:
-            raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+            problem = ("and ", Setting("time_budget"), " both say when to stop")
+            raise InapplicableError("epochs", None, problem, "give one of them")
 
     @property
     def stopping(self) -> tuple[str, str]:

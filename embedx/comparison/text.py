@@ -10,7 +10,7 @@ import numpy as np
 
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_TEXT, CompareSettings
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.skipgram.configuration import configure
@@ -42,7 +42,7 @@ class Text(Data):
     unit = "words"
     taken = OF_TEXT
     of_variants = SkipGramSettings
-    otherwise = "applies to labelled data; without --test, DATA is text"
+    otherwise = ("applies to labelled data; without ", Setting("test"), ", DATA is text")
     measures: Sequence[str] = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
 
@@ -68,9 +68,8 @@ class Text(Data):
         self.sources = resolve([*self.names, *filter(None, [self.next_item])])
         for source in self.sources:
             if source.fingerprint is None:
-                raise EmbedxError(
-                    f"{source.name}: can be read only once, and each run reads it; name a file"
-                )
+                problem = "can be read only once, and each run reads it"
+                raise DataError(source.name, None, problem, "name a file")
 
     def check(self, names: Sequence[str]) -> None:
         for name in names:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from embedx.errors import SettingError
+from embedx.errors import Setting, SettingError
 
 CONNECT_SECONDS = 10.0
 START = "start one with `ray start --head`, and join it with `ray start --address=HOST:6379`"
@@ -68,7 +68,7 @@ def _address_file() -> Path:
 
 def _noted_address(cluster: str, file: Path) -> str:
     """What the file says. Raises `SettingError` if others could have written it."""
-    remedy = "name the cluster, --cluster HOST:PORT, or set RAY_ADDRESS"
+    remedy = ("name the cluster, ", Setting("cluster", "HOST:PORT"), ", or set RAY_ADDRESS")
     try:
         descriptor = os.open(file, FLAGS)
     except FileNotFoundError as error:

@@ -30,7 +30,7 @@ from embedx.distributed.worker import Plan
 from embedx.engine.examples import examples_of
 from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError, Setting, Text
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 
@@ -257,34 +257,48 @@ def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objec
     )
     by_label = is_label_by_label(settings, objective) and settings.optimizer != "lbfgs"
     if by_label and cluster.merge_every is not None:
-        raise EmbedxError(
-            "--set merge-every has no effect where each label is trained independently; leave"
-            " it out"
-        )
+        problem: Text = "has no effect where each label is trained independently"
+        raise InapplicableError("merge_every", None, problem, "leave it out")
     per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"
-    for option, is_so, why in (
+    refusals: tuple[tuple[Setting, bool, str, Text], ...] = (
         (
-            "--optimizer lbfgs",
+            Setting("optimizer", "lbfgs"),
             settings.optimizer == "lbfgs",
-            "it takes the gradient of all data at once; use adagrad",
+            "it takes the gradient of all data at once",
+            "use adagrad",
         ),
         (
-            "--sampler search",
+            Setting("sampler", "search"),
             sampler.candidates == "retrieved",
-            "its index is on one machine; use another sampler",
+            "its index is on one machine",
+            "use another sampler",
         ),
         (
-            "--deterministic",
+            Setting("deterministic", True),
             settings.deterministic,
-            "workers merge in no fixed order; leave out one of them",
+            "workers merge in no fixed order",
+            "leave out one of them",
         ),
         (
-            "--weights sparse",
+            Setting("weights", "sparse"),
             settings.weights == "sparse",
-            "such rows cannot be merged; use --weights dense",
+            "such rows cannot be merged",
+            ("use ", Setting("weights", "dense")),
         ),
-        ("--set max-norm", settings.max_norm is not None, "merged rows may be longer; use --l2"),
-        (f"--optimizer {optimizer.name}", per_row_of_all, "all labels are candidates; use adagrad"),
-    ):
-        if is_so and not by_label:
-            raise EmbedxError(f"{option} does not apply with --cluster: {why}")
+        (
+            Setting("max_norm"),
+            settings.max_norm is not None,
+            "merged rows may be longer",
+            ("use ", Setting("l2")),
+        ),
+        (
+            Setting("optimizer", optimizer.name),
+            per_row_of_all,
+            "all labels are candidates",
+            "use adagrad",
+        ),
+    )
+    for setting, is_set, reason, remedy in refusals:
+        if is_set and not by_label:
+            problem = ("does not apply with ", Setting("cluster"), f": {reason}")
+            raise InapplicableError(setting.name, setting.value, problem, remedy)

@@ -52,9 +52,8 @@ def ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise EmbedxError(
-            '--cluster: Ray is not installed; pip install "embedx[ray]", on every machine'
-        ) from error
+        remedy = 'pip install "embedx[ray]", on every machine'
+        raise SettingError("cluster", None, "Ray is not installed", remedy) from error
     return ray
 
 
@@ -213,10 +212,9 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
         if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0
     )
     if not cpus or (threads or 1) > cpus[-1]:
-        raise EmbedxError(
-            f"--threads {threads or 1}: no machine of the cluster has so many CPUs; give at most"
-            f" {max(cpus, default=0)}"
-        )
+        problem = "no machine of the cluster has so many CPUs"
+        remedy = f"give at most {max(cpus, default=0)}"
+        raise SettingError("threads", threads or 1, problem, remedy)
     if workers is None:
         return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])
     of_machine = -(-workers // len(cpus))
@@ -322,10 +320,9 @@ class Workers:
             if HEAD.problem is not None:
                 self.error = LostClusterError(HEAD.problem)
                 return
-            self.error = EmbedxError(
-                f"--cluster: {LOST_IN_A_ROW} workers were lost one after another, the last on"
-                f" {worker.host} ({why}); check the memory of the machines"
-            )
+            lost = f"{LOST_IN_A_ROW} workers were lost one after another"
+            problem = f"{lost}, the last on {worker.host} ({why})"
+            self.error = SettingError("cluster", None, problem, "check the memory of the machines")
             return
         self.progress.note(
             f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another"
@@ -371,10 +368,9 @@ class Workers:
             host, process, version = check_started(worker.call("start"))
             worker.host = f"{host} (process {process})"
             if version != installed_version():
-                raise EmbedxError(
-                    f"{host}: embedx {version}, not {installed_version()}; install the same on all"
-                    " machines"
-                )
+                problem = f"{host} has embedx {version}, not {installed_version()}"
+                remedy = "install the same on all machines"
+                raise SettingError("cluster", None, problem, remedy)
         except LostWorkerError as error:
             self.lost(worker, str(error))
         except BaseException as error:
@@ -398,10 +394,8 @@ def predictions(
     """
     library, have = ray(), int(ray().cluster_resources().get("CPU", 0))
     if size.workers * size.threads > have:
-        raise EmbedxError(
-            f"--workers {size.workers}, each with {size.threads} threads, take more than the {have}"
-            " CPUs of the cluster"
-        )
+        problem = f"with {size.threads} threads each, more than the {have} CPUs of the cluster"
+        raise SettingError("workers", size.workers, problem)
     options = {
         "num_cpus": size.threads,
         "max_restarts": LOST_IN_A_ROW,
@@ -422,4 +416,5 @@ def predictions(
         for n_rows, reference in under_way:
             yield n_rows, received(reference)
     except LostWorkerError as error:
-        raise EmbedxError(f"--cluster: {LOST_IN_A_ROW} workers were lost ({error})") from error
+        problem = f"{LOST_IN_A_ROW} workers were lost ({error})"
+        raise SettingError("cluster", None, problem) from error

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from embedx.errors import Setting
 from embedx.settings import Settings, check_used, param
 
 MAX_WORKERS = 1024
@@ -34,12 +35,14 @@ class ClusterSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        workers = "--cluster; the number of threads is --threads"  # gensim's --workers
+        cluster = Setting("cluster")
+        # gensim's workers are threads.
+        cluster_not_threads = (cluster, "; the number of threads is ", Setting("threads"))
         check_used(
             vars(self),
             [
-                ("workers", self.is_asked_for, workers),
-                ("merge_every", self.is_asked_for, "--cluster"),
+                ("workers", self.is_asked_for, cluster_not_threads),
+                ("merge_every", self.is_asked_for, cluster),
             ],
         )
 

@@ -17,7 +17,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError, Setting
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
@@ -154,10 +154,9 @@ def train(
 ) -> skipgram.TrainedVectors:
     """As `embedx.skipgram.task.train`, by workers."""
     if config.settings.deterministic:
-        raise EmbedxError(
-            "--deterministic does not apply with --cluster: workers merge in no fixed order; leave"
-            " out one of them"
-        )
+        reason = ": workers merge in no fixed order"
+        problem = ("does not apply with ", Setting("cluster"), reason)
+        raise InapplicableError("deterministic", True, problem, "leave out one of them")
     with connected(cluster, config.settings.threads, progress) as size:
 
         def distributed(task: Task) -> Distributed:

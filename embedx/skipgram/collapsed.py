@@ -19,6 +19,7 @@ import numpy as np
 
 from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
+from embedx.errors import Setting
 from embedx.kernels import stream_key
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.settings import CollapsedSettings
@@ -105,7 +106,7 @@ def _check_memory(task: Task) -> int:
     gradients will not fit.
     """
     plan = memory_plan(task)
-    plan.check(f"{task.size} with --collapsed", SMALLER)
+    plan.check((task.size, " with ", Setting("collapsed", True)), SMALLER)
     plan.report(task.progress)
     return min(MAX_COUNTING, plan.available // 2)
 

@@ -11,7 +11,7 @@ import math
 from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.settings import check_sampler
-from embedx.errors import EmbedxError, Setting, SettingError
+from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.graphs.settings import DEFAULTS as OF_GRAPHS, GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
@@ -21,7 +21,6 @@ from embedx.settings import (
     Record,
     Settings,
     check_used,
-    option_name,
     settings_of,
 )
 from embedx.skipgram.settings import (
@@ -165,7 +164,8 @@ def configure(
         is_sized = False
     else:
         check_used(
-            options, [(each, False, "--collapsed") for each in settings_of(CollapsedSettings)]
+            options,
+            [(each, False, Setting("collapsed", True)) for each in settings_of(CollapsedSettings)],
         )
         options = start.with_defaults(options) if start else dict(options)
         made, settings, is_sized = _streamed(name, options)
@@ -200,9 +200,9 @@ def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings, 
     is_drawn = ("drawn", "retrieved")
     sampler = settings.sampler or in_order(made)[0]
     needs: list[tuple[str, bool, str | Setting]] = [
-        ("heldout_points", settings.heldout > 0, "--heldout"),
+        ("heldout_points", settings.heldout > 0, Setting("heldout")),
         ("draws", samplers.SAMPLERS[sampler].candidates in is_drawn, "a sampler that draws"),
-        ("buckets", settings.subwords is not None, "--subwords"),
+        ("buckets", settings.subwords is not None, Setting("subwords")),
         *((name, False, "labels, by `embedx classify`") for name in objective.label_settings),
         *((name, False, needed) for name, needed in made.without_effect().items()),
     ]
@@ -302,19 +302,16 @@ def _collapsed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]
             for each, other in objectives.OBJECTIVES.items()
             if collapses(_with_counts(other, {}))
         )
-        raise EmbedxError(
-            f"--collapsed does not apply to --objective {name}; taken by {takers}, by default"
-        )
+        other = ("does not apply to ", Setting("objective", name))
+        raise InapplicableError("collapsed", True, other, f"taken by {takers}, by default")
     for each in (*NOT_TAKEN, *([] if made.has_tail else ["draws"])):
         if options.get(each) is not None:
-            raise EmbedxError(
-                f"{option_name(each)} does not apply with --collapsed --objective {name}"
-            )
+            collapsed = (Setting("collapsed", True), " ", Setting("objective", name))
+            raise InapplicableError(each, None, ("does not apply with ", collapsed))
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
-        raise EmbedxError(
-            "--collapsed needs exact scores of the rows found; leave out --set rescore=no"
-        )
+        remedy = ("leave out ", Setting("rescore", False))
+        raise InapplicableError("collapsed", True, "needs exact scores of the rows found", remedy)
     draws = {"draws": TAIL} if made.has_tail else {}
     settings = SkipGramSettings.from_options(
         {**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]}

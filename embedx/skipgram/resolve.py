@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from embedx import optimizers, samplers
 from embedx.engine.encoders import pairs_of_centre
+from embedx.errors import Setting, Text
 from embedx.graphs.settings import SGD_RATE
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import WORDS
@@ -139,10 +140,12 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
         usual = float(objective.word_defaults.get("learning_rate", usual))
     if usual / FAR_RATE < rate < usual * FAR_RATE:
         return
-    remedy = "leave it out"
+    remedy: Text = "leave it out"
     if rate < usual:
-        remedy += ", or add --optimizer sgd to use word2vec's rates"
+        remedy = (remedy, ", or add ", Setting("optimizer", "sgd"), " to use word2vec's rates")
     progress.note(
-        f"warning: --learning-rate {rate:g} is far from {usual:g}, the default of"
-        f" {settings.optimizer} here; {remedy}"
+        "warning: ",
+        Setting("learning_rate", rate),
+        f" is far from {usual:g}, the default of {settings.optimizer} here; ",
+        remedy,
     )

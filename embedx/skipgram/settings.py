@@ -5,7 +5,7 @@
 from embedx import optimizers
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.settings import MAX_RATE, TrainingSettings
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.settings import Record, Settings, as_arguments, fraction, param
@@ -25,7 +25,8 @@ def distance(text: str) -> int:
     try:
         return WHOLE_SENTENCE if text == "all" else int(text)
     except ValueError:
-        raise EmbedxError(f"--window {text}: not a whole number; write 5, or all") from None
+        problem = "not a whole number"
+        raise SettingError("window", text, problem, "write 5, or all") from None
 
 
 def large_text_defaults() -> str:

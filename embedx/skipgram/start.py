@@ -26,10 +26,10 @@ import numpy as np
 
 from embedx import checks, objectives, optimizers
 from embedx.engine.skipgram import SkipGramTables
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
-from embedx.settings import Options, check_used, option_name, settings_of
+from embedx.settings import Options, check_used, settings_of
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.storage.folder import REMEDY
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -88,23 +88,25 @@ class Start:
         """
         for name in settings_of(PhraseSettings):
             if self.objective is not None and name in options:
-                raise EmbedxError(
-                    f"{option_name(name)} does not apply with --start, whose collocations are"
-                    " joined"
+                problem = (
+                    "does not apply with ",
+                    Setting("start"),
+                    ", whose collocations are joined",
                 )
+                raise InapplicableError(name, None, problem)
         limit, own = (
             options.get("max_vocab"),
             {**self.model.settings, "dim": self.model.vectors.shape[1]},
         )
         if limit is not None and limit < len(self.model):
-            raise EmbedxError(
-                f"--max-vocab {limit}: less than the {len(self.model):,} words of --start, which"
-                " are all kept"
-            )
+            words = f"less than the {len(self.model):,} words of "
+            problem = (words, Setting("start"), ", which are all kept")
+            raise SettingError("max_vocab", limit, problem)
         for name in FIXED:
             if options.get(name, own.get(name)) != own.get(name):
-                has = f"the model of --start {self.path} has {own.get(name) or 'none'}"
-                raise EmbedxError(f"{option_name(name)} {options[name]}: {has}; leave it out")
+                start = Setting("start", self.path)
+                problem = ("the model of ", start, f" has {own.get(name) or 'none'}")
+                raise SettingError(name, options[name], problem, "leave it out")
         return {
             **{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None},
             **options,
@@ -245,7 +247,7 @@ def started(options: Options, model: WordVectors | None = None) -> Start | None:
     """
     check_used(
         {"freeze": options.get("freeze") or None},
-        [("freeze", options.get("start") is not None, "--start")],
+        [("freeze", options.get("start") is not None, Setting("start"))],
     )
     return (
         Start(StartSettings.from_options(dict(options)), model)

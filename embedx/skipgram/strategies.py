@@ -14,6 +14,7 @@ from embedx.engine import blocks, skipgram as engine, skipgram_retrieved as retr
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import JOINT, SINGLE, SUMMED
+from embedx.errors import Setting
 from embedx.kernels import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
@@ -31,7 +32,11 @@ from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-SMALLER = "lower --dim, --max-vocab, --threads or --window"  # where memory is short
+# What to do where memory is short.
+SMALLER = (
+    ("lower ", Setting("dim"), ", ", Setting("max_vocab")),
+    (", ", Setting("threads"), " or ", Setting("window")),
+)
 GENERATED = 2**36  # the place of the windows of tokens that are generated
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms

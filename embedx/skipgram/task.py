@@ -13,13 +13,14 @@ import numpy as np
 from numpy import float32, float64, ndarray
 
 from embedx.engine import skipgram as engine, subwords
-from embedx.errors import DivergedError, EmbedxError
+from embedx.errors import DataError, DivergedError, Setting
 from embedx.evaluation import heldout
 from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record, as_typed
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.skipgram.strategies import SMALLER, RetrievedStream, Streamed, empty_tables
+from embedx.text.cooccurrence import no_pair_kept
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, hold_out, n_pieces
@@ -28,7 +29,7 @@ from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import phrases_of
 from embedx.text.segmentation import advice as unsegmented
 from embedx.text.settings import PhraseSettings
-from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, context_words, has_pairs
+from embedx.text.subsampling import TokenStream, context_words, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
@@ -135,9 +136,9 @@ class Task:
         Raises `EmbedxError` where even the workspaces of its threads cannot be allocated.
         """
         tables, settings = self.tables, self.config.settings
-        with allocating(
-            f"{self.size} with --threads {settings.threads} and --window {settings.window}", SMALLER
-        ):
+        threads = Setting("threads", settings.threads)
+        window = Setting("window", settings.window)
+        with allocating((self.size, " with ", threads, " and ", window), SMALLER):
             of_training = self.strategy().memory()
         state = {
             "vectors": (tables.inputs.rows, tables.outputs.rows),
@@ -366,7 +367,7 @@ def train(
         task.initialise()
         strategy = wrap(task) if wrap is not None else task.strategy()
         outcome = task.run(strategy, snapshot, checkpoints, tuple(callbacks))
-        outcome.check_trained(NO_PAIR_KEPT if outcome.tally.words else trainer.NO_TIME)
+        outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
         to_the_end(lambda: _check_finite(task))
         vectors = task.model(outcome)
         if task.heldout is not None and outcome.interrupted_by is None:
@@ -418,12 +419,15 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
     n_tokens = int(corpus.counts[remap >= 0].sum())
     if objective.words_caution:
-        progress.note(f"warning: --objective {objective.name}: {objective.words_caution}")
+        progress.note(
+            "warning: ", Setting("objective", objective.name), f": {objective.words_caution}"
+        )
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
     if vocabulary.vocab is not None:
         missing = set(listed(vocabulary.vocab)) - set(words.words)
         progress.note(
-            f"--vocab {vocabulary.vocab}: {len(missing):,} of its words are not in the text"
+            Setting("vocab", vocabulary.vocab),
+            f": {len(missing):,} of its words are not in the text",
         )
     if start is not None:
         progress.note(start.summary(corpus, words, objective, settings.bias != "none"))
@@ -456,7 +460,8 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         in_utf8 = [encoded(word) for word in words.words]
         need = subwords.listing_bytes(in_utf8, settings.ngrams)
         plan = MemoryPlan({"n-grams": need}, 0, available_memory())
-        plan.check(f"the n-grams of {len(words):,} words", "lower --max-vocab or --set buckets")
+        remedy = ("lower ", Setting("max_vocab"), " or ", Setting("buckets"))
+        plan.check(f"the n-grams of {len(words):,} words", remedy)
         parts, buckets = subwords.listed(in_utf8, settings.ngrams)
     tables = empty_tables(objective, settings, len(words), len(buckets))._replace(parts=parts)
     config = replace(config, settings=settings)
@@ -473,12 +478,11 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         origins=origins,
     )
     if not has_pairs(task.stream()):
-        names = [f"{source['name']}: " for source in corpus.report["sources"][:1]]
-        raise EmbedxError(
-            "".join(names)
-            + "no sentence has two words of the vocabulary, so there is nothing to train on; write"
-            " sentences of several words, one a line, or lower --min-count"
-        )
+        names = [source["name"] for source in corpus.report["sources"]]
+        problem = "no sentence has two words of the vocabulary, so there is nothing to train on"
+        write = "write sentences of several words, one a line, or lower "
+        lower = (write, Setting("min_count"))
+        raise DataError(names[0] if names else "corpora", None, problem, lower)
     return task
 
 
@@ -488,8 +492,9 @@ def _check_finite(task: Task) -> None:
         np.isfinite(table.rows.sum(dtype=float64))
         for table in (task.tables.inputs, task.tables.outputs)
     ):
-        remedy = f"try a smaller --learning-rate than {task.config.settings.learning_rate:g}"
-        raise DivergedError(f"vectors are no longer finite at the end of training; {remedy}")
+        rate = task.config.settings.learning_rate
+        remedy = ("try a smaller ", Setting("learning_rate"), f" than {rate:g}")
+        raise DivergedError("vectors are no longer finite at the end of training", remedy)
 
 
 def _check_heldout(
@@ -506,16 +511,18 @@ def _check_heldout(
                 "warning: the model does not beat the unigram baseline on held-out text"
                 f" ({found['log_likelihood']:.4f} and {unigram:.4f} nats a pair) unless its scores"
                 f" are divided by a temperature ({best:.4f}): its probabilities are overconfident;"
-                " try a smaller --learning-rate"
+                " try a smaller ",
+                Setting("learning_rate"),
             )
         return None
     rate = [float(task.config.settings.learning_rate or 0), *outcome.lowered_rates][-1]
     lowered = ", to which the run was lowered" if outcome.lowered_rates else ""
-    message = (
+    problem = (
         f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram baseline on"
-        f" held-out text ({best:.4f} and {unigram:.4f} nats a pair); try another --learning-rate"
+        f" held-out text ({best:.4f} and {unigram:.4f} nats a pair)"
     )
+    remedy = ("try another ", Setting("learning_rate"))
     if outcome.lowered_rates or found["log_likelihood"] < unigram - SLACK:
-        return DivergedError(message)
-    task.progress.note(f"warning: {message}, or more --epochs")
+        return DivergedError(problem, remedy)
+    task.progress.note("warning: ", problem, "; ", remedy, ", or more ", Setting("epochs"))
     return None

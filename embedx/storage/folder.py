@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text
 from embedx.pages.plain import ESCAPES, escape
 from embedx.settings import Options, Record
 from embedx.storage import atomic, locks
@@ -154,7 +154,7 @@ def facts_of(description: Options) -> Record:
     }
 
 
-def damaged(file: Path, complaint: str) -> DataError:
+def damaged(file: Path, complaint: Text) -> DataError:
     """The error for a file that is not as it was written."""
     return DataError(file, None, complaint, REMEDY)
 
@@ -192,6 +192,9 @@ def blamed_on(file: Path) -> Iterator[None]:
         yield
     except DataError as error:  # which names the file of an array
         raise DataError(file.parent / str(error.file), None, error.problem, REMEDY) from error
+    except SettingError as error:
+        setting = Setting(error.setting, error.value)
+        raise damaged(file, (setting, error.separator, error.problem)) from error
     except EmbedxError as error:
         raise damaged(file, str(error).partition("; ")[0]) from error
 

@@ -21,12 +21,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray, uint64
 
-from embedx.errors import EmbedxError
+from embedx.errors import Setting, SettingError
 from embedx.kernels import kernel
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter
-from embedx.text.subsampling import NO_PAIR_KEPT, TokenStream, keep_words, new_words
+from embedx.text.subsampling import TokenStream, keep_words, new_words
 from embedx.training.progress import SILENT, Progress
 
 CHUNK = 100_000  # tokens between two looks at the buffer
@@ -104,7 +104,7 @@ def _counts(
             counts.astype(float32).tofile(times)
             n_of_input += np.bincount(pairs >> 32, minlength=n_words)
     if not n_of_input.any():
-        raise EmbedxError(NO_PAIR_KEPT)
+        raise no_pair_kept()
     offsets = np.concatenate(([0], np.cumsum(n_of_input)))
     return Counts(
         offsets,
@@ -133,3 +133,10 @@ def _write_pairs(stream, window, start, stop, key, words, pairs):
                 pairs[n] = (int64(words.word[x]) << 32) | int64(words.word[y])
                 n += 1
     return n
+
+
+def no_pair_kept() -> SettingError:
+    """The error for a text of which subsampling leaves no pairs."""
+    problem = "subsampling kept no two words of a sentence, so nothing was trained"
+    remedy = ("raise it, or turn subsampling off by ", Setting("sample", 0))
+    return SettingError("sample", None, problem, remedy)

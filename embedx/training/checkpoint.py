@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, DivergedError, EmbedxError, Setting
+from embedx.errors import DataError, DivergedError, Setting, joined
 from embedx.settings import Options, Record
 from embedx.storage import atomic, folder as folders, locks
 from embedx.storage.disk import amount, check_disk
@@ -56,6 +56,7 @@ FREE = {
     "dry_run",
 }
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
+START_AGAIN = ("start again with ", Setting("overwrite", True))
 ARRAY = "__array__"  # in JSON, the key of the number of an array
 
 
@@ -137,16 +138,15 @@ def requested(output: Path) -> tuple[str, Record, str]:
         found = str(run["command"]), dict(run["arguments"]), str(run["directory"])
         version = run["embedx"]
     except FileNotFoundError:
-        raise EmbedxError(
-            f"{output}: no run to resume (there is no {file}); start it with its original command"
-        ) from None
+        problem = f"no run to resume (there is no {file})"
+        remedy = "start it with its original command"
+        raise DataError(output, None, problem, remedy) from None
     except DAMAGED as error:
         raise damaged(file, str(error)) from error
     if version != folders.installed_version():
-        raise EmbedxError(
-            f"{file}: of embedx {version}, while this is {folders.installed_version()}; resume it"
-            " with that version, or start the run again with --overwrite"
-        )
+        problem = f"of embedx {version}, while this is {folders.installed_version()}"
+        again = ("start the run again with ", Setting("overwrite", True))
+        raise DataError(file, None, problem, ("resume it with that version, or ", again))
     return found
 
 
@@ -193,32 +193,32 @@ class Checkpoints:
         with atomic.errors_named(self.folder):
             names = {each.name for each in self.folder.iterdir()}
         if RUN not in names and names - {PARTIAL_RUN}:
-            raise EmbedxError(
-                f"{self.folder}: not a folder of checkpoints; choose another --output"
-            )
+            remedy = ("choose another ", Setting("output"))
+            raise DataError(self.folder, None, "not a folder of checkpoints", remedy)
         # else a run was killed before it had written what it was
         if request.resumes and RUN in names:
             self._check_same(output)
             self.found = self.states()
         elif self.states() and not overwrite:
-            raise EmbedxError(
-                f"{self.folder}: the state of an unfinished run; add --resume to continue it, or"
-                " --overwrite to start again"
-            )
+            resume = ("add ", Setting("resume", True), " to continue it")
+            again = (Setting("overwrite", True), " to start again")
+            problem = "the state of an unfinished run"
+            raise DataError(self.folder, None, problem, (resume, ", or ", again))
 
     def _check_same(self, output: Path) -> None:
         """Raise `EmbedxError` unless the command is the one that started the run."""
-        then = by_option(*requested(output))
-        now = by_option(self.request.command, self.request.arguments, os.getcwd())
-        free = FREE | ({"--threads"} if now.get("--deterministic") else set())
+        then = _by_name(*requested(output))
+        now = _by_name(self.request.command, self.request.arguments, os.getcwd())
+        free = FREE | ({"threads"} if now.get("deterministic") else set())
         others = sorted(
             name for name in (now.keys() | then.keys()) - free if now.get(name) != then.get(name)
         )
         if others:
-            raise EmbedxError(
-                f"{self.folder / RUN}: of a run with other arguments ({', '.join(others)}); resume"
-                " it with its own, or start again with --overwrite instead of --resume"
-            )
+            names = joined((Setting(name) for name in others), ", ")
+            problem = ("of a run with other arguments (", names, ")")
+            again = (START_AGAIN, " instead of ", Setting("resume", True))
+            remedy = ("resume it with its own, or ", again)
+            raise DataError(self.folder / RUN, None, problem, remedy)
 
     def states(self) -> list[Path]:
         """The states on disk, the newest first."""
@@ -257,12 +257,15 @@ class Checkpoints:
 
         Raises `EmbedxError` if that was on other data, or none can be read.
         """
-        why = ""
+        damaged_file: Path | None = None
+        why = "no checkpoint to resume from"
         for file in self.found:
             try:
                 tree = self._read(file, state)
             except DAMAGED as error:
-                why = why or f"{file}: damaged ({str(error) or type(error).__name__})"
+                if damaged_file is None:
+                    damaged_file = file
+                    why = f"damaged ({str(error) or type(error).__name__})"
                 self.progress.note(f"{file}: damaged, so it is skipped")
                 continue
             others = [
@@ -271,19 +274,16 @@ class Checkpoints:
                 if tree["identity"].get(name) != value
             ]
             if others:
-                raise EmbedxError(
-                    f"{file}: the {' and the '.join(others)} changed since; start again with"
-                    " --overwrite"
-                )
+                problem = f"the {' and the '.join(others)} changed since"
+                raise DataError(file, None, problem, START_AGAIN)
             try:
                 state.restore(tree["values"])
             except ValueError as error:
-                raise EmbedxError(
-                    f"{file}: does not fit this run ({error}); start again with --overwrite"
-                ) from error
+                problem = f"does not fit this run ({error})"
+                raise DataError(file, None, problem, START_AGAIN) from error
             self.progress.note(f"resumed from {file}, of {tree['at']}")
             return
-        raise EmbedxError(f"{why or self.folder}; start again with --overwrite")
+        raise DataError(damaged_file or self.folder, None, why, START_AGAIN)
 
     def roll_back(self, state: TrainState, good_step: int) -> bool:
         """Make the state what it was at the last checkpoint of no more than `good_step` chunks, or
@@ -459,12 +459,9 @@ class Checkpoints:
             )
 
 
-def by_option(command: str, arguments: Options, directory: str) -> Record:
-    """A command by the names of its arguments, those that were typed as options by these."""
-    typed = {
-        f"--{name.replace('_', '-')}": value
-        for name, value in (arguments.get("typed") or {}).items()
-    }
+def _by_name(command: str, arguments: Options, directory: str) -> Record:
+    """A command by the names of its arguments and settings."""
+    typed = arguments.get("typed") or {}
     return {**arguments, **typed, "command": command, "directory": directory}
 
 

@@ -13,12 +13,33 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, Text
 from embedx.storage.disk import NO_LIMIT, amount, summary
 from embedx.training.control_groups import memory_left
 from embedx.training.progress import Progress
 
 MAX_COPY = 0.5  # of the free memory, for a copy of a run's state
+
+
+class NoMemoryError(EmbedxError):
+    """More memory is needed than there is.
+
+    purpose    what needs it
+    need       bytes; None where they are not known
+    available  bytes
+    remedy     what to do
+    """
+
+    def __init__(self, purpose: Text, need: float | None, available: float, remedy: Text) -> None:
+        problem = f" need more memory than is available ({amount(available)})"
+        if need is not None:
+            problem = f" need {amount(need)}, more than the {amount(available)} available"
+        super().__init__(purpose, problem, "; ", remedy)
+        self.args = (purpose, need, available, remedy)
+        self.purpose = purpose
+        self.need = need
+        self.available = available
+        self.remedy = remedy
 
 
 def available_memory() -> int:
@@ -39,7 +60,7 @@ def _in_machine() -> int:
             return NO_LIMIT
 
 
-def check_declared(name: object, n_bytes: float, what: str, remedy: str) -> None:
+def check_declared(name: object, n_bytes: float, what: str, remedy: Text) -> None:
     """Raise `DataError` where what a file or argument declares takes more memory than is available;
     called before any of it is taken.
     """
@@ -50,14 +71,12 @@ def check_declared(name: object, n_bytes: float, what: str, remedy: str) -> None
 
 
 @contextlib.contextmanager
-def allocating(what: str, remedy: str) -> Iterator[None]:
-    """Raise `EmbedxError` where arrays are larger than all memory."""
+def allocating(purpose: Text, remedy: Text) -> Iterator[None]:
+    """Raise `NoMemoryError` where arrays are larger than all memory."""
     try:
         yield
     except MemoryError as error:
-        raise EmbedxError(
-            f"{what} need more memory than is available ({amount(available_memory())}); {remedy}"
-        ) from error
+        raise NoMemoryError(purpose, None, available_memory(), remedy) from error
 
 
 @dataclass(frozen=True)
@@ -72,13 +91,12 @@ class MemoryPlan:
     def fits(self) -> bool:
         return sum(self.needs.values()) <= self.available
 
-    def check(self, what: str, remedy: str) -> None:
-        """Raise `EmbedxError` if it does not fit; `what` needs it, and `remedy` is what to do."""
+    def check(self, purpose: Text, remedy: Text) -> None:
+        """Raise `NoMemoryError` if it does not fit; `purpose` needs it, and `remedy` is what to
+        do.
+        """
         if not self.fits:
-            need = amount(sum(self.needs.values()))
-            raise EmbedxError(
-                f"{what} need {need}, more than the {amount(self.available)} available; {remedy}"
-            )
+            raise NoMemoryError(purpose, sum(self.needs.values()), self.available, remedy)
 
     @property
     def parts(self) -> dict[str, float]:

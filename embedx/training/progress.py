@@ -11,10 +11,20 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from embedx.errors import EmbedxError, visible
+from embedx.errors import (
+    Setting,
+    SettingError,
+    Spelling,
+    Text,
+    by_other_names,
+    in_python,
+    spelled,
+    visible,
+)
 from embedx.settings import Record
 
 if TYPE_CHECKING:
@@ -43,15 +53,17 @@ class Progress:
         be.
         """
 
-    def note(self, message: str) -> None:
+    def note(self, *message: Text) -> None:
         """Something the user should know, one line; one that begins with "warning: " is shown with
         --quiet too.
+
+        message  text, and the settings that it names, which are spelled as the user writes them
         """
 
-    def detail(self, message: str) -> None:
+    def detail(self, *message: Text) -> None:
         """Something that is of interest only when it is asked for: a note with --verbose."""
         if self.is_verbose:
-            self.note(message)
+            self.note(*message)
 
     def finish(self) -> None:
         """The stage ends."""
@@ -76,6 +88,7 @@ class Reporter(Progress):
 
     is_quiet   show nothing but warnings
     is_alone   results are not printed while the stages are under way: a bar would run into them
+    spelling   of settings that notes name
 
     Raises `EmbedxError` when `log_json` cannot be written.
     """
@@ -90,7 +103,9 @@ class Reporter(Progress):
         is_quiet: bool = False,
         is_verbose: bool = False,
         is_alone: bool = True,
+        spelling: Spelling = in_python,
     ) -> None:
+        self.spelling = spelling
         self.stream = stream
         self.is_quiet = is_quiet
         self.is_verbose = is_verbose
@@ -101,9 +116,8 @@ class Reporter(Progress):
         try:
             self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
-            raise EmbedxError(
-                f"--log-json {log_json}: {error.strerror}; name a file that can be written"
-            ) from error
+            remedy = "name a file that can be written"
+            raise SettingError("log_json", log_json, str(error.strerror), remedy) from error
 
     def __exit__(self, *exception: object) -> None:
         self._close_bar()
@@ -141,7 +155,7 @@ class Reporter(Progress):
                 print(json.dumps(event), file=self._log, flush=True)
             except OSError as error:
                 self._log = None
-                self.note(f"warning: --log-json ends here: {error.strerror}")
+                self.note("warning: ", Setting("log_json"), f" ends here: {error.strerror}")
         if self._bar is not None:
             if now - self._last_line >= DRAWN_EVERY:
                 self._last_line = now
@@ -151,9 +165,10 @@ class Reporter(Progress):
             parts = [self._share(), *self._parts(now)]
             self._print(f"{self._stage()}: {', '.join(parts)}")
 
-    def note(self, message: str) -> None:
-        if not self.is_quiet or message.startswith("warning: "):
-            self._print(message)
+    def note(self, *message: Text) -> None:
+        line = spelled(message, self.spelling)
+        if not self.is_quiet or line.startswith("warning: "):
+            self._print(line)
 
     def finish(self) -> None:
         self._close_bar()
@@ -265,8 +280,8 @@ class Reporter(Progress):
 class Logged(Reporter):
     """Reports as messages of the logger "embedx": warnings as warnings, all else at INFO."""
 
-    def __init__(self) -> None:
-        super().__init__(sys.stderr, is_alone=False)
+    def __init__(self, spelling: Spelling = in_python) -> None:
+        super().__init__(sys.stderr, is_alone=False, spelling=spelling)
 
     def _print(self, line: str) -> None:
         is_warning = line.startswith("warning: ")
@@ -277,17 +292,18 @@ class Logged(Reporter):
         )
 
 
-def reporter(verbose: bool) -> Progress:
+def reporter(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:
     """Progress for callers from Python: on standard error if `verbose`, else as log messages, if
     the logger takes INFO.
+
+    names  of settings that the caller calls otherwise
     """
-    return (
-        Reporter(sys.stderr)
-        if verbose
-        else Logged()
-        if LOGGER.isEnabledFor(logging.INFO)
-        else SILENT
-    )
+    spelling = by_other_names(names or {})
+    if verbose:
+        return Reporter(sys.stderr, spelling=spelling)
+    if LOGGER.isEnabledFor(logging.INFO):
+        return Logged(spelling)
+    return SILENT
 
 
 def _loss(facts: Record) -> list[str]:

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from embedx.errors import DivergedError, EmbedxError, LostClusterError
+from embedx.errors import (
+    DivergedError,
+    EmbedxError,
+    InapplicableError,
+    LostClusterError,
+    Setting,
+    Text,
+)
 from embedx.settings import Options, Record
 from embedx.training.checkpoint import Checkpoints, resumed_by
 from embedx.training.control_groups import processors
@@ -27,7 +34,6 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-NO_TIME = "the --time-budget was over before anything was trained; give more time"
 # epoch, what it did, seconds of training so far; True ends the training
 AfterEpoch = Callable[[int, Tally, float], bool]
 
@@ -82,13 +88,14 @@ class Outcome:
         if reason is not None:
             raise reason
 
-    def check_trained(self, why: str = NO_TIME) -> None:
-        """Raise, if nothing was trained, what ended the run early, or an `EmbedxError` that says
-        why.
+    def check_trained(self, why: EmbedxError | None = None) -> None:
+        """Raise, if nothing was trained, what ended the run early, or the error that says why; by
+        default that there was no time.
         """
         if self.final_loss is None:
             self.raise_reason()
-            raise EmbedxError(why)
+            problem = "was over before anything was trained"
+            raise why or InapplicableError("time_budget", None, problem, "give more time")
 
     def without_state(self) -> "Outcome":
         """The same, to be kept or pickled: the state refers to all memory of the run, and to
@@ -330,16 +337,18 @@ class _Work:
         rates = ", ".join(
             f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered)
         )
-        remedy = f"try a smaller --learning-rate, {schedule.learning_rate / 4:.3g} say"
+        rate = Setting("learning_rate")
+        remedy: Text = ("try a smaller ", rate, f", {schedule.learning_rate / 4:.3g} say")
         if guard.lowered:  # the rate may still be too high, or too low by now
             remedy = (
-                f"none of the learning rates {rates} works: leave --learning-rate out, or try a"
-                " smaller one"
+                f"none of the learning rates {rates} works: leave ",
+                rate,
+                " out, or try a smaller one",
             )
         if not guard.end():
             self.next_step = 0
         self.begin_report()
-        return DivergedError(f"{wrong}; {remedy}")
+        return DivergedError(wrong, remedy)
 
     def begin_report(self) -> None:
         """Report what is done from here on."""

@@ -1,5 +1,7 @@
 """Progress that keeps its notes, stages and counts."""
 
+from embedx.errors import spelled
+from embedx.settings import on_command_line
 from embedx.training.progress import Silent
 
 
@@ -15,8 +17,8 @@ class Notes(Silent):
     def update(self, done, **facts):
         self.done.append(done)
 
-    def note(self, message):
-        self.notes.append(message)
+    def note(self, *message):
+        self.notes.append(spelled(message, on_command_line))
 
     @property
     def warnings(self):

@@ -43,10 +43,10 @@ class Watching:
             self.share = float("inf")
             self.act(self)
 
-    def note(self, message):
-        self.notes.append(message)
+    def note(self, *message):
+        self.notes.append("".join(message))
 
-    def detail(self, message): ...
+    def detail(self, *message): ...
 
     def finish(self): ...
 
