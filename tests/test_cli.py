@@ -676,6 +676,28 @@ def test_each_line_of_standard_input_is_answered_as_it_comes(tmp_path):
     assert [line.split()[0] for line in found] == ["d", "d"]
 
 
+def test_fasttexts_commands_about_vectors_answer_each_line_as_it_comes(tmp_path):
+    (tmp_path / "v.vec").write_text("4 2\na 1 2\nb 2 1\nc 3 1\nd 1 1\n")
+    words = [*answered(tmp_path, "print-word-vectors", "v.vec", lines=["a", "unseen"])]
+    assert words == ["a 1 2", "unseen 0 0"]
+    sentences = [*answered(tmp_path, "print-sentence-vectors", "v.vec", lines=["a b", "unseen"])]
+    assert sentences == ["0.67082 0.67082", "0 0"]
+    found = [*answered(tmp_path, "analogies", "v.vec", "1", lines=["b a c", "c a b"])]
+    assert [line.removeprefix("Query triplet (A - B + C)? ")[0] for line in found] == ["d", "d"]
+
+
+def test_fasttexts_nn_asks_for_words(tmp_path):
+    (tmp_path / "text.txt").write_text("king queen\ncat dog\n" * 30)
+    options = ["-dim", "4", "-minCount", "1", "-bucket", "100", "-epoch", "1", "-t", "0"]
+    embedx_run(tmp_path, "skipgram", *["-input", "text.txt", "-output", "ft", *options])
+    asked = ["king", "dog"]
+    found = [*answered(tmp_path, "nn", "ft.bin", "1", lines=asked)]
+    own = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=asked)]
+    assert [line.removeprefix("Query word? ").split()[0] for line in found] == [
+        line.split()[1] for line in own
+    ]
+
+
 def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
     rows = ["__label__pos good nice film", "__label__neg bad ugly film"] * 20
     (tmp_path / "reviews.txt").write_text("\n".join(rows) + "\n")

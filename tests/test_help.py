@@ -85,6 +85,7 @@ def test_the_commands_are_on_one_screen_in_groups(run):
         "Use a model:",
         "Evaluate:",
         "Data:",
+        "Commands of word2vec.c and fastText:",
     ]
     assert len(text.splitlines()) <= 45
 

@@ -2,7 +2,9 @@
 here.
 """
 
+import io
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +192,99 @@ def test_command_lines_of_fasttext(line, objective, settings, asked):
     )
 
 
+FASTTEXT_WORDS = {
+    "architecture": "skipgram",
+    "dim": 100,
+    "window": 5,
+    "epochs": 5,
+    "min_count": 5,
+    "sample": 1e-4,
+    "negatives": 5,
+    "subwords": "3-6",
+    "buckets": 2_000_000,
+    "sampler": "unigram",
+    "sampler_exponent": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "objective", "settings"),
+    [
+        ("skipgram", "ns", FASTTEXT_WORDS),
+        # fastText's tutorial
+        (
+            "skipgram -minn 2 -maxn 5 -dim 300 -epoch 1 -lr 0.5 -thread 4",
+            "ns",
+            FASTTEXT_WORDS
+            | {"subwords": "2-5", "dim": 300, "epochs": 1, "threads": 4}
+            | {"optimizer": "sgd", "learning_rate": 0.5},
+        ),
+        (
+            "cbow -ws 3 -t 0.1 -wordNgrams 2 -verbose 0 -label x -lrUpdateRate 10",
+            "ns",
+            FASTTEXT_WORDS | {"architecture": "cbow", "window": 3, "sample": 0.1},
+        ),
+        (
+            "skipgram -maxn 0 -loss hs -minCount 1 -saveOutput 1",
+            "hs",
+            {
+                "architecture": "skipgram",
+                "dim": 100,
+                "window": 5,
+                "epochs": 5,
+                "min_count": 1,
+                "sample": 1e-4,
+            },
+        ),
+    ],
+)
+def test_command_lines_of_fasttext_about_words(line, objective, settings, asked):
+    command, *options = line.split()
+    words = [command, "-input", "text8", "-output", "model", *options]
+    assert asked(*words) == (objective, settings)
+
+
+def test_a_model_of_fasttexts_commands_answers_as_fasttexts(
+    two_topics, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    line = f"-input {two_topics} -output ft -dim 4 -epoch 1 -minCount 1 -bucket 50 -thread 1"
+    run("skipgram", *line.split())
+    model = embedx.load("ft")
+    assert embedx.load("ft.vec").words == model.words
+    word = model.words[0]
+    capsys.readouterr()
+
+    run("print-ngrams", "ft.bin", word)
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == [word, *model.subwords.ngrams.of(word)]
+    vectors = np.array([row[1:] for row in rows], float)
+    np.testing.assert_allclose(vectors.mean(axis=0), model[word], rtol=1e-3, atol=1e-4)
+
+    run("dump", "ft.bin", "args")
+    shown = dict(row.split() for row in capsys.readouterr().out.splitlines())
+    assert shown["dim"] == "4"
+    assert (shown["model"], shown["loss"], shown["bucket"]) == ("skipgram", "ns", "50")
+    assert (shown["minn"], shown["maxn"]) == ("3", "6")
+    run("dump", "ft.bin", "dict")
+    n_words, first, *_ = capsys.readouterr().out.splitlines()
+    assert n_words == str(len(model))
+    assert first == f"{word} {model.counts[0]} word"
+
+
+def test_the_hidden_layer_of_a_classifier_gives_sentence_vectors(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("train.txt").write_text("__label__a red\n__label__b blue\n" * 20)
+    line = "-input train.txt -output model -dim 3 -epoch 2 -thread 1"
+    run("supervised", *line.split())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("red\nred red\n"))
+    capsys.readouterr()
+    run("print-sentence-vectors", "model.bin")
+    one, two = capsys.readouterr().out.splitlines()
+    assert len(one.split()) == 3
+    assert one == two
+
+
 W, S = "word2vec -train x -output y", "supervised -input x -output y"
 
 
@@ -212,6 +307,9 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
         ("train x -wordNgrams 2", "--word-ngrams: an option of `embedx classify`;"),
         ("train x -cbow 0", "--cbow: write --architecture skipgram or --architecture cbow"),
         ("compare x --objectives ns --workers 2", "--workers: write --threads"),
+        ("distance v.bin", "no command distance: `embedx nn MODEL WORD` lists"),
+        ("quantize -input x", "no command quantize: `embedx export MODEL FILE.npz --dtype int8`"),
+        ("dump x input", "dump input: matrices are not printed; `embedx export"),
         ("nn x --dim 3", "No such option: --dim; see --help"),
     ],
 )

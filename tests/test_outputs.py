@@ -34,7 +34,7 @@ READS = {
     "export": ["words/vocabulary.tsv"],
     "word2vec": ["text.txt"],
 }
-OF_FOLDERS = {"train", "classify", "compare", "supervised", "corpus check"}
+OF_FOLDERS = {"train", "classify", "compare", "supervised", "skipgram", "cbow", "corpus check"}
 
 
 @pytest.fixture(scope="module")

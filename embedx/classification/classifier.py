@@ -284,6 +284,10 @@ class Classifier:
         """The inputs of the output layer, for features on the scale of the training data."""
         return features @ self.arrays["hidden"] if "hidden" in self.arrays else features
 
+    def hidden_values(self, features: Any) -> ndarray:
+        """The values of the hidden layer, (n, dim), for features as they are read."""
+        return np.asarray(self._inputs(self.prepared(features)))
+
     @cached_property
     def _weights(self) -> ndarray:
         """The output vectors, float32 (dim, rows)."""

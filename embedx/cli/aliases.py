@@ -29,7 +29,11 @@ RATE = (
     " for `embedx train`"
 )
 LENGTHS = "the lengths of character n-grams are one option of `embedx train`: --subwords 3-6"
-COMMANDS_INSTEAD = {  # commands of fastText that there are not
+COMMANDS_INSTEAD = {  # commands of fastText and programs of word2vec.c that there are not
+    "distance": "`embedx nn MODEL WORD` lists the nearest words; - reads them from standard input",
+    "word-analogy": "`embedx analogy MODEL A B C`; - reads three words from each line",
+    "compute-accuracy": "`embedx eval MODEL --analogies questions-words.txt`",
+    "word2phrase": "`embedx phrases CORPUS` lists phrases; `embedx train --phrases 1` joins them",
     "quantize": (
         "`embedx export MODEL FILE.npz --dtype int8` writes small word vectors; of classifiers"
         " `--weights sparse` and `--set weight-threshold` keep few weights"

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from embedx.cli import data, models, options, peers, training
-from embedx.cli.help import Command, Group, UsageError, with_settings
+from embedx.cli import data, fasttext, models, options, peers, training
+from embedx.cli.help import OF_PEERS, Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import DataError, EmbedxError
 from embedx.training.interrupts import SIGNALS
@@ -26,11 +26,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "classify": training.classify,
         "compare": training.compare,
         "resume": training.resume,
-        "word2vec": peers.word2vec,
-        "supervised": peers.supervised,
-        "test": peers.score,
-        "test-label": peers.score_labels,
-        "predict-prob": peers.predict_prob,
     },
     "Use a model": {
         "info": models.info,
@@ -54,6 +49,20 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "corpus sessions": data.sessions,
         "cache list": data.cache_list,
         "cache clear": data.cache_clear,
+    },
+    OF_PEERS: {
+        "word2vec": peers.word2vec,
+        "supervised": peers.supervised,
+        "test": peers.score,
+        "test-label": peers.score_labels,
+        "predict-prob": peers.predict_prob,
+        "skipgram": fasttext.skipgram,
+        "cbow": fasttext.cbow,
+        "print-word-vectors": fasttext.print_word_vectors,
+        "print-sentence-vectors": fasttext.print_sentence_vectors,
+        "print-ngrams": fasttext.print_ngrams,
+        "analogies": fasttext.analogies,
+        "dump": fasttext.dump,
     },
 }
 

@@ -24,6 +24,9 @@ from embedx.cli.requests import parameters_of, request_of
 from embedx.errors import EmbedxError
 from embedx.settings import on_command_line
 
+# The section of the help with the commands of other programs, of which it has the names alone.
+OF_PEERS = "Commands of word2vec.c and fastText"
+
 # typer does not export the base class of its errors
 UsageError: Any = typer.BadParameter.__mro__[1]
 
@@ -53,11 +56,17 @@ class Group(TyperGroup):
     """Commands, whose help has them by sections."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = [
-            (command, (name, first_sentence(command.help)))
-            for name, command in self.commands.items()
-        ]
+        rows = []
+        peers_commands = []
+        for name, command in self.commands.items():
+            if getattr(command, "rich_help_panel", None) == OF_PEERS:
+                peers_commands.append(name)
+            else:
+                rows.append((command, (name, first_sentence(command.help))))
         write_sections(formatter, rows, "Commands")
+        if peers_commands:
+            with formatter.section(OF_PEERS):
+                formatter.write_text(", ".join(peers_commands))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS_INSTEAD:

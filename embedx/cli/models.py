@@ -288,15 +288,21 @@ def nearest(
 
     model     model folder, or a vector file of another program, such as word2vec's
     words     each is looked up by itself; - reads them from standard input; without any, a terminal
-              asks for them
+              asks for them. With a model called MODEL.bin, or a file of fastText, none or a number
+              of neighbours does what `fasttext nn` does
     restrict  look only at the N most frequent words
     exclude   leave out these words
     """
     from embedx import load
+    from embedx.cli import fasttext_queries
+    from embedx.cli.peers import folder_of
     from embedx.cli.queries import asked, neighbours
     from embedx.vectors.model import UnknownWordError
 
-    model_vectors = load(model).of(vectors)
+    if fasttext_queries.is_query(model, words):
+        fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
+        return
+    model_vectors = load(folder_of(model)).of(vectors)
     excluded = exclude.split(",")
     are_arguments = bool(words) and words != ["-"]
     neighbours_of_word: dict[str, list[tuple[str, float]]] = {}
@@ -338,18 +344,20 @@ def _show_neighbours(neighbours_of_word: dict[str, list[tuple[str, float]]], as_
 
 def vectors(
     model: str,
+    lines: Annotated[list[str] | None, typer.Argument()] = None,
     output: Path | None = None,
     overwrite: bool = False,
     vectors: str = "input",
     quiet: bool = False,
     verbose: bool = False,
 ) -> None:
-    """Write the vector of each line of standard input: the words, then numbers.
+    """Write the vector of each line: its words, then numbers.
 
     The vector of a line of several words is the mean of theirs. Lines without a known word are left
     out, and counted.
 
     model   model folder, or a vector file of another program, such as word2vec's
+    lines   - or none: those of standard input, each answered as it comes
     output  file to write: .npy has a row for each line, of zeros where no word is known; other
             names get text
     """
@@ -357,7 +365,7 @@ def vectors(
     from embedx.cli.queries import write_vectors
 
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
-    n_unknown = write_vectors(load(model).of(vectors), output, overwrite)
+    n_unknown = write_vectors(load(model).of(vectors), lines or ["-"], output, overwrite)
     if n_unknown > 0:
         progress.note(f"warning: lines without a known word: {n_unknown:,}")
 

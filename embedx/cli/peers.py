@@ -36,7 +36,8 @@ OF_LOSS: dict[str, dict[str, Any]] = {
 }
 
 
-def _given(**settings: Any) -> dict[str, Any]:
+def given_settings(**settings: Any) -> dict[str, Any]:
+    """The settings that are not None."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -83,7 +84,7 @@ def word2vec(
         )
     if read_vocab is None and min_count is None:
         min_count = 5
-    typed = _given(
+    typed = given_settings(
         dim=size,
         window=window,
         sample=sample,
@@ -158,7 +159,7 @@ def supervised(
     objective = LOSSES[loss]
     negatives = neg if objective == "ns" else None
     n_grams = {} if word_ngrams < 2 and maxn < 1 else {"min_ngram_count": 1, "buckets": bucket or 0}
-    typed = n_grams | _given(
+    typed = n_grams | given_settings(
         hidden=dim if dim or pretrained_vectors else 100,
         epochs=epoch,
         threads=thread,
@@ -185,7 +186,7 @@ def supervised(
     )
 
 
-def _folder(model: str) -> str:
+def folder_of(model: str) -> str:
     """The folder of a model; it may be called as fastText's file would be, `model.bin`
     for `model`.
     """
@@ -210,7 +211,7 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
-    found = load(_folder(model))
+    found = load(folder_of(model))
     n, precision, recall = found.precision_and_recall(read(data, like=found.known), k, threshold)
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
 
@@ -228,7 +229,7 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
-    found = load(_folder(model))
+    found = load(folder_of(model))
     prefix = _prefix(found)
     rows = read(data, like=found.known)
     for name, counts in zip(
@@ -275,7 +276,7 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
     from embedx.cli.labels import best_of_lines, takes_lines
     from embedx.labeled.read import read
 
-    found = load(_folder(model))
+    found = load(folder_of(model))
     prefix = _prefix(found)
     if takes_lines(found, data):
         best = best_of_lines(found, k)
@@ -294,4 +295,4 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
 
 def is_fasttext_file(model: str) -> bool:
     """Whether a model is called as fastText's file would be."""
-    return _folder(model) != model
+    return folder_of(model) != model

@@ -61,17 +61,19 @@ def neighbours(
     return [each for each in found if each[0] not in left_out][:top_k]
 
 
-def write_vectors(vectors: WordVectors, file: Path | None, overwrite: bool) -> int:
-    """Write the mean vector of the words of each line of standard input; how many lines have no
-    known word.
+def write_vectors(
+    vectors: WordVectors, lines: Sequence[str], file: Path | None, overwrite: bool
+) -> int:
+    """Write the mean vector of the words of each line; how many lines have no known word.
 
-    file  NAME.npy has a row for each line, zeros where no word is known; in text such lines are
+    lines  `-` alone: those of standard input
+    file   NAME.npy has a row for each line, zeros where no word is known; in text such lines are
           left out
     """
     n_unknown, rows = 0, []
     is_array = file is not None and file.suffix == ".npy"
     with results_to(file, overwrite, is_text=not is_array) as out:
-        for line in input_lines():
+        for line in input_lines() if list(lines) == ["-"] else lines:
             words = line.split()
             vector = mean_vector(vectors, words)
             n_unknown += vector is None

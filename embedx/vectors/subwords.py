@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.text.ngrams import NGrams
+from embedx.text.ngrams import NGrams, encoded, fnv1a
 
 
 class Subwords(NamedTuple):
@@ -29,3 +29,11 @@ class Subwords(NamedTuple):
             return None
         total = self.rows[first[is_stored]].sum(axis=0, dtype=np.float32)
         return total / np.float32(len(wanted))
+
+    def ngram_vector(self, ngram: str) -> np.ndarray:
+        """The vector of an n-gram's bucket, float32 (dim,); zeros where it has none."""
+        bucket = fnv1a(encoded(ngram)) % self.ngrams.n_buckets
+        row = np.searchsorted(self.buckets, bucket)
+        if row < len(self.buckets) and self.buckets[row] == bucket:
+            return np.asarray(self.rows[row])
+        return np.zeros(self.rows.shape[1], np.float32)

@@ -1,0 +1,216 @@
+"""fastText's commands about word vectors: training, and what its models answer on standard input.
+
+    embedx skipgram -input text.txt -output model -dim 100 -minn 3 -maxn 6
+    echo "night day" | embedx print-word-vectors model.bin
+    embedx nn model.bin 5 < words.txt
+
+Training is translated for `embedx train`. The other commands print what fastText's print, prompts
+included, and answer each line as it comes.
+"""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from embedx.cli import training
+from embedx.cli.peers import LOSSES, OF_LOSS, given_settings
+from embedx.cli.requests import TrainRequest
+from embedx.errors import EmbedxError, choice
+from embedx.settings import on_command_line
+from embedx.storage.outputs import check_not_read
+from embedx.training.progress import Reporter
+
+NumberOfWords = Annotated[int, typer.Argument(min=1)]
+
+
+# ---- training
+
+
+def skipgram(
+    input: Annotated[str, typer.Option()],
+    output: Annotated[Path, typer.Option()],
+    dim: int = 100,
+    ws: int = 5,
+    epoch: int = 5,
+    min_count: int = 5,
+    neg: int = 5,
+    loss: str = "ns",
+    bucket: int = 2_000_000,
+    minn: int = 3,
+    maxn: int = 6,
+    sample: float = 1e-4,
+    lr: float | None = None,
+    pretrained_vectors: str | None = None,
+    thread: int | None = None,
+    seed: int | None = None,
+    word_ngrams: int | None = None,
+    label: str | None = None,
+    lr_update_rate: int | None = None,
+    save_output: int | None = None,
+    verbose: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Train word vectors with the options of `fasttext skipgram`.
+
+    Options have one dash or two. OUTPUT is a folder, called OUTPUT.bin by the other commands, and
+    OUTPUT.vec has the vectors. Defaults are those of fastText, except the threads, one for each
+    usable core, and the optimiser, which is that of `embedx train`; with -lr it is SGD.
+
+    input        text
+    sample       -t of fastText
+    output       folder of the model
+    word_ngrams  without effect, as in fastText
+    label        without effect
+    verbose      without effect
+    save_output  without effect: the model has its output vectors
+    """
+    _train("skipgram", locals())
+
+
+def cbow(**options: Any) -> None:
+    """Train word vectors with the options of `fasttext cbow`.
+
+    As `embedx skipgram`, but the mean of the context words predicts the word.
+
+    input        text
+    sample       -t of fastText
+    output       folder of the model
+    word_ngrams  without effect, as in fastText
+    label        without effect
+    verbose      without effect
+    save_output  without effect: the model has its output vectors
+    """
+    _train("cbow", options)
+
+
+# Its options are those of skipgram.
+cbow.__signature__ = inspect.signature(skipgram)  # type: ignore[attr-defined]
+
+
+def _train(architecture: str, arguments: Mapping[str, Any]) -> None:
+    """Train as fastText's options say, and write the vectors as text beside the model."""
+    from embedx.vectors import export
+    from embedx.vectors.model import load
+
+    output: Path = arguments["output"]
+    overwrite: bool = arguments["overwrite"]
+    vectors_file = output.with_name(output.name + ".vec")
+    check_not_read(vectors_file, [arguments["input"]])
+    export.check_free(vectors_file, overwrite)
+    request = TrainRequest(
+        corpora=[arguments["input"]],
+        objective=_objective(arguments["loss"]),
+        output=output,
+        overwrite=overwrite,
+        typed=settings_of(architecture, arguments),
+    )
+    training.train(request)
+    written = export.export(
+        load(output),
+        "word2vec",
+        vectors_file,
+        overwrite,
+        Reporter(sys.stderr, spelling=on_command_line),
+    )
+    print(written)
+
+
+def _objective(loss: str) -> str:
+    """The objective of fastText's loss."""
+    if loss not in LOSSES:
+        raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
+    return LOSSES[loss]
+
+
+def settings_of(architecture: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of `embedx train` for the options of `fasttext skipgram` or `cbow`."""
+    objective = _objective(arguments["loss"])
+    rate = arguments["lr"]
+    has_ngrams = arguments["maxn"] > 0 and arguments["bucket"] > 0
+    lengths = f"{max(arguments['minn'], 1)}-{arguments['maxn']}"
+    settings = given_settings(
+        architecture=architecture,
+        dim=arguments["dim"],
+        window=arguments["ws"],
+        epochs=arguments["epoch"],
+        min_count=arguments["min_count"],
+        sample=arguments["sample"],
+        negatives=arguments["neg"] if objective == "ns" else None,
+        subwords=lengths if has_ngrams else None,
+        buckets=arguments["bucket"] if has_ngrams else None,
+        optimizer=None if rate is None else "sgd",
+        learning_rate=rate,
+        start=arguments["pretrained_vectors"],
+        threads=arguments["thread"],
+        seed=arguments["seed"],
+    )
+    return settings | OF_LOSS["ns"] if objective == "ns" else settings
+
+
+# ---- questions
+
+
+def print_word_vectors(model: str) -> None:
+    """Print the vector of each word of standard input, as `fasttext print-word-vectors` does.
+
+    A word without a vector has zeros.
+
+    model  folder of a model, MODEL or MODEL.bin, or a file of vectors
+    """
+    from embedx.cli import fasttext_queries
+
+    fasttext_queries.print_word_vectors(model)
+
+
+def print_sentence_vectors(model: str) -> None:
+    """Print the vector of each line of standard input, as `fasttext print-sentence-vectors` does.
+
+    It is the mean of the unit vectors of the words; of a classifier, the values of the hidden
+    layer.
+
+    model  folder of a model, MODEL or MODEL.bin, or a file of vectors
+    """
+    from embedx.cli import fasttext_queries
+
+    fasttext_queries.print_sentence_vectors(model)
+
+
+def print_ngrams(model: str, word: str) -> None:
+    """Print the character n-grams of a word and their vectors, as `fasttext print-ngrams` does.
+
+    A word of the vocabulary itself is the first. N-grams of no word of the training text have
+    zeros.
+
+    model  folder of a model with n-grams, MODEL or MODEL.bin, or a file of fastText
+    """
+    from embedx.cli import fasttext_queries
+
+    fasttext_queries.print_ngrams(model, word)
+
+
+def analogies(model: str, k: NumberOfWords = 10) -> None:
+    """Print the words nearest to A - B + C, as `fasttext analogies` does.
+
+    Three words each are read from standard input.
+
+    model  folder of a model, MODEL or MODEL.bin, or a file of vectors
+    k      number of words
+    """
+    from embedx.cli import fasttext_queries
+
+    fasttext_queries.answer_triplets(model, k)
+
+
+def dump(model: str, option: str) -> None:
+    """Print settings or words of a model, as `fasttext dump` does.
+
+    model   folder of a model, MODEL or MODEL.bin
+    option  args: the settings by fastText's names; dict: words and labels with their counts
+    """
+    from embedx.cli import fasttext_queries
+
+    fasttext_queries.dump(model, option)
