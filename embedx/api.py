@@ -23,13 +23,13 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.parameters import check_names, fields_of, python_names, settled
 from embedx.report import report as pages
+from embedx.runtime.progress import Progress, reporter
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
 from embedx.storage.folder import check_output, task_of
 from embedx.storage.rescue import save_or_rescue
 from embedx.text.encode import Corpora
 from embedx.training.checkpoint import reserved
-from embedx.training.progress import Progress, reporter
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from embedx.distributed import words as distributed_words
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.worker import Worker
 from embedx.evaluation import words
+from embedx.runtime.memory import n_bytes
+from embedx.runtime.progress import Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
-from embedx.training.memory import n_bytes
-from embedx.training.progress import Silent
 from embedx.training.strategy import Tally
 from eval import corpus, word_tests
 from eval.cluster_model import Machines, uses_of, vocabulary_of, words_per_second, zipf

@@ -147,7 +147,7 @@ def write_walks(job: Job, files: Files) -> Result:
     from embedx.graphs.read import read_graph
     from embedx.graphs.settings import GraphSettings
     from embedx.graphs.walks import Walks
-    from embedx.training.progress import Silent
+    from embedx.runtime.progress import Silent
 
     settings = GraphSettings(
         **{name: job[name] for name in ("walks", "walk_length", "p", "q", "weighted")}
@@ -172,7 +172,7 @@ def score(job: Job, files: Files) -> Result:
     """The scores that the data set is for, by `embedx eval`'s own functions."""
     import embedx
     from embedx.evaluation import graphs
-    from embedx.training.progress import Silent
+    from embedx.runtime.progress import Silent
 
     model: Any = embedx.load(files["vectors"])
     if job["task"] == "labels":

@@ -27,13 +27,13 @@ from embedx import load, objectives
 from embedx.comparison.runs import last_line, watched
 from embedx.errors import DivergedError
 from embedx.evaluation import heldout, words
+from embedx.runtime.progress import Silent
 from embedx.settings import as_arguments
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.heldout import hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.vocabulary import select
-from embedx.training.progress import Silent
 from eval import corpus, objectives_compared as compared, word_tests
 from eval.experiment import Experiment, Run, say
 from eval.records import Job, Records, Result

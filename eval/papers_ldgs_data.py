@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import scaled
+from embedx.runtime.progress import Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
@@ -22,7 +23,6 @@ from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, select, trained_counts
-from embedx.training.progress import Silent
 from eval import corpus as corpora
 from eval.experiment import Run
 from eval.papers import load

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from embedx.runtime.progress import Silent
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from embedx.text.sources import recipe_defaults
-from embedx.training.progress import Silent
 from eval import corpus
 from eval.experiment import Experiment, Run, in_process
 from eval.page import exceeds, number, table, target, thousands

@@ -16,11 +16,11 @@ from embedx.engine.loading import load_kernel
 from embedx.kernels import gemm
 from embedx.kernels.compiled import kernel
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import prepared
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
-from embedx.training.progress import Silent
 from eval.page import number, table
 from eval.records import Job, Records, Result
 

@@ -294,10 +294,10 @@ def feed(job: Job, files: Files) -> dict[str, Any]:
 
 
 def feed_embedx(job: Job, files: Files) -> float:
+    from embedx.runtime.progress import Silent
     from embedx.text.encode import encode
     from embedx.text.settings import TextSettings, VocabularySettings
     from embedx.text.vocabulary import select
-    from embedx.training.progress import Silent
 
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()

@@ -121,8 +121,8 @@ def two_topics(tmp_path_factory) -> Path:
 @pytest.fixture
 def stop_after(monkeypatch):
     """Presses Ctrl-C in the runs that follow, or with None does not, after so many chunks."""
+    from embedx.runtime.progress import Silent
     from embedx.training import trainer
-    from embedx.training.progress import Silent
 
     original = trainer._Work._take
 

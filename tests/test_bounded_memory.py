@@ -20,13 +20,13 @@ from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read
 from embedx.labeled.schema import read_names
+from embedx.runtime.progress import Silent
 from embedx.text import cache, wikipedia
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
-from embedx.training.progress import Silent
 from tests.support.notes import Notes
 from tests.support.npy import npy
 

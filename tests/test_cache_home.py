@@ -15,8 +15,8 @@ from numba import types
 
 from embedx.kernels import adjusted
 from embedx.kernels.compiled import KERNEL_FOLDER
-from embedx.storage import cache_home
-from embedx.storage.cache_home import kept_in
+from embedx.runtime import cache_home
+from embedx.runtime.cache_home import kept_in
 from embedx.text import cache
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings

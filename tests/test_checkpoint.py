@@ -17,10 +17,10 @@ import pytest
 import embedx
 from embedx.cli import training
 from embedx.errors import DataError, DivergedError, EmbedxError
+from embedx.runtime.progress import Silent
 from embedx.storage.rescue import save_or_rescue
 from embedx.training import checkpoint, trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -23,8 +23,8 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import LABELS
+from embedx.runtime.progress import Silent
 from embedx.training import trainer
-from embedx.training.progress import Silent
 from tests.support.classify_runs import DATA, REPRESENTATIVES, TINY, TOPICS, WAYS, of, run
 from tests.support.clock import Clock
 

@@ -15,8 +15,8 @@ from embedx.classification.task import train
 from embedx.errors import DataError, EmbedxError, InapplicableError, Setting, SettingError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
-from embedx.training import memory
-from embedx.training.memory import NoMemoryError
+from embedx.runtime import memory
+from embedx.runtime.memory import NoMemoryError
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
@@ -135,7 +135,7 @@ def test_a_batch_size_is_a_number_or_all():
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(monkeypatch):
-    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 30_000_000)
+    monkeypatch.setattr("embedx.runtime.memory.available_memory", lambda: 30_000_000)
     monkeypatch.setattr("embedx.classification.optimum.available_memory", lambda: 30_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
@@ -156,7 +156,7 @@ def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(mo
 
 @pytest.mark.parametrize("size", ["n_labels", "n_features"])
 def test_ids_that_are_far_too_large_are_refused_before_so_many_are_counted(monkeypatch, size):
-    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("embedx.runtime.memory.available_memory", lambda: 10_000_000)
     far = dataclasses.replace(TINY, n_labels=1_000_000)
     if size == "n_features":
         wide = csr_matrix((len(TINY), 1_000_000), dtype=np.float32)

@@ -16,7 +16,7 @@ import pytest
 
 import embedx
 from embedx.cli.run import default_output
-from embedx.training.progress import Reporter
+from embedx.runtime.progress import Reporter
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
 from tests.support.forked import embedx_run, environment

@@ -22,9 +22,9 @@ from embedx.engine.merging import Delta
 from embedx.errors import InapplicableError, SettingError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
+from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
 from embedx.training import trainer
-from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

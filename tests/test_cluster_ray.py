@@ -19,8 +19,8 @@ from embedx.errors import InapplicableError
 from embedx.labeled.digits import digits
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
+from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
-from embedx.training.progress import Silent
 from embedx.vectors.model import load_folder
 from tests.support.checkpoints import end_at_a_checkpoint
 from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train

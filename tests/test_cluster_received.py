@@ -13,9 +13,9 @@ from embedx.engine.merging import Delta
 from embedx.errors import LostClusterError, SettingError
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
+from embedx.runtime.progress import Silent
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.progress import Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -12,11 +12,11 @@ from embedx.engine import alternating
 from embedx.errors import InapplicableError, Setting
 from embedx.evaluation import heldout
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.memory import NoMemoryError
 from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text import cooccurrence
 from embedx.training import trainer
-from embedx.training.memory import NoMemoryError
 from tests.support.clock import Clock
 from tests.support.forked import embedx_run
 from tests.support.refusals import refused
@@ -167,7 +167,7 @@ def test_a_time_budget_ends_the_run(two_topics, monkeypatch):
 
 @pytest.mark.parametrize("bytes_there", [100_000, 10**10])
 def test_what_does_not_fit_in_memory_is_refused(two_topics, monkeypatch, bytes_there):
-    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: bytes_there)
+    monkeypatch.setattr("embedx.runtime.memory.available_memory", lambda: bytes_there)
     with refused(None, "dim", kind=NoMemoryError, available=bytes_there):
         fit(two_topics, dim=10**9, count_passes=10_000)
 

@@ -19,7 +19,7 @@ from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import Text
 from embedx.errors import DataError, EmbedxError, InapplicableError, Setting
 from embedx.pages import charts
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 from tests.support import forked
 from tests.support.compared import ranked, run
 from tests.support.refusals import refused

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from embedx.errors import EmbedxError
+from embedx.runtime import memory
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, coverage, table
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
 from embedx.text.settings import VocabularySettings
-from embedx.training import memory
 from tests.support.notes import Notes
 
 

@@ -13,10 +13,10 @@ from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import DataError, EmbedxError
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.progress import Silent
 from embedx.skipgram import collapsed, strategies
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.progress import Silent
 from tests.support.checkpoints import arrays_of, asked, end_at_a_checkpoint, left_behind
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run

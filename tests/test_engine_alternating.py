@@ -11,7 +11,7 @@ import pytest
 from embedx.engine import alternating
 from embedx.engine.alternating import Descent, Side
 from embedx.engine.collapsed import NEITHER, AllRows
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 from tests.support.clock import Clock
 from tests.support.collapsed_problem import DIM, Problem, best
 

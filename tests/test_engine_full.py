@@ -14,7 +14,7 @@ from embedx.kernels.batch import COEFFICIENTS
 from embedx.objectives.margin import Margin, MarginSettings
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_rows
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)

@@ -16,11 +16,11 @@ from embedx.engine.shared import Chunk
 from embedx.kernels.random import stream_key
 from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import decay_all
+from embedx.runtime.progress import Silent
 from embedx.samplers.contract import FILTER_SIZE, Paths
 from embedx.samplers.path import Path
 from embedx.samplers.uniform import Uniform
 from embedx.settings import Settings
-from embedx.training.progress import Silent
 from tests.support.drawn import Drawn
 
 KINDS = ("dense", "sparse", "hidden")

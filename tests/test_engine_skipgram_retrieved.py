@@ -13,10 +13,10 @@ from embedx.engine import blocks, loading, skipgram as engine, skipgram_retrieve
 from embedx.engine.select import JOINT
 from embedx.objectives import retrieval
 from embedx.objectives.ldgs import Ldgs
+from embedx.runtime.progress import Silent
 from embedx.samplers.alias import draw
 from embedx.search.index import build_index, empty_index
 from embedx.search.updater import IndexUpdater
-from embedx.training.progress import Silent
 from tests.support.skipgram_setup import Setup
 
 K, FOUND, DRAWS = 30, 3, 6

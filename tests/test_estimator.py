@@ -25,9 +25,9 @@ from embedx.classification.settings import ClassifySettings
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
+from embedx.runtime import progress
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
-from embedx.training import progress
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.noisy_labels import N_LABELS, noisy
 

@@ -22,7 +22,7 @@ from embedx.evaluation import analogies, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.read import read
 from embedx.labeled.schema import read_label_names
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors
 from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data

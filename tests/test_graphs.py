@@ -19,11 +19,11 @@ from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.graphs.walks import Walks, write_walks
+from embedx.runtime.progress import Silent
 from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
-from embedx.training.progress import Silent
 from tests.support.notes import Notes
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]

@@ -24,12 +24,12 @@ from embedx.labeled.data import Labeled
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
+from embedx.runtime.progress import Reporter, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import guard, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.guard import Guard
-from embedx.training.progress import Reporter, Silent
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -20,10 +20,10 @@ from embedx.engine import sparse_levels, tiles
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
+from embedx.runtime import locks
+from embedx.runtime.progress import Silent
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
-from embedx.storage import locks
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.progress import Silent
 from tests.support.label_data import ova, settings, topics, trained
 from tests.support.notes import Notes
 from tests.support.sparse_weights import dense_of

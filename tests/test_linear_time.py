@@ -20,9 +20,9 @@ from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read
 from embedx.labeled.sparse import check_libsvm
 from embedx.labeled.tables import TableSettings
+from embedx.runtime.progress import Silent
 from embedx.text.sources import resolve
 from embedx.text.streams import open_source, text_blocks
-from embedx.training.progress import Silent
 from embedx.vectors.formats import contract, word2vec
 from tests.support.linear import MANY, bound, check_linear, time_limit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedx.storage import locks
+from embedx.runtime import locks
 
 
 @pytest.fixture(params=["system", "beside"], autouse=True)

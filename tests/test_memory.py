@@ -12,13 +12,13 @@ import pytest
 
 import embedx
 from embedx.errors import EmbedxError
+from embedx.runtime import control_groups, disk, locks, memory
+from embedx.runtime.memory import NoMemoryError
+from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.storage import disk, locks
-from embedx.training import checkpoint, control_groups, memory, trainer
+from embedx.training import checkpoint, trainer
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.memory import NoMemoryError
-from embedx.training.progress import SILENT, Silent
 from tests.support import forked
 from tests.support.notes import Notes
 from tests.support.refusals import refused

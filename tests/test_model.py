@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from embedx.errors import DataError, EmbedxError
-from embedx.storage import folder as on_disk, locks
+from embedx.runtime import locks
+from embedx.storage import folder as on_disk
 from embedx.storage.folder import check_output
 from embedx.vectors import model
 from tests.support.files import files_below
@@ -171,7 +172,7 @@ def test_a_failing_save_leaves_the_old_model_and_no_rubbish(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     if fails == "write":
-        monkeypatch.setattr("embedx.storage.atomic.write_bytes", full)
+        monkeypatch.setattr("embedx.runtime.atomic.write_bytes", full)
     else:
         monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(EmbedxError, match="cannot write the model: No space left on device"):
@@ -272,7 +273,8 @@ def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
 SAVE_AND_DIE = """
 import os, signal, sys, numpy as np
 from pathlib import Path
-from embedx.storage import atomic, folder, locks
+from embedx.runtime import atomic, locks
+from embedx.storage import folder
 from embedx.vectors import model
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):

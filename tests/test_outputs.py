@@ -11,7 +11,8 @@ from embedx.cli import files
 from embedx.cli.app import COMMANDS, application
 from embedx.cli.requests import parameters_of
 from embedx.errors import DataError, EmbedxError, Setting
-from embedx.storage import atomic, outputs
+from embedx.runtime import atomic
+from embedx.storage import outputs
 
 EVENTS = "user,item,time\nu,a,1\nu,b,2\nv,a,1\nv,c,5\n"
 WORD2VEC = "word2vec -train text.txt -size 4 -min-count 1 -sample 0 -threads 1"

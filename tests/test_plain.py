@@ -6,7 +6,7 @@ import pytest
 
 from embedx.cli import tables
 from embedx.pages.plain import aligned, as_cell, tab_separated
-from embedx.training.progress import Reporter
+from embedx.runtime.progress import Reporter
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from embedx.cli.streams import TerminalText
-from embedx.training import bar, progress
-from embedx.training.progress import Reporter, Silent
+from embedx.runtime import bar, progress
+from embedx.runtime.progress import Reporter, Silent
 from tests.support.clock import Clock
 from tests.support.screen import Screen
 
@@ -249,7 +249,7 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
 INTERRUPTED = """
 import os, signal, sys
 from embedx.cli import app
-from embedx.training.progress import Reporter
+from embedx.runtime.progress import Reporter
 
 def application(arguments):
     def command(**how):

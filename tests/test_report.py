@@ -19,7 +19,7 @@ from embedx.pages import charts
 from embedx.report import labels as of_labels, projection, words as of_words
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 from embedx.vectors.model import load_folder
 from tests.support.needs import needs_gensim
 from tests.support.report_setup import (

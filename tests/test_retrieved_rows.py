@@ -23,9 +23,9 @@ from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
+from embedx.runtime.progress import Reporter
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
-from embedx.training.progress import Reporter
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 

@@ -8,10 +8,10 @@ from reference_tree import best_parameters, fit, leaves, likelihood
 
 from embedx import samplers
 from embedx.errors import EmbedxError
+from embedx.runtime.progress import Silent
 from embedx.samplers import adversarial, principal_components as projecting, tree
 from embedx.samplers.alias import drawn_at_all
 from embedx.samplers.contract import pairs_of
-from embedx.training.progress import Silent
 from tests.support.adversarial_trees import clusters, features_of, some_tree
 
 

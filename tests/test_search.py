@@ -9,13 +9,13 @@ from reference_search import block_scores, candidates_of
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.progress import Silent
 from embedx.search import index as indexing
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
-from embedx.training.progress import Silent
 from tests.support.search_tables import DIM, N, check, clustered
 
 UNLIMITED = {

@@ -7,13 +7,13 @@ import pytest
 
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import aligned_zeros, padded
+from embedx.runtime.progress import Silent
 from embedx.search import index as indexing, kmeans as clustering, query
 from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
-from embedx.training.progress import Silent
 from tests.support.search_tables import check, clustered
 
 N, DIM = 70, 11

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import embedx
+from embedx.runtime.progress import Reporter, Silent
 from embedx.skipgram import resolve as resolving, task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
-from embedx.training.progress import Reporter, Silent
 
 
 def sentences_of(path):

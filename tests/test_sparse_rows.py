@@ -15,7 +15,7 @@ from embedx.engine.shared import Chunk
 from embedx.errors import Setting, SettingError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 from tests.support.label_data import topics
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import FromSnapshot

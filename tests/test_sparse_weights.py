@@ -21,7 +21,7 @@ from embedx.errors import EmbedxError, Setting, SettingError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 from tests.support.label_data import ova, settings, topics, trained, write_xc
 from tests.support.notes import Notes
 from tests.support.resolving import resolved

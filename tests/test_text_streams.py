@@ -15,6 +15,7 @@ import pytest
 
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.files import Lines, source_of
+from embedx.runtime.progress import Silent
 from embedx.text import cache
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, resolve, text_defaults
@@ -25,7 +26,6 @@ from embedx.text.streams import (
     open_source,
     text_blocks,
 )
-from embedx.training.progress import Silent
 from tests.support.notes import Notes
 from tests.support.packed_text import PACKERS, read
 

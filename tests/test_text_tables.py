@@ -457,7 +457,7 @@ def test_lists_of_repeated_texts_are_not_decoded_before_they_are_measured(
 
 @pytest.mark.parametrize("texts", [["w" * 3000], [["w"] * 500]])
 def test_what_parquet_declares_is_compared_with_the_memory(monkeypatch, texts):
-    monkeypatch.setattr("embedx.training.memory.available_memory", lambda: 2000)
+    monkeypatch.setattr("embedx.runtime.memory.available_memory", lambda: 2000)
     with pytest.raises(DataError) as error:
         rows_of_batches(stored_once(texts))
     assert error.value.file == "a"

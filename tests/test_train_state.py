@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
-from embedx.training.progress import SILENT, Silent
 from embedx.training.state import TrainState
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.resumed_runs import FEW, assert_resumes, label_run, same, sentences, word_run

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from embedx.errors import DivergedError
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.progress import Silent
 from embedx.training import trainer
-from embedx.training.interrupts import to_the_end
-from embedx.training.progress import Silent
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -58,6 +58,7 @@ from embedx.labeled.records import features_of
 from embedx.labeled.rules import ARRAY_OF, chosen_labels, known_labels, scaled
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective, log_softmax
+from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
@@ -71,7 +72,6 @@ from embedx.storage.schema import (
     Value,
     wrong_value,
 )
-from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
 LEAVE_OUT = "leave it out"

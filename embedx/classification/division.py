@@ -8,7 +8,7 @@ from embedx.classification.calibration import n_held_out
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 
 # The place of these random numbers among those of a seed.
 HELD_OUT = 2**32 + 1

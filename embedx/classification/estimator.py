@@ -34,8 +34,8 @@ from embedx.labeled.records import (
 from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.objectives.contract import Objective
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
+from embedx.runtime.progress import reporter
 from embedx.storage.schema import check_can_be_saved
-from embedx.training.progress import reporter
 
 try:
     from joblib import effective_n_jobs

@@ -15,8 +15,8 @@ from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import fit_temperature, hits
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import known_labels
-from embedx.storage.disk import amount
-from embedx.training.progress import Progress
+from embedx.runtime.disk import amount
+from embedx.runtime.progress import Progress
 
 
 def fit(

@@ -11,7 +11,7 @@ import numpy as np
 
 from embedx.classification.classifier import Classifier
 from embedx.labeled.data import Labeled
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 from embedx.training.state import TrainState
 
 Watch = Callable[[Classifier, int, float], dict[str, float]]  # see `train`

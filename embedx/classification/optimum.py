@@ -16,10 +16,10 @@ from embedx.errors import DivergedError, Setting
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
+from embedx.runtime.memory import MemoryPlan, available_memory
 from embedx.samplers.contract import Sampler
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.memory import MemoryPlan, available_memory
 from embedx.training.strategy import Tally
 
 

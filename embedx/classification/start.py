@@ -13,7 +13,7 @@ from embedx.classification.classifier import Classifier
 from embedx.errors import Setting, SettingError
 from embedx.labeled.data import Labeled
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 
 # settings that go on as they were
 KEPT = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")

@@ -15,11 +15,11 @@ from embedx.engine.examples import Examples, examples_of
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan
 from embedx.samplers.contract import Sampler
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
 

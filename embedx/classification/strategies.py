@@ -40,13 +40,13 @@ from embedx.labeled.data import Labels, offsets_of, places_of
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_ROW, STATELESS, Table, UpdateRule, new_table
 from embedx.optimizers.decay import clock_step, decay_all, decay_rows
+from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.runtime.progress import Progress
 from embedx.samplers.contract import FILTER_SIZE, Sampler, new_data
 from embedx.search.index import empty_index
 from embedx.search.message_passing import new_message_workspace
 from embedx.search.query import new_query_workspace
 from embedx.search.updater import IndexUpdater, new_stale_rows
-from embedx.training.memory import MemoryPlan, plan_memory
-from embedx.training.progress import Progress
 from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -31,13 +31,13 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan, allocating, check_declared
+from embedx.runtime.progress import Progress, Silent
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import as_typed
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, allocating, check_declared
-from embedx.training.progress import Progress, Silent
 from embedx.training.strategy import Strategy
 
 # With more rows a tenth of them that is not trained on makes little difference.

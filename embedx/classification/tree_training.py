@@ -42,12 +42,12 @@ from embedx.labeled.rules import input_length
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.runtime.progress import Progress
 from embedx.search.balanced_tree import balanced_tree
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, plan_memory
-from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

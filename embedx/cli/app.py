@@ -18,7 +18,7 @@ from embedx.cli import data, fasttext, models, options, peers, training
 from embedx.cli.help import OF_PEERS, Command, Group, UsageError, with_settings
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import DataError, EmbedxError
-from embedx.training.interrupts import SIGNALS
+from embedx.runtime.interrupts import SIGNALS
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
     "Train": {

@@ -15,8 +15,8 @@ from embedx.cli.options import settings_listed
 from embedx.cli.requests import TrainRequest
 from embedx.cli.streams import results_to
 from embedx.pages.plain import as_cell
+from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
-from embedx.training.progress import Reporter
 
 Objective = Annotated[str | None, typer.Argument()]
 

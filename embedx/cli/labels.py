@@ -34,12 +34,13 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings, features_of_lines
 from embedx.objectives.contract import Objective
 from embedx.pages.plain import as_cell, csv_text, tab_separated
+from embedx.runtime import atomic
+from embedx.runtime.progress import Progress
 from embedx.settings import Record, as_arguments, check_used, settings_of
-from embedx.storage import atomic, outputs
+from embedx.storage import outputs
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.text.sources import STANDARD_INPUT
 from embedx.training.checkpoint import Checkpoints, check_not_in_use
-from embedx.training.progress import Progress
 
 if TYPE_CHECKING:
     from embedx.distributed.ray_backend import Size

@@ -12,9 +12,9 @@ from embedx.cli.requests import PredictRequest
 from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError
 from embedx.pages.plain import as_cell
+from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.text.sources import STANDARD_INPUT
-from embedx.training.progress import Reporter
 
 if TYPE_CHECKING:
     from embedx.evaluation.word_report import Report

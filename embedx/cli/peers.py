@@ -19,8 +19,8 @@ import typer
 from embedx.cli import training
 from embedx.cli.requests import ClassifyRequest, TrainRequest
 from embedx.errors import EmbedxError, SettingError, choice
+from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
-from embedx.training.progress import Reporter
 
 if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier

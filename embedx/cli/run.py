@@ -14,16 +14,16 @@ import typer
 from embedx.cli.requests import RunRequest
 from embedx.cli.tables import show_facts
 from embedx.errors import DivergedError
+from embedx.runtime.disk import free_disk, summary
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan
+from embedx.runtime.progress import Progress
 from embedx.settings import as_arguments, as_typed, seconds
-from embedx.storage.disk import free_disk, summary
 from embedx.storage.folder import check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import KEPT, Checkpoints, Request
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan
-from embedx.training.progress import Progress
 from embedx.training.trainer import Outcome
 
 # Options that decide what a model is, beside settings.

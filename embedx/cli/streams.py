@@ -13,8 +13,8 @@ from typing import Any
 
 from embedx.cli.requests import Request
 from embedx.errors import EmbedxError, visible
+from embedx.runtime.progress import Reporter
 from embedx.storage import outputs
-from embedx.training.progress import Reporter
 
 # the error handler of results: bytes that were not UTF-8 are written as they were read, as in names
 # of files; other surrogates, which no bytes stand for, as \\udxxx

@@ -16,18 +16,18 @@ from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.pages.plain import tab_separated
+from embedx.runtime.atomic import followed
+from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
-from embedx.storage.atomic import followed
 from embedx.storage.folder import check_output, task_of
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
 from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.text.sources import check_formats, resolve, text_defaults
-from embedx.training.progress import Progress
 from embedx.vectors import formats
 from embedx.vectors.model import load_folder
 

@@ -24,11 +24,11 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, tuned
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.labeled.digits import GENERATED
+from embedx.runtime import locks
+from embedx.runtime.atomic import errors_named, write_text
+from embedx.runtime.progress import Progress, Silent
 from embedx.settings import settings_of
-from embedx.storage import locks
-from embedx.storage.atomic import errors_named, write_text
 from embedx.storage.folder import installed_version
-from embedx.training.progress import Progress, Silent
 
 # named beside the data
 FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")

@@ -11,8 +11,8 @@ from embedx import objectives
 from embedx.comparison.settings import OF_ALL_RUNS, OF_VALIDATION, CompareSettings
 from embedx.errors import InapplicableError, SettingError, Text, near
 from embedx.evaluation.statistics import Score
+from embedx.runtime.progress import Progress
 from embedx.settings import Settings, as_arguments, as_typed, read_value
-from embedx.training.progress import Progress
 
 
 def listed(text: str) -> list[str]:

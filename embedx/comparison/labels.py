@@ -28,10 +28,10 @@ from embedx.labeled.files import head_of, source_of
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables import TableSettings
 from embedx.objectives.contract import Objective
+from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.text.sources import STANDARD_INPUT, file_identity
 from embedx.text.streams import begins_labelled
-from embedx.training.progress import Progress
 
 # training rows that are scored after each epoch
 VALIDATION_SHARE = 0.1

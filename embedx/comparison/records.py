@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import DataError, Setting
-from embedx.storage.atomic import write_text
+from embedx.runtime.atomic import write_text
 
 START_OVER = ("start over with ", Setting("overwrite", True))
 

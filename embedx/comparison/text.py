@@ -13,13 +13,13 @@ from embedx.comparison.settings import OF_TEXT, CompareSettings
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
+from embedx.runtime.progress import Progress, Silent
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.task import encoded_corpus
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import resolve, text_defaults
 from embedx.text.vocabulary import select
-from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors, load
 
 N_POINTS_OF_CURVE = 12

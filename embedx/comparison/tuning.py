@@ -18,8 +18,8 @@ from embedx.comparison.data import Data
 from embedx.comparison.records import FAILED, Records, Run
 from embedx.comparison.runs import OF_RATE
 from embedx.comparison.settings import CompareSettings
+from embedx.runtime.progress import Progress
 from embedx.settings import as_arguments, settings_of
-from embedx.training.progress import Progress
 
 STEP = 3.0
 Options = dict[str, Any]  # settings by name

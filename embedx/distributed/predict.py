@@ -11,7 +11,7 @@ from embedx.distributed.ray_backend import connected, predictions
 from embedx.distributed.received import LostWorkerError, check_best
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import LostClusterError
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 
 MAX_ROWS = 1 << 13  # of a block
 

@@ -26,8 +26,8 @@ from embedx.distributed.received import LostWorkerError, check_started
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError, LostClusterError, SettingError
+from embedx.runtime.progress import Progress
 from embedx.storage.folder import installed_version
-from embedx.training.progress import Progress
 
 DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it merges or that waits
 PATIENCE = 15.0  # seconds to wait for other workers after the first

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from embedx.distributed.ray_backend import DEPTH, Size, WorkerHandle, Workers
 from embedx.distributed.received import LostWorkerError, check_trained
 from embedx.distributed.worker import Plan
+from embedx.runtime.memory import n_bytes
+from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.training.memory import n_bytes
-from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 

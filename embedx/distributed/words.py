@@ -19,6 +19,7 @@ from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
 from embedx.errors import InapplicableError, Setting
 from embedx.objectives.contract import Objective
+from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import Configuration
@@ -27,7 +28,6 @@ from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
 from embedx.skipgram.task import Task
 from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
-from embedx.training.progress import SILENT, Progress
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
 # The more workers, the less each knows of the others: so many merges times the root of their

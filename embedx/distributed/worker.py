@@ -12,8 +12,8 @@ from typing import Any
 
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import ParameterServer
+from embedx.runtime.progress import SILENT
 from embedx.storage.folder import installed_version
-from embedx.training.progress import SILENT
 from embedx.training.strategy import Strategy, Tally
 
 

@@ -24,10 +24,10 @@ from numpy import float32, ndarray
 
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS, AllRows, Evaluation, evaluate
 from embedx.optimizers.rowwise_adagrad_momentum import Means
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.progress import Progress
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.interrupts import to_the_end
-from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -6,8 +6,8 @@ from typing import Any
 from numba import typeof, types
 
 from embedx.kernels import COEFFICIENTS, is_cached
+from embedx.runtime.progress import Progress
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
-from embedx.training.progress import Progress
 
 # Kernels are shared by all runs of a process: where several begin at once, one compiles, and the
 # others wait.

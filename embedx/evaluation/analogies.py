@@ -19,7 +19,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.evaluation.word_sets import METHODS, MIN_ITEMS, Analogies, Answers
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 from embedx.vectors.model import WordVectors
 
 BLOCK_FLOATS = 1 << 21  # cosines of words of questions and candidates computed at a time: 8 MB

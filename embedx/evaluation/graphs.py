@@ -16,10 +16,10 @@ from scipy.sparse import coo_matrix, csr_matrix
 from embedx.errors import DataError, EmbedxError
 from embedx.evaluation.heldout import log_probability_of
 from embedx.pages.plain import aligned, tab_separated
+from embedx.runtime.progress import Progress
 from embedx.text.cells import COMMENTS, cell_lines
 from embedx.text.sources import resolve
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader
-from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors, load
 
 TRAINING_SHARES = (0.1, 0.5, 0.9)

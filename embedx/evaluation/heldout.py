@@ -36,13 +36,13 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.evaluation.statistics import Estimate, grouped
 from embedx.labeled.data import Labels
+from embedx.runtime.progress import Progress, Silent
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import PIECE
 from embedx.text.settings import TextSettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts, trained_counts
-from embedx.training.progress import Progress, Silent
 from embedx.vectors.model import WordVectors
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats

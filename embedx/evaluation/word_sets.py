@@ -25,7 +25,7 @@ from embedx.errors import EmbedxError, choice
 from embedx.evaluation import statistics
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 
 # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
 PAIR_CANDIDATES = 300_000

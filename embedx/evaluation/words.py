@@ -44,7 +44,7 @@ from embedx.evaluation.word_sets import (
     default_tests,
     folded,
 )
-from embedx.training.progress import Progress, Silent
+from embedx.runtime.progress import Progress, Silent
 from embedx.vectors.model import VECTORS, WordVectors, load, unit
 
 Model = WordVectors | str | Path  # or the path of one

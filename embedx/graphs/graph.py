@@ -12,9 +12,9 @@ from embedx import checks
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
+from embedx.runtime.memory import allocating, check_declared, plan_memory
 from embedx.settings import MOST
 from embedx.text.tables import shown
-from embedx.training.memory import allocating, check_declared, plan_memory
 
 # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
 Edges = tuple[ndarray, ndarray, ndarray]

@@ -20,6 +20,8 @@ from embedx.graphs.graph import Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
+from embedx.runtime.memory import check_declared
+from embedx.runtime.progress import Progress
 from embedx.text import cache, sources
 from embedx.text.cells import COMMENTS, LOOKED_AT, cell_lines
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -28,8 +30,6 @@ from embedx.text.sources import EDGES, Source
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
-from embedx.training.memory import check_declared
-from embedx.training.progress import Progress
 
 MATRICES = (".npz", ".mtx", ".mtx.gz")
 BYTES_PER_ENTRY_AS_TEXT = {"coordinate": 4, "array": 2}  # of Matrix Market, at least

@@ -29,7 +29,7 @@ from numba.core.sigutils import normalize_signature
 from numba.core.targetconfig import ConfigStack
 
 from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS
-from embedx.storage.cache_home import log, make_private
+from embedx.runtime.cache_home import log, make_private
 
 # Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array
 # expressions, literal types

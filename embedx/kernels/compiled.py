@@ -11,7 +11,7 @@ from typing import Any
 import numba
 
 from embedx.kernels.kernel_folder import KERNEL_FOLDER
-from embedx.storage.cache_home import log
+from embedx.runtime.cache_home import log
 
 __all__ = [
     "KERNEL_FOLDER",

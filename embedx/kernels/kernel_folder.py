@@ -10,7 +10,7 @@ from pathlib import Path
 import llvmlite
 import numba
 
-from embedx.storage.cache_home import absolute, kept_in, usable
+from embedx.runtime.cache_home import absolute, kept_in, usable
 
 # What kernels of other files take functions and constants from. An edit anywhere else leaves the
 # machine code valid, or is in the file of the kernel, which numba looks at (tests/test_layers.py).

@@ -21,11 +21,11 @@ from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
 from embedx.labeled.schema import MAX_IDS
+from embedx.runtime.memory import available_memory, check_declared
+from embedx.runtime.progress import Progress
 from embedx.text.sources import Source, is_url
 from embedx.text.streams import BLOCK_BYTES, UnpackedReader, reason
 from embedx.text.tables import PARQUET_START
-from embedx.training.memory import available_memory, check_declared
-from embedx.training.progress import Progress
 
 NUMPY_START = b"\x93NUMPY"
 ZIP_START = b"PK\x03\x04"

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from embedx.errors import DataError, EmbedxError, near_file
+from embedx.runtime.memory import available_memory
+from embedx.runtime.progress import Progress
 from embedx.text.recipes import public_url, recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant, url_fingerprint
 from embedx.text.streams import ReadAhead, UnpackedReader
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512

@@ -43,9 +43,9 @@ from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
 from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.tables import TableSettings, format_of, note_separator, read_table
 from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
+from embedx.runtime.progress import SILENT, Progress
 from embedx.text.sources import STANDARD_INPUT, recipe_meant
 from embedx.text.tables import PARQUET_START
-from embedx.training.progress import SILENT, Progress
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")

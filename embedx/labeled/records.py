@@ -18,8 +18,8 @@ from embedx.labeled.data import Columns, DataSchema, TextSchema
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.tables import TableSettings, read_table, standardised
 from embedx.labeled.words import KnownTextFeatures, TextFeatureSettings
+from embedx.runtime.progress import SILENT
 from embedx.text.sources import ROWS, Source
-from embedx.training.progress import SILENT
 
 NAME = "X"  # of the rows, in messages
 BYTES_PER_NUMBER = 24

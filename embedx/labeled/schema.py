@@ -8,7 +8,7 @@ import numpy as np
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import Lines, MemoryBudget, source_of
-from embedx.training.progress import Silent
+from embedx.runtime.progress import Silent
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
 ID = re.compile(r"0|[1-9][0-9]*")

@@ -30,6 +30,7 @@ from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, TextSchem
 from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.words import TextFeatures, TextFeatureSettings, text_features
+from embedx.runtime.progress import Progress
 from embedx.settings import Settings, param
 from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.parquet import parquet_records
@@ -43,7 +44,6 @@ from embedx.text.tables import (
     table_rows,
     value_of,
 )
-from embedx.training.progress import Progress
 
 # Rows are read in batches of at most so many rows and cells; the first decides on the columns.
 ROWS = 1000

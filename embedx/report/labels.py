@@ -21,8 +21,8 @@ from embedx.pages import charts as drawing
 from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
 from embedx.report.settings import ReportSettings
 from embedx.report.words import number
+from embedx.runtime.progress import Progress
 from embedx.settings import Settings
-from embedx.training.progress import Progress
 
 N_PREDICTIONS = 10
 N_SHOWN_PREDICTIONS = 5

@@ -13,7 +13,7 @@ from embedx.pages import charts as drawing
 from embedx.report.labels import by_label, predictions, scores_at_each_k
 from embedx.report.settings import ReportSettings
 from embedx.report.words import drawn_rows, neighbour_rows
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 from embedx.vectors.model import WordVectors
 
 MEASURES = {

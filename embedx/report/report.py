@@ -14,11 +14,11 @@ from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.report import labels, pair, words
 from embedx.report.settings import LABEL_SETTINGS, WORD_SETTINGS, ReportSettings
+from embedx.runtime.atomic import followed, write_text
+from embedx.runtime.progress import Progress, Silent
 from embedx.settings import as_typed, option_name
-from embedx.storage.atomic import followed, write_text
 from embedx.storage.folder import present, task_of
 from embedx.storage.outputs import check_file
-from embedx.training.progress import Progress, Silent
 from embedx.vectors import model as vectors
 from embedx.vectors.model import WordVectors
 

@@ -15,8 +15,8 @@ from embedx.evaluation.word_sets import WordTests
 from embedx.pages.charts import N_COLOURS
 from embedx.report import projection
 from embedx.report.settings import ReportSettings
+from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
-from embedx.training.progress import Progress
 from embedx.vectors.model import WordVectors
 
 MIN_WORDS_ON_MAP = 3

@@ -24,6 +24,7 @@ from numpy import float32, float64, int32, int64, ndarray, uint64
 
 from embedx.errors import EmbedxError
 from embedx.kernels import ONE, bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
+from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
 from embedx.samplers.principal_components import Projection, fit_projection, projected
 from embedx.samplers.tree import (
@@ -35,7 +36,6 @@ from embedx.samplers.tree import (
     path_log_probability,
 )
 from embedx.settings import Settings, param
-from embedx.training.progress import SILENT, Progress
 
 # Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first
 # labels, ns at rate 0.3, 2 epochs -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each;

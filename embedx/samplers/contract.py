@@ -49,8 +49,8 @@ from numba import types
 from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels import by_address, kernel
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Settings
-from embedx.training.progress import SILENT, Progress
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
 FILTER_SIZE = 512

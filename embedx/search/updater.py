@@ -16,9 +16,9 @@ from numpy import int32, int64, ndarray
 
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.simd import aligned_zeros
+from embedx.runtime.progress import Progress
 from embedx.search.index import Index, build_index, empty_index, update_rows
 from embedx.search.spec import SearchSpec
-from embedx.training.progress import Progress
 from embedx.training.state import TrainState
 
 # The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at

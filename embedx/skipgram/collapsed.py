@@ -21,6 +21,9 @@ from embedx.engine import collapsed as engine
 from embedx.engine.alternating import Descent, Iteration, Side
 from embedx.errors import Setting
 from embedx.kernels import stream_key
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan, available_memory, n_bytes
+from embedx.runtime.progress import SILENT, Progress
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
@@ -30,9 +33,6 @@ from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, available_memory, n_bytes
-from embedx.training.progress import SILENT, Progress
 from embedx.training.strategy import Tally
 from embedx.vectors import model
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from embedx.pages.plain import tab_separated
+from embedx.runtime import disk
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import prepared
-from embedx.storage import disk
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Inspector
@@ -19,7 +20,6 @@ from embedx.text.settings import VocabularySettings
 from embedx.text.sources import Source, resolve
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT
-from embedx.training.progress import SILENT, Progress
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it

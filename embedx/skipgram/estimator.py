@@ -14,6 +14,7 @@ from embedx import objectives, parameters
 from embedx.errors import EmbedxError, SettingError, choice
 from embedx.graphs.graph import as_graph
 from embedx.graphs.settings import GraphSettings
+from embedx.runtime.progress import reporter
 from embedx.settings import settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
@@ -21,7 +22,6 @@ from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.sources import text_defaults
-from embedx.training.progress import reporter
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from embedx.errors import Setting, Text
 from embedx.graphs.settings import SGD_RATE
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import WORDS
+from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.skipgram.configuration import Configuration, usual_rate
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 from embedx.training import trainer
-from embedx.training.progress import Progress
 
 # Pairs of a block that one drawn negative stands for. More saves draws; above 15 vectors get worse,
 # and 60 diverges (eval/results/objectives.md).

@@ -19,6 +19,8 @@ from embedx.kernels import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import new_table
+from embedx.runtime.memory import allocating
+from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index
 from embedx.search.updater import IndexUpdater
@@ -26,8 +28,6 @@ from embedx.skipgram.resolve import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import TokenStream, context_words
-from embedx.training.memory import allocating
-from embedx.training.progress import Progress
 from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -15,6 +15,9 @@ from numpy import float32, float64, ndarray
 from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DataError, DivergedError, Setting
 from embedx.evaluation import heldout
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
+from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record, as_typed
 from embedx.skipgram.configuration import Configuration
@@ -34,9 +37,6 @@ from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, li
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.guard import SLACK
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
-from embedx.training.progress import SILENT, Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -1,1 +1,1 @@
-"""What is kept on disk: model folders, written whole or not at all, and locks on folders."""
+"""Model folders and other outputs: written whole or not at all, checked when they are read."""

@@ -20,7 +20,7 @@ between the two leaves the old model there, where `read` still finds it by NAME.
 
 Only models are overwritten: their model.json lists their files (and is deleted last), and other
 files in the folder move to the new one. What a killed process left of either name is deleted when
-NAME is next written, unless another process has locked it (`embedx.storage.locks`).
+NAME is next written, unless another process has locked it (`embedx.runtime.locks`).
 """
 
 import contextlib
@@ -43,8 +43,8 @@ from numpy import ndarray
 
 from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text
 from embedx.pages.plain import ESCAPES, escape
+from embedx.runtime import atomic, locks
 from embedx.settings import Options, Record
-from embedx.storage import atomic, locks
 from embedx.storage.schema import FolderSchema, check_can_be_saved, row_blocks
 
 FORMAT = 1

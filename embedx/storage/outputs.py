@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from embedx.errors import DataError, Setting
-from embedx.storage import atomic
+from embedx.runtime import atomic
 
 Names = Iterable[str | Path]
 

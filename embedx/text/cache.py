@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DataError, EmbedxError, SettingError, near_file
+from embedx.runtime.cache_home import absolute, kept_in, with_spare
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
-from embedx.storage.cache_home import absolute, kept_in, with_spare
 from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.corpus_writer import CorpusWriter, explained, is_kept, remove_kept, sweep
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
@@ -42,7 +43,6 @@ from embedx.text.sources import Source, current_fingerprint
 from embedx.text.tokenizer import END_OF_SENTENCE, MAX_WORD_BYTES
 from embedx.text.unicode_forms import normalized
 from embedx.text.word_list import WordList, check_is_list
-from embedx.training.progress import SILENT, Progress
 from embedx.training.trainer import usable_cores
 
 FORMAT = 6  # part of every key: raise it when the files or the tokeniser's results change

@@ -28,13 +28,13 @@ import numpy as np
 from numpy import int32, int64, ndarray
 
 from embedx.kernels import kernel, kernel_part
-from embedx.storage.disk import amount
+from embedx.runtime.disk import amount
+from embedx.runtime.memory import available_memory
+from embedx.runtime.progress import Progress
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Collocation
 from embedx.text.settings import PhraseSettings
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
 
 CHUNK = 1 << 20  # tokens between two updates of the progress
 MAX_SEQUENCE_BITS = 32

@@ -23,11 +23,11 @@ from numpy import float32, int32, int64, ndarray, uint64
 
 from embedx.errors import Setting, SettingError
 from embedx.kernels import kernel
+from embedx.runtime.progress import SILENT, Progress
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import TokenStream, keep_words, new_words
-from embedx.training.progress import SILENT, Progress
 
 CHUNK = 100_000  # tokens between two looks at the buffer
 

@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 
 from embedx.errors import EmbedxError
-from embedx.storage import locks
-from embedx.storage.cache_home import make_private
+from embedx.runtime import locks
+from embedx.runtime.cache_home import make_private
+from embedx.runtime.progress import SILENT, Progress
 from embedx.text import encoded_corpus as files
 from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, load
 from embedx.text.spilled_words import Spill
 from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
-from embedx.training.progress import SILENT, Progress
 
 BUILDING, SUFFIX = "building-", ".embedx"  # around the eight characters that `mkdtemp` chooses
 ENTRY_BYTES = 4  # of a token or mark

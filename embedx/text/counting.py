@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy import int64, ndarray
 
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 
 BYTES_PER_KEY = 8  # in the buffer
 BYTES_PER_ENTRY = 64  # of a run, while it is merged: key, value, and copies in another order

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from embedx.errors import DataError
+from embedx.runtime.progress import Progress
 from embedx.text import cache, sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import with_phrases
 from embedx.text.settings import PhraseSettings, TextSettings
-from embedx.training.progress import Progress
 
 # names of corpora, or sentences as lists of tokens
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]

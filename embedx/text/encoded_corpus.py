@@ -17,11 +17,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.storage.folder import as_text, checksum_of, map_array
 from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
-from embedx.training.progress import Progress
 
 KEY = re.compile(r"[0-9a-f]{24}")
 TOKENS, COUNTS, LETTERS, STARTS, ABOUT = (

@@ -20,12 +20,12 @@ from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 
 from embedx.errors import DataError, EmbedxError
-from embedx.storage.atomic import sync
-from embedx.storage.disk import amount
-from embedx.storage.locks import is_locked, lock, unlock
+from embedx.runtime.atomic import sync
+from embedx.runtime.disk import amount
+from embedx.runtime.locks import is_locked, lock, unlock
+from embedx.runtime.progress import SILENT, Progress
 from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe, public_url
 from embedx.text.streams import BLOCK_BYTES, TIMEOUT, CountedReader, reason
-from embedx.training.progress import SILENT, Progress
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
 MAX_NAME = 255  # bytes of the name of a file

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from embedx.runtime.progress import SILENT
 from embedx.settings import Record
 from embedx.text.counting import Counter
-from embedx.training.progress import SILENT
 
 GIANT = 1 << 20  # bytes of a line; books have some 500 kB in all
 PLACES = 3  # of each kind that are reported

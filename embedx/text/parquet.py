@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from embedx.errors import DataError, EmbedxError
+from embedx.runtime.memory import available_memory, check_declared
 from embedx.settings import Record
 from embedx.text.tables import BLOCK_BYTES, MAX_RECORD_BYTES, TABLE, NotTextError, value_of
-from embedx.training.memory import available_memory, check_declared
 
 MAX_ROWS = 512  # in a batch
 MAX_BATCH_BYTES = 1 << 26

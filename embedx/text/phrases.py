@@ -16,6 +16,7 @@ from numpy import int32, int64
 
 from embedx.errors import EmbedxError
 from embedx.kernels import kernel
+from embedx.runtime.progress import Progress
 from embedx.text import cache
 from embedx.text.collocations import CHUNK, find, pair_at, pairs_of
 from embedx.text.corpus_writer import CorpusWriter, explained, workspace
@@ -23,7 +24,6 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import PhraseSettings
 from embedx.text.word_list import WordList
-from embedx.training.progress import Progress
 
 FORMAT = 2  # part of every key: raise it when the results change
 

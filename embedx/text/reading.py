@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from embedx.errors import EmbedxError
+from embedx.runtime.disk import amount
+from embedx.runtime.memory import available_memory
+from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.storage.disk import amount
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.parallel_tokenizer import pieces
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
 
 # takes each block of the text, and whether it is the last one of its source
 Watch = Callable[[Source, bytes, bool], None]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DataError, Part, Setting, SettingError, choice
+from embedx.runtime.progress import Progress
 from embedx.text.parquet import parquet_records
 from embedx.text.sources import resolve
 from embedx.text.streams import BLOCK_BYTES, damage_explained, open_source, unpacked
@@ -25,7 +26,6 @@ from embedx.text.tables import (
     value_of,
 )
 from embedx.text.times import SINCE_1970, UNITS, Times
-from embedx.training.progress import Progress
 
 
 def sessions(

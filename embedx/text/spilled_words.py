@@ -29,10 +29,10 @@ import numpy as np
 from numpy import int32, int64, uint8
 
 from embedx.errors import EmbedxError
+from embedx.runtime.progress import Progress
 from embedx.text.counting import SortedRuns
 from embedx.text.tokenizer import MAX_TYPES, renumber
 from embedx.text.word_list import WordList
-from embedx.training.progress import Progress
 
 
 class Spill:

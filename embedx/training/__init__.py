@@ -1,3 +1,1 @@
-"""What every run needs, whatever it trains: threads, schedule, progress, checkpoints, the
-divergence guard, memory.
-"""
+"""What every run needs, whatever it trains: threads, schedule, checkpoints, divergence guard."""

@@ -30,11 +30,12 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DataError, DivergedError, Setting, joined
+from embedx.runtime import atomic, locks
+from embedx.runtime.disk import amount, check_disk
+from embedx.runtime.memory import MAX_COPY, available_memory, n_bytes
+from embedx.runtime.progress import Progress
 from embedx.settings import Options, Record
-from embedx.storage import atomic, folder as folders, locks
-from embedx.storage.disk import amount, check_disk
-from embedx.training.memory import MAX_COPY, available_memory, n_bytes
-from embedx.training.progress import Progress
+from embedx.storage import folder as folders
 from embedx.training.state import TrainState
 
 SUFFIX = ".checkpoint"

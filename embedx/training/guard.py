@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.training.progress import Progress
+from embedx.runtime.progress import Progress
 from embedx.training.state import TrainState
 
 

@@ -23,13 +23,13 @@ from embedx.errors import (
     Setting,
     Text,
 )
+from embedx.runtime.control_groups import processors
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan
+from embedx.runtime.progress import Progress
 from embedx.settings import Options, Record
 from embedx.training.checkpoint import Checkpoints, resumed_by
-from embedx.training.control_groups import processors
 from embedx.training.guard import Guard
-from embedx.training.interrupts import to_the_end
-from embedx.training.memory import MemoryPlan
-from embedx.training.progress import Progress
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import DataError, EmbedxError
+from embedx.runtime import atomic
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Settings, param
-from embedx.storage import atomic, outputs
-from embedx.training.progress import SILENT, Progress
+from embedx.storage import outputs
 from embedx.vectors import formats
 from embedx.vectors.formats.contract import (
     COMPRESSED,

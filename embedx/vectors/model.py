@@ -30,6 +30,7 @@ from numpy import float32, ndarray
 
 from embedx import checks
 from embedx.errors import DataError, EmbedxError, choice, near
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import MOST, Record
 from embedx.storage.folder import (
     DESCRIPTION,
@@ -47,7 +48,6 @@ from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import MAX_PASSES, PhraseSettings
 from embedx.text.unicode_forms import FORMS, normalized
 from embedx.text.word_list import check_words
-from embedx.training.progress import SILENT, Progress
 from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords
 

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from embedx.runtime.progress import Silent
 from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.progress import Silent
 from embedx.training.state import TrainState
 from tests.support import forked
 from tests.support.forked import environment

@@ -8,6 +8,7 @@ LAYERS = (
     {"registry"},
     {"settings"},
     {"pages"},
+    {"runtime"},
     {"storage"},
     {"kernels"},
     {"training"},

@@ -1,8 +1,8 @@
 """Progress that keeps its notes, stages and counts."""
 
 from embedx.errors import spelled
+from embedx.runtime.progress import Silent
 from embedx.settings import on_command_line
-from embedx.training.progress import Silent
 
 
 class Notes(Silent):

@@ -10,11 +10,11 @@ from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.progress import Silent
 from embedx.settings import settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints, Request
-from embedx.training.progress import Silent
 
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
 

@@ -13,12 +13,12 @@ from embedx.engine.subwords import NO_PARTS, Parts
 from embedx.kernels.random import stream_key
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
+from embedx.runtime.progress import Silent
 from embedx.samplers.alias import AliasTable
 from embedx.skipgram.strategies import form_of
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
-from embedx.training.progress import Silent
 from tests.support.drawn import Drawn
 
 

@@ -23,10 +23,10 @@ import smart_open
 from numpy import float32, ndarray
 
 from embedx.errors import EmbedxError
-from embedx.storage.disk import amount
+from embedx.runtime.disk import amount
+from embedx.runtime.memory import available_memory
+from embedx.runtime.progress import Progress
 from embedx.storage.schema import first_not_finite, row_blocks
-from embedx.training.memory import available_memory
-from embedx.training.progress import Progress
 from embedx.vectors.subwords import Subwords
 
 if TYPE_CHECKING:

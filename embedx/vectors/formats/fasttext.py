@@ -30,9 +30,9 @@ import numpy as np
 from numpy import float32, int64, ndarray
 
 from embedx.errors import EmbedxError
+from embedx.runtime.progress import Progress
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
-from embedx.training.progress import Progress
 from embedx.vectors.formats.contract import (
     AGAIN,
     Format,

@@ -28,7 +28,7 @@ from embedx.errors import (
 from embedx.settings import Record
 
 if TYPE_CHECKING:
-    from embedx.training.bar import Bar
+    from embedx.runtime.bar import Bar
 
 LOGGER = logging.getLogger("embedx")
 DRAWN_EVERY = 0.1  # seconds between two drawings of a bar
@@ -133,7 +133,7 @@ class Reporter(Progress):
         self._started = self._last_line = time.monotonic()
         self._last: tuple[float, Record] = (done, {})
         if self.on_terminal:
-            from embedx.training.bar import Bar  # importing tqdm takes a while
+            from embedx.runtime.bar import Bar  # importing tqdm takes a while
 
             with contextlib.suppress(OSError):
                 self._bar = Bar(self.stream, title, total, done)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DataError, EmbedxError, Text
-from embedx.storage.disk import NO_LIMIT, amount, summary
-from embedx.training.control_groups import memory_left
-from embedx.training.progress import Progress
+from embedx.runtime.control_groups import memory_left
+from embedx.runtime.disk import NO_LIMIT, amount, summary
+from embedx.runtime.progress import Progress
 
 MAX_COPY = 0.5  # of the free memory, for a copy of a run's state
 

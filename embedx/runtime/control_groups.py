@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from embedx.storage.disk import NO_LIMIT
+from embedx.runtime.disk import NO_LIMIT
 
 OWN = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
