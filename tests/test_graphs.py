@@ -598,3 +598,32 @@ def test_a_matrix_that_declares_more_than_its_file_holds_is_refused_at_once(tmp_
     with pytest.raises(DataError) as raised:
         read_graph([str(file)], GraphSettings(walks=1), Silent(), tmp_path, 1)
     assert raised.value.file == str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Smith,J Doe,A\nDoe,A Roe,B\n", ["Doe,A", "Roe,B", "Smith,J"]),
+        ("Smith,J Doe,A 2\nDoe,A Roe,B 1.5\n", ["Doe,A", "Roe,B", "Smith,J"]),
+        ("a b 0,5\nb c 1,5\n", ["a", "b", "c"]),
+        ("New York,Boston\nParis,Lyon\n", CITIES),
+        ("New York,Boston,1\nParis,Lyon,2\n", CITIES),
+        ("a\tb\nc d\n", ["a", "b", "c", "d"]),
+        ("gene|1 gene|2\n", ["gene|1", "gene|2"]),
+    ],
+)
+def test_what_divides_all_first_lines_separates_nodes(tmp_path, text, names):
+    (tmp_path / "edges").write_text(text)
+    graph = read_graph([str(tmp_path / "edges")], GraphSettings(walks=1), Silent(), tmp_path, 1)
+    assert sorted(graph.names) == names
+
+
+def test_a_separator_of_edges_can_be_given(tmp_path):
+    file = tmp_path / "edges"
+    file.write_text("a,b c,d\nc,d e,f\n")
+    model = embedx.train(
+        file, walks=1, walk_length=5, dim=2, edge_separator="comma", threads=1, cache_dir=tmp_path
+    )
+    assert sorted(model.words) == ["a", "b c", "c", "d e"]
+    with pytest.raises(EmbedxError, match="edge_separator"):
+        embedx.train(file, edge_separator="comma")

@@ -113,6 +113,11 @@ def test_a_column_of_a_table_is_text_whatever_separates_it(sentences, delimiter)
     assert sentences("a.csv", data, column="2") == [["text"], *expected]
 
 
+def test_a_column_by_number_has_no_heading_whatever_the_first_row_says(sentences):
+    assert sentences("a.csv", "1,2\n3,4\n", column="2") == [["2"], ["4"]]
+    assert sentences("a.tsv", "1\thello\n2\tworld\n", column="1") == [["1"], ["2"]]
+
+
 def test_a_column_of_parquet_is_text_or_lists(sentences):
     data = parquet_of(
         text=[each["text"] for each in DOCUMENTS],
@@ -184,8 +189,8 @@ TABLE = "id,text\n1,a\n"
             {"column": "x"},
             ": no column x; choose --column among id, text, or by its number, from 1",
         ),
-        ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose --column among id, text"),
-        ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose --column among id, text"),
+        ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose column among id, text"),
+        ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose column among id, text"),
         (
             "a.csv",
             TABLE + '2,"b\nc",d\n',

@@ -2,12 +2,16 @@
 
 import unicodedata
 
+import numpy as np
 import pytest
 
 import embedx
 from embedx.cli.queries import neighbours
 from embedx.errors import EmbedxError
+from embedx.evaluation.word_sets import Analogies, SimilarityPairs
+from embedx.evaluation.words import answers
 from embedx.text.unicode_forms import MAX_WAITING, normalized_blocks
+from embedx.training.progress import Silent
 
 COMPOSED = "caf\u00e9"
 DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
@@ -73,3 +77,16 @@ def test_subwords_of_an_unknown_word_are_those_of_its_form(tmp_path):
     model = embedx.SkipGram("ns", **options).fit([[COMPOSED, "lait"]] * 20).model
     unseen = COMPOSED + "s"
     assert (model[unicodedata.normalize("NFD", unseen)] == model[unseen]).all()
+
+
+def test_lists_and_test_sets_of_words_are_in_the_form_of_the_text(tmp_path):
+    text = [[COMPOSED, "bar", "tee", "rum"]] * 20
+    (tmp_path / "words.txt").write_text(f"{DECOMPOSED}\nbar\ntee\nrum\n")
+    model = embedx.train(
+        text, vocab=tmp_path / "words.txt", normalize="nfc", sample=0, dim=2, epochs=1, threads=1
+    )
+    assert COMPOSED in model.words
+    questions = Analogies("all", ["all"] * 4, [(DECOMPOSED, "bar", "tee", "rum")] * 4)
+    assert answers(questions, model, Silent(), oov=False).used.all()
+    pairs = SimilarityPairs("pairs", [(DECOMPOSED, "bar")], np.array([1.0]))
+    assert answers(pairs, model, Silent(), oov=False).used.all()

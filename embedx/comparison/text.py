@@ -89,7 +89,7 @@ class Text(Data):
     def prepare(self, progress: Progress) -> dict[str, Any]:
         config = configure(None, self.options, defaults=text_defaults(self.names, self.options))
         with encoded_corpus(self.names, config, progress, self.cache_dir) as corpus:
-            vocabulary, remap = select(corpus, config.vocabulary)
+            vocabulary, remap = select(corpus, config.vocabulary, config.text.normalize)
             self.words = vocabulary.words
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}
             if self.next_item is None:

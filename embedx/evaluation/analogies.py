@@ -30,7 +30,7 @@ EPSILON = float32(0.001)  # of 3cosmul, as in the paper
 
 def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answers:
     """The answers to all questions: 1 where the answer is right, 0 where it is wrong."""
-    questions = [tuple(word.upper() for word in words) for words in test.words]
+    questions = [tuple(vectors.spelled(word).upper() for word in words) for words in test.words]
     words = vectors.words[: test.candidates]
     # of all words with the same upper-case form, most frequent first
     rows: dict[str, list[int]] = {}

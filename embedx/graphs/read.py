@@ -23,7 +23,7 @@ from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
 from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
 from embedx.text import cache, sources
-from embedx.text.cells import COMMENTS, LOOKED_AT, cell_lines
+from embedx.text.cells import COMMENTS, LOOKED_AT, SEPARATOR_NAMES, cell_lines
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, Source
@@ -69,14 +69,21 @@ def read_graph(
     progress: Progress,
     cache_dir: Path | None,
     threads: int,
+    edge_separator: str | None = None,
 ) -> Graph:
-    """The graph in files. Raises `EmbedxError`, which names file and line, for what is no edge."""
+    """The graph in files.
+
+    edge_separator  its name; None: recognised by the first lines of each file
+
+    Raises `EmbedxError`, which names file and line, for what is no edge.
+    """
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
     else:
         found = [replace(each, reader=EDGES) for each in sources.resolve(files)]
-        with cache.encode(found, AS_TEXT, progress, cache_dir, threads) as corpus:
-            graph = _edges(corpus, found, settings, progress)
+        text = replace(AS_TEXT, edge_separator=edge_separator)
+        with cache.encode(found, text, progress, cache_dir, threads) as corpus:
+            graph = _edges(corpus, found, settings, progress, edge_separator)
     for what, n in graph.left_out.items():
         progress.note(
             f"{n:,} {what} {'have no vector' if what.startswith('nodes') else 'left out'}"
@@ -147,7 +154,14 @@ def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds, n_comme
 class _EdgeList:
     """The edges in lines of two or three cells, which are the tokens of a corpus."""
 
-    def __init__(self, corpus: EncodedCorpus, sources: Sequence[Source], is_weighted: bool) -> None:
+    def __init__(
+        self,
+        corpus: EncodedCorpus,
+        sources: Sequence[Source],
+        is_weighted: bool,
+        separator: str | None,
+    ) -> None:
+        self.separator = None if separator is None else SEPARATOR_NAMES[separator]
         self.words = corpus.words
         self.counts = corpus.counts
         self.tokens = corpus.tokens
@@ -191,7 +205,8 @@ class _EdgeList:
             if source.fingerprint is None:
                 continue
             with UnpackedReader(source) as file:
-                for number, others in cell_lines(iter(lambda: file.read(BLOCK_BYTES), b""), ""):
+                blocks = iter(lambda: file.read(BLOCK_BYTES), b"")
+                for number, others in cell_lines(blocks, "", self.separator):
                     if others == cells:
                         return DataError(source.name, number, problem, remedy)
         return DataError(self.sources[0].name, None, f"{' '.join(cells)!r}: {problem}", remedy)
@@ -229,13 +244,17 @@ def _names_columns(cells: list[str]) -> bool:
 
 
 def _edges(
-    corpus: EncodedCorpus, found: Sequence[Source], settings: GraphSettings, progress: Progress
+    corpus: EncodedCorpus,
+    found: Sequence[Source],
+    settings: GraphSettings,
+    progress: Progress,
+    edge_separator: str | None,
 ) -> Graph:
     """The graph of lines of two or three columns, from their tokens, which are gone through a part
     at a time.
     """
     words = corpus.words
-    edges = _EdgeList(corpus, found, settings.weighted)
+    edges = _EdgeList(corpus, found, settings.weighted, edge_separator)
     n_headings = edges.leave_out_heading(progress)
     is_node = np.zeros(len(words), bool)
     is_third = np.zeros(len(words), bool)

@@ -333,6 +333,7 @@ def walks_of(
     cache_dir: Path | None,
     *,
     is_stored: bool,
+    edge_separator: str | None = None,
 ) -> EncodedCorpus:
     """Walks over the graph that `corpora` are: a `Graph`, or the names of its files; on disk if
     they are counted as text is.
@@ -341,7 +342,7 @@ def walks_of(
     if not isinstance(corpora, Graph):
         names: Any = [corpora] if isinstance(corpora, str | Path) else corpora
         sources = [str(name) for name in names]
-        corpora = read_graph(sources, settings, progress, cache_dir, threads)
+        corpora = read_graph(sources, settings, progress, cache_dir, threads, edge_separator)
     return Walks(corpora, settings, int(training.seed)).corpus(
         progress, cache_dir, threads, sources, is_stored
     )

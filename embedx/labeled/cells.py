@@ -4,9 +4,12 @@ them.
 In text a list may be one of Python or JSON, a set or tuple, an array as NumPy prints it, a vector
 of R or an array of Postgres:
 
-    ['joy', 'anger']   ["joy", "anger"]   {'joy', 'anger'}   ('joy', 'anger')   [joy, anger]
+    ['joy', 'anger']   ["joy", "anger"]   {'joy', 'anger'}   ('joy', 'anger')
     ['joy' 'anger']   array(['joy', 'anger'], dtype=object)   [np.str_('joy')]
     c("joy", "anger")   {joy,"credit card"}
+
+Items in square brackets are quoted, or numbers. One word without quotes is no list: the label
+`[deleted]` is what stands there.
 """
 
 import ast
@@ -31,11 +34,12 @@ CALL = re.compile(
     re.DOTALL,
 )
 DTYPE = re.compile(r",\s*dtype\s*=[^,\[\]]*\Z")  # at the end of an array of NumPy
+WORD = re.compile(r"[^\s,;|'\"\[\]{}()]+")  # a name without list syntax
 EMPTY = "character(0)"  # a vector of R without items
 CUT = re.compile(r"[\[{(]\s*(?:['\"]|np\.)")  # the beginning of a list without an end
 BRACKETS = ("[]", "{}", "()")
-# where names stand without quotes: Java, Spark and Scala, YAML, Postgres
-UNQUOTED = ("[", "{", "List", "Set", "Seq", "Array", "Vector", "WrappedArray")
+# where names stand without quotes: Scala, Postgres
+UNQUOTED = ("{", "List", "Set", "Seq", "Array", "Vector", "WrappedArray")
 QUOTED = r"""[uUbB]?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 TOKEN = re.compile(
     # np.str_('joy') and np.int64(3) are what they hold
@@ -165,12 +169,21 @@ def _unwrapped(text: str) -> tuple[str, str]:
         return call["name"], inner[1:-1] if has_brackets else inner
     inner = text[1:-1].strip()
     if text[:1] + text[-1:] in BRACKETS:
-        is_word_in_parentheses = text[0] == "(" and inner[:1] not in ("", "'", '"')
-        if is_word_in_parentheses and not _are_numbers(inner):
+        is_unquoted = inner[:1] not in ("", "'", '"')
+        is_word_in_parentheses = text[0] == "(" and is_unquoted and not _are_numbers(inner)
+        if is_word_in_parentheses or (text[0] == "[" and _is_word(inner)):
             return "", ""
         return text[0], inner
     was_cut = CUT.match(text) is not None
     return (text[0], text) if was_cut else ("", "")
+
+
+def _is_word(inner: str) -> bool:
+    """Whether one unquoted word stands within brackets, as in `[deleted]`; no number, and nothing
+    that says that there is no item.
+    """
+    is_text = WORD.fullmatch(inner) is not None
+    return is_text and _literal("[", inner) is None and inner not in NO_ITEM
 
 
 def _are_numbers(inner: str) -> bool:

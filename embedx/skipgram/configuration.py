@@ -156,6 +156,7 @@ def configure(
     """
     check_word_settings(options)
     start, graph = started(options, model), graph_settings(options)
+    check_used(options, [("edge_separator", graph is not None, Setting("walks"))])
     if graph is not None:
         options = {**OF_GRAPHS, **({} if is_collapsed else {"epochs": 1}), **options}
     name = objective or (start.objective.name if start and start.objective else "ns")

@@ -33,6 +33,7 @@ class SkipGramParameters(TypedDict, total=False):
     format: Literal["auto", "text"] | None
     json_field: str | None
     column: str | None
+    edge_separator: Literal["tab", "comma", "semicolon", "bar", "blank"] | None
     on_bad_record: Literal["error", "skip"] | None
     on_bad_utf8: Literal["replace", "skip", "error"] | None
     vocab_memory: float | None

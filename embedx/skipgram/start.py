@@ -132,7 +132,8 @@ class Start:
         row = np.fromiter(
             (self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words)
         )
-        new = np.flatnonzero((row < 0) & is_wanted(corpus, settings))
+        form = model.settings.get("normalize")
+        new = np.flatnonzero((row < 0) & is_wanted(corpus, settings, form))
         max_new = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
         new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
         counts = np.concatenate([self.counts, corpus.counts[new]])

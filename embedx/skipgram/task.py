@@ -393,6 +393,7 @@ def encoded_corpus(
             progress,
             cache_dir,
             is_stored=config.collapsed is not None,
+            edge_separator=config.text.edge_separator,
         )
     phrases: PhraseSettings | Phrases | None = config.phrases
     if config.start is not None and config.start.objective is not None:
@@ -416,7 +417,11 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
     )
     if settings.subwords is None and config.graph is None and (advice := unsegmented(corpus)):
         progress.note(advice)
-    words, remap = start.vocabulary(corpus, vocabulary) if start else select(corpus, vocabulary)
+    form = config.text.normalize
+    if start:
+        words, remap = start.vocabulary(corpus, vocabulary)
+    else:
+        words, remap = select(corpus, vocabulary, form)
     n_tokens = int(corpus.counts[remap >= 0].sum())
     if objective.words_caution:
         progress.note(
@@ -424,7 +429,7 @@ def prepared(corpus: EncodedCorpus, config: Configuration, progress: Progress) -
         )
     progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
     if vocabulary.vocab is not None:
-        missing = set(listed(vocabulary.vocab)) - set(words.words)
+        missing = set(listed(vocabulary.vocab, form)) - set(words.words)
         progress.note(
             Setting("vocab", vocabulary.vocab),
             f": {len(missing):,} of its words are not in the text",

@@ -1,8 +1,10 @@
 """Lines of cells: lists of edges, and files about nodes.
 
-Tabs separate the cells of a file whose first line has one, else commas where it has one. Semicolons
-or bars do where they divide each of the first lines into two or three cells, which white space does
-not. White space separates the cells of all other files. A cell in double quotes may hold the
+What separates the cells of a file is what divides each of its first lines into two or three: tabs,
+else commas, else white space, else semicolons or bars. Commas do not where white space divides each
+line into two names with equally many commas, such as `Smith,J Doe,A`, and maybe a number. If
+nothing divides all lines, tabs or commas separate the cells if the first line has one, else white
+space. A cell in double quotes may hold the
 separator; a quote within it is doubled. White space around cells is left out.
 
 Comments are lines that begin with `#`, `%` or `//`.
@@ -20,7 +22,17 @@ from embedx.text.tables import MAX_RECORD_BYTES, SENTENCE_END, TOKEN_END
 COMMENTS = ("#", "%", "//")
 COMMENT_STARTS = tuple(start.encode() for start in COMMENTS)
 WHITE_SPACE = b""  # as a separator
-SURE, LIKELY = (b"\t", b","), (b";", b"|")
+SURE = (b"\t", b",")
+LIKELY = (b";", b"|")
+# What edges may be said to be separated by, by name.
+SEPARATOR_NAMES = {
+    "tab": b"\t",
+    "comma": b",",
+    "semicolon": b";",
+    "bar": b"|",
+    "blank": WHITE_SPACE,
+}
+NUMBER = re.compile(rb"[+-]?(?:\d+[.,]?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 N_CELLS = (2, 3)  # of an edge
 LOOKED_AT = 50  # lines, to tell what separates cells
 BLANKS = b" \t\r\v\f"
@@ -37,13 +49,31 @@ def separator_of(text: bytes) -> bytes | None:
     lines = _content(text.split(b"\n"))[:LOOKED_AT]
     if not lines:
         return None
+    is_divided_by_blanks = _are_edges(lines, WHITE_SPACE)
+    for separator in SURE:
+        if _are_edges(lines, separator):
+            is_in_cells = is_divided_by_blanks and all(
+                _is_in_cells(each, separator) for each in lines
+            )
+            return WHITE_SPACE if is_in_cells else separator
+    if is_divided_by_blanks:
+        return WHITE_SPACE
+    for separator in LIKELY:
+        if _are_edges(lines, separator):
+            return separator
     for separator in SURE:
         if len(_divided(lines[0], separator)) > 1:
             return separator
-    for separator in LIKELY:
-        if _are_edges(lines, separator) and not _are_edges(lines, WHITE_SPACE):
-            return separator
     return WHITE_SPACE
+
+
+def _is_in_cells(line: bytes, separator: bytes) -> bool:
+    """Whether a separator seems to stand within cells between blanks: equally often in two names,
+    and in a third cell as the decimal comma of a number at most.
+    """
+    first, second, *others = _divided(line, WHITE_SPACE)
+    number = others[0] if others else b"0"
+    return first.count(separator) == second.count(separator) and bool(NUMBER.fullmatch(number))
 
 
 def _content(lines: Iterable[bytes]) -> list[bytes]:
@@ -101,12 +131,15 @@ def _unquoted(quoted: bytes | None, plain: bytes | None) -> bytes:
 # ---- whole files
 
 
-def cell_lines(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, list[str]]]:
+def cell_lines(
+    blocks: Iterable[bytes], name: str, separator: bytes | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """The number and the cells of each line that has any. Raises `DataError` for empty cells before
     others, and for quotes that are not closed.
+
+    separator  None: recognised by `separator_of`
     """
     number = 1
-    separator = None
     for text in _whole_lines(blocks, name):
         if separator is None:
             separator = separator_of(text)
@@ -118,12 +151,13 @@ def cell_lines(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, list[s
         number -= 1  # nothing follows the last line feed
 
 
-def cell_tokens(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def cell_tokens(
+    blocks: Iterable[bytes], name: str, separator: bytes | None = None
+) -> Iterator[bytes]:
     """The lines with TOKEN_END and SENTENCE_END behind their cells and themselves. Raises as
     `cell_lines` does.
     """
     number = 1
-    separator = None
     for text in _whole_lines(blocks, name):
         if separator is None:
             separator = separator_of(text)

@@ -50,6 +50,13 @@ class TextSettings(Settings):
         "CSV, TSV and Parquet: the column with the text, by name or, where the first row is no"
         " heading, number from 1",
     )
+    edge_separator: str | None = param(
+        None,
+        "with --walks: what separates the nodes and the weight of an edge; by default what divides"
+        " each of the first lines into two or three",
+        choices=("tab", "comma", "semicolon", "bar", "blank"),
+        fine=True,
+    )
     on_bad_record: str = param(
         "error",
         "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and"
@@ -96,6 +103,8 @@ class TextSettings(Settings):
         records of plain text, a format that is recognised, nor a form that is not asked for.
         """
         left_out = ["vocab_memory"]
+        if self.edge_separator is None:
+            left_out.append("edge_separator")
         if self.json_field is None and self.column is None:
             left_out.append("on_bad_record")
         if self.normalize is None:

@@ -23,10 +23,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.settings import Record
 from embedx.text import archives, tables
-from embedx.text.cells import cell_tokens
+from embedx.text.cells import SEPARATOR_NAMES, cell_tokens
 from embedx.text.in_order import in_order
 from embedx.text.parquet import parquet_values
 from embedx.text.settings import TextSettings
@@ -354,9 +354,13 @@ def _text_of_file(
         raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
     _check_is_text(name, head)
     if format in ("json", "table"):
-        values = (tables.json_values if format == "json" else tables.table_values)(
-            tables.lines_of(blocks, name), name, field
-        )
+        lines = tables.lines_of(blocks, name)
+        if format == "json":
+            values = tables.json_values(lines, name, field)
+        elif field is not None and field.isdecimal():
+            values = _values_at(int(field), lines, name)
+        else:
+            values = tables.table_values(lines, name, field)
         return tables.text_of(values, name, field or "", whole, note_bad)
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
@@ -368,8 +372,23 @@ def _text_of_file(
     if source.reader != ROWS and settings.format != "text" and begins_labelled(head):
         raise LabelledDataError(name)
     if source.reader == EDGES:
-        return cell_tokens(blocks, name)
+        separator = settings.edge_separator
+        return cell_tokens(blocks, name, None if separator is None else SEPARATOR_NAMES[separator])
     return blocks
+
+
+def _values_at(position: int, lines: Iterator[bytes], name: str) -> Iterator[tuple[int, Any]]:
+    """The cells of a column of a table, by its number from 1; the first row has one too."""
+    for number, row in tables.table_rows(lines, name, ()):
+        if not isinstance(row, tables.Bad) and not 1 <= position <= len(row):
+            columns = ", ".join(row)
+            raise DataError(
+                name,
+                None,
+                f"no column {position}",
+                ("choose ", Setting("column"), f" among {columns}, or by its number, from 1"),
+            )
+        yield number, row if isinstance(row, tables.Bad) else row[position - 1]
 
 
 def _check_is_text(name: str, head: bytes) -> None:

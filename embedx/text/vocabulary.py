@@ -11,6 +11,7 @@ from numpy import float32, int32, ndarray
 from embedx.errors import EmbedxError
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import VocabularySettings
+from embedx.text.unicode_forms import normalized
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,16 @@ def kept_counts(counts: ndarray, sample: float) -> ndarray:
     return np.asarray(np.maximum(kept, 1), np.int64)
 
 
-def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabulary, ndarray]:
+def select(
+    corpus: EncodedCorpus, settings: VocabularySettings, form: str | None = None
+) -> tuple[Vocabulary, ndarray]:
     """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to
     theirs, -1 if left out.
+
+    form  the Unicode form of the text, to which the words of a list are converted too
     """
-    counts, kept = corpus.counts, np.flatnonzero(is_wanted(corpus, settings))
+    counts = corpus.counts
+    kept = np.flatnonzero(is_wanted(corpus, settings, form))
     # only these, because most words are rare
     kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]
     if len(kept) == 0 and settings.vocab is not None:
@@ -94,20 +100,25 @@ def select(corpus: EncodedCorpus, settings: VocabularySettings) -> tuple[Vocabul
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap
 
 
-def is_wanted(corpus: EncodedCorpus, settings: VocabularySettings) -> ndarray:
+def is_wanted(
+    corpus: EncodedCorpus, settings: VocabularySettings, form: str | None = None
+) -> ndarray:
     """bool (n_types,): the words of --vocab or, without, those that are frequent enough."""
     if settings.vocab is None:
         return corpus.counts >= settings.min_count
-    wanted = set(listed(settings.vocab))
+    wanted = set(listed(settings.vocab, form))
     return np.fromiter((word in wanted for word in corpus.words), np.bool_, len(corpus.words))
 
 
-def listed(path: str) -> list[str]:
-    """The words of a list: the first of each line. Raises `EmbedxError` for what is none."""
+def listed(path: str, form: str | None = None) -> list[str]:
+    """The words of a list, the first of each line, in a Unicode form.
+
+    Raises `EmbedxError` for what is none.
+    """
     words, why = [], "no words in it"
     try:
         with open(path, encoding="utf-8-sig") as lines:
-            words = [line.split(maxsplit=1)[0] for line in lines if line.strip()]
+            words = [normalized(line, form).split(maxsplit=1)[0] for line in lines if line.strip()]
     except UnicodeDecodeError:
         why = "not UTF-8"
     except OSError as error:
