@@ -5,20 +5,17 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx import samplers
-from embedx.classification import classifier, task as classification
-from embedx.classification.resolve import given_settings
+from embedx.classification import classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import EmbedxError
 from embedx.evaluation import words
 from embedx.evaluation.word_report import Report
-from embedx.labeled.read import read, read_training
+from embedx.labeled.read import read
 from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.parameters import check_names, fields_of, python_names, settled
@@ -28,6 +25,9 @@ from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
 from embedx.storage.folder import check_output, task_of
 from embedx.storage.rescue import save_or_rescue
+from embedx.tasks import run as tasks
+from embedx.tasks.labels import LabelTask
+from embedx.tasks.requests import ClassifyRequest
 from embedx.text.encode import Corpora
 from embedx.training.checkpoint import reserved
 from embedx.vectors.model import WordVectors
@@ -97,22 +97,20 @@ def classify(
     or arrays. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
     """
     check_names("classify", settings, CLASSIFY)
-    given = settled(settings, CLASSIFY)
-    table, text = TableSettings.from_options(given), TextFeatureSettings.from_options(given)
+    request = ClassifyRequest(
+        train=str(train),
+        train_labels=train_labels,
+        objective=objective,
+        typed=settled(settings, CLASSIFY),
+    )
     with reporter(verbose) as progress, _reserved(output, overwrite):
-        data = cache(
-            lambda: read_training(
-                str(train), train_labels, progress=progress, text=text, table=table
-            )
-        )
-        made, chosen, given = given_settings(objective, given, data)
-        trained = classification.Run(
-            data(), made, chosen, samplers.own_options(given), progress
-        ).train()
+        trained = tasks.train(LabelTask(request, progress), progress)
+        model = trained.model
+        assert isinstance(model, classifier.Classifier)
         if output is not None:
-            save_or_rescue(lambda place: trained.classifier.save(place, overwrite), Path(output))
+            save_or_rescue(lambda place: model.save(place, overwrite), Path(output))
     trained.outcome.raise_reason()
-    return trained.classifier
+    return model
 
 
 @contextlib.contextmanager

@@ -157,11 +157,12 @@ def prepared(
     workers.
     """
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        task = skipgram.prepared(corpus, configure(objective, options), Silent())
-        task.initialise()
-        inner = task.strategy()
+        run = skipgram.Run.prepared(corpus, configure(objective, options), Silent())
+        run.allocate()
+        run.initialise()
+        inner = run.new_strategy()
         inner.compile(Silent())
-        yield task, inner, distributed_words.plan_of(task, inner)
+        yield run, inner, distributed_words.plan_of(inner)
 
 
 def started(plan: Any, n: int) -> list[Any]:

@@ -16,6 +16,7 @@ from embedx.classification.task import TrainedClassifier
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import chosen_labels, known_labels
+from embedx.training import life
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 
@@ -100,9 +101,10 @@ def fit(
     found = objectives.find(objective)
     made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
     settings = ClassifySettings.from_options(options)
-    run = classification.Run(training, made, settings, of_sampler, start=start)
-    run.wrap = unguarded
-    return run.train(watch)
+    run = classification.Run(
+        training, made, settings, of_sampler, start=start, watch=watch, wrap=unguarded
+    )
+    return life.train(run)
 
 
 def unguarded(strategy: Any) -> Any:

@@ -18,7 +18,7 @@ from embedx.kernels.compiled import kernel
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import prepared
+from embedx.skipgram.task import Run
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from eval.page import number, table
@@ -89,18 +89,19 @@ def measure(job: Job, text: str) -> Result:
     of all chunks; the bytes of the rows, read and written; one core's peak.
     """
     with encode([text], TextSettings(), Silent(), None) as corpus:
-        task = prepared(corpus, configure(job["objective"], {"threads": 1, "epochs": 1}), Silent())
-        task.initialise()
-        strategy = task.strategy()
-        task.run(strategy)
+        config = configure(job["objective"], {"threads": 1, "epochs": 1})
+        run = Run.prepared(corpus, config, Silent())
+        run.train(run.allocate(), None)
+        strategy = run.new_strategy()
+        strategy.compile(Silent())
         n_chunks, work = min(CHUNKS, strategy.n_chunks), np.zeros(2)
         chunks = [
             strategy._arguments(strategy.workers[0], 1, chunk, 0.01) for chunk in range(n_chunks)
         ]
         functions = load_kernel(
             train_until,
-            task.config.objective.coefficients,
-            task.sampler,
+            config.objective.coefficients,
+            run.sampler,
             (*chunks[0], 0, work),
             Silent(),
         )

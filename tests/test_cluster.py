@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference
 
-from embedx.distributed import ray_backend, run, words
+from embedx.distributed import ray_backend, run
 from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner, gather
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.replica import ParameterReplica
@@ -23,7 +23,8 @@ from embedx.errors import InapplicableError, SettingError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
 from embedx.runtime.progress import Silent
-from embedx.skipgram.configuration import configure
+from embedx.tasks import run as tasks
+from embedx.tasks.requests import TrainRequest
 from embedx.training import trainer
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -459,9 +460,9 @@ def test_settings_of_a_cluster_need_one():
 
 
 def test_no_cluster_is_reported_in_a_line(two_topics):
-    config = configure("ns", {"epochs": 1})
+    request = TrainRequest(corpora=[str(two_topics)], typed={"cluster": "127.0.0.1:1"})
     with pytest.raises(SettingError) as caught:
-        words.train([str(two_topics)], config, ClusterSettings(cluster="127.0.0.1:1"))
+        tasks.run(request, Silent())
     assert (caught.value.setting, caught.value.value) == ("cluster", "127.0.0.1:1")
     assert "no Ray cluster at 127.0.0.1:1" in caught.value.problem
     assert "ray start --head" in caught.value.remedy

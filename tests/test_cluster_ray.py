@@ -11,16 +11,19 @@ import pytest
 
 from embedx.classification import classifier
 from embedx.cli.app import application
-from embedx.distributed import predict, ray_backend, run, words
+from embedx.distributed import predict, ray_backend, run
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.wrap import by_workers
 from embedx.errors import InapplicableError
 from embedx.labeled.digits import digits
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
-from embedx.skipgram.configuration import configure
+from embedx.tasks import run as tasks
+from embedx.tasks.requests import TrainRequest
+from embedx.tasks.words import WordTask
 from embedx.vectors.model import load_folder
 from tests.support.checkpoints import end_at_a_checkpoint
 from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train
@@ -51,9 +54,12 @@ def cluster():
 
 
 def trained(corpus, cluster, progress, workers=2, **options):
-    config = configure("ns", {"epochs": EPOCHS, "dim": 16, "threads": 1, **options})
-    on = ClusterSettings(cluster=cluster.address, workers=workers, merge_every=10_000)
-    return words.train([str(corpus)], config, on, progress=progress)
+    options = {"epochs": EPOCHS, "dim": 16, "threads": 1, **options}
+    options |= {"cluster": cluster.address, "workers": workers, "merge_every": 10_000}
+    request = TrainRequest(corpora=[str(corpus)], objective="ns", typed=options)
+    task = WordTask(request, progress)
+    with ray_backend.connected(task.cluster, options["threads"], progress) as size:
+        return tasks.train(task, progress, wrap=by_workers(task.cluster, size))
 
 
 def n_words(found):

@@ -16,8 +16,6 @@ import embedx
 from embedx.classification import task as classification
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.cli import labels, words
-from embedx.cli.requests import ClassifyRequest, TrainRequest
 from embedx.errors import DivergedError
 from embedx.labeled import digits as drawn
 from embedx.labeled.data import Labeled
@@ -27,6 +25,8 @@ from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Reporter, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.tasks import run as tasks
+from embedx.tasks.requests import ClassifyRequest, TrainRequest
 from embedx.training import guard, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.guard import Guard
@@ -224,7 +224,7 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     assert len(outcome.lowered_rates) == 3
     assert "while that of a model that ignores its inputs is 24" in str(outcome.diverged)
     advice = (
-        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or"
+        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave learning_rate out, or"
         " try a smaller one"
     )
     assert str(outcome.diverged).endswith(advice)
@@ -506,7 +506,7 @@ def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_freque
     topics, monkeypatch
 ):
     found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(skipgram.Task, "heldout_metrics", lambda self: found)
+    monkeypatch.setattr(skipgram.Run, "heldout_metrics", lambda self: found)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == found
@@ -573,7 +573,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
         r" in .*/out$"
     )
     with pytest.raises(DivergedError, match=message) as end:
-        words.train_words(request, Reporter(printed))
+        tasks.run(request, Reporter(printed))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
     assert len(facts["learning_rate_lowered"]) == 3
@@ -594,7 +594,7 @@ def test_classify_likewise(tmp_path, spoiled):
         checkpoint_every="0",
     )
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
-        labels.train_classifier(request, Silent())
+        tasks.run(request, Silent())
     assert (tmp_path / "out" / "model.json").exists()
 
 

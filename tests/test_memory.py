@@ -308,7 +308,7 @@ def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
 
 
 def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, monkeypatch):
-    monkeypatch.setattr(skipgram.Task, "run", None)
+    monkeypatch.setattr(skipgram.Run, "train", None)
     monkeypatch.setattr(disk, "free_disk", lambda folder: 1_000)
     line = (
         r"^.*: the disk has 1\.0 kB free, but .*kB are to be written \(model .*\); choose another"

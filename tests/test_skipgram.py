@@ -214,9 +214,10 @@ def test_initial_vectors_never_repeat():
     words = [[f"w{k}" for k in range(70_000)]]
     config = configure("ns", {"dim": 16, "min_count": 1, "threads": 1})
     with encode(words, config.text, Silent(), None) as corpus:
-        task = skipgram.prepared(corpus, config, Silent())
-        task.initialise()
-    rows = task.tables.inputs.rows[:, :16]
+        run = skipgram.Run.prepared(corpus, config, Silent())
+        run.allocate()
+        run.initialise()
+    rows = run.tables.inputs.rows[:, :16]
     assert len(np.unique(rows, axis=0)) == 70_000
     assert 0.49 / 16 < np.abs(rows).max() <= 0.5 / 16
 

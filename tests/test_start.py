@@ -187,9 +187,10 @@ def test_the_vectors_of_a_file_are_kept_and_output_vectors_begin_at_zero(folder,
     embedx.load(folder()).export(file)
     vectors = embedx.load(file)
     config = configure("ns", {**FEW, "start": str(file)})
-    task = skipgram.prepared(skipgram.encoded_corpus(MORE, config, Notes(), None), config, Notes())
-    task.initialise()
-    start = task.model(None)
+    run = skipgram.Run.prepared(skipgram.read(MORE, config, Notes(), None), config, Notes())
+    run.allocate()
+    run.initialise()
+    start = run.model(None)
     np.testing.assert_array_equal(rows(start, vectors.words, "input"), vectors.vectors)
     assert not start.arrays["output"].any()
     times = sum(sentence.count("kitty") for sentence in MORE)
@@ -324,7 +325,7 @@ def test_the_command_keeps_the_models_settings_and_the_model(
     for words, complaint in (
         (
             [*typed, str(folder("ar")), "--overwrite"],
-            "the model of --start, which is kept; name another --output",
+            "the model of start, which is kept; name another output",
         ),
         (
             [*typed, "other", "--collapsed", "--objective", "softmax"],

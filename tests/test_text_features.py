@@ -14,12 +14,12 @@ from scipy.sparse import vstack
 
 from embedx.classification import classifier
 from embedx.cli import training
-from embedx.cli.requests import ClassifyRequest
 from embedx.errors import EmbedxError
 from embedx.labeled import words
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.read import read, read_training
 from embedx.labeled.words import TextFeatureSettings, text_features
+from embedx.tasks.requests import ClassifyRequest
 from embedx.text.ngram_hashes import OF_NEXT_WORD
 from embedx.text.tokenizer import Tokenizer
 

@@ -19,10 +19,10 @@ def advice_on(text, tmp_path, **options):
     notes = Notes()
     config = configure("ns", OPTIONS | options)
     with (
-        skipgram.encoded_corpus(str(file), config, notes, tmp_path / "cache") as corpus,
+        skipgram.read(str(file), config, notes, tmp_path / "cache") as corpus,
         contextlib.suppress(EmbedxError),  # a line is one word
     ):
-        skipgram.prepared(corpus, config, notes)
+        skipgram.Run.prepared(corpus, config, notes)
     return [note for note in notes.notes if "segment it first" in note]
 
 

@@ -20,7 +20,7 @@ from embedx.runtime.memory import MemoryPlan, available_memory
 from embedx.samplers.contract import Sampler
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.strategy import Tally
+from embedx.training.strategy import Tally, Wrap
 
 
 class OptimumTrainer:
@@ -63,7 +63,7 @@ class OptimumTrainer:
         history: History,
         plan: MemoryPlan,
         checkpoints: Checkpoints | None,
-        wrap: Any = None,
+        wrap: Wrap | None,
     ) -> trainer.Outcome:
         """Train the classifier of the history; there are no checkpoints on the way."""
         settings, progress = self.settings, history.progress

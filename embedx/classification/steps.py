@@ -21,7 +21,7 @@ from embedx.samplers.contract import Sampler
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.schedule import Schedule
-from embedx.training.strategy import Strategy, Tally
+from embedx.training.strategy import Strategy, Tally, Wrap
 
 # Seconds to train for, where fitting the sampler took all of the time budget.
 MIN_BUDGET = 0.01
@@ -74,7 +74,7 @@ class StepTrainer:
         history: History,
         plan: MemoryPlan,
         checkpoints: Checkpoints | None,
-        wrap: Any = None,
+        wrap: Wrap | None,
     ) -> trainer.Outcome:
         """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
         strategy = self.strategy

@@ -1,15 +1,11 @@
-"""The task of classification: from labelled data to a `Classifier`.
-
-    Run(...)      divides the rows and resolves the settings
-    allocate()    counts labels, fits the sampler, makes what trains; returns the memory plan
-    train()       trains, and learns from the rows that were held out
+"""The task of classification: a run on labelled data, and `train`, from data to a `Classifier`.
 
 What trains is one of three (`Trainer`): steps on minibatches (steps.py), a level of a tree after
 another (tree_training.py), or L-BFGS on the whole data set (optimum.py).
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +18,7 @@ from embedx.classification.clustering import clustered_order
 from embedx.classification.division import divide
 from embedx.classification.history import History, Watch
 from embedx.classification.optimum import OptimumTrainer
-from embedx.classification.resolve import Problem, is_label_by_label, resolve
+from embedx.classification.resolve import Problem, is_label_by_label, resolve, without_effect
 from embedx.classification.settings import NONE, ClassifySettings
 from embedx.classification.steps import StepTrainer
 from embedx.classification.tree_training import TreeTrainer
@@ -36,9 +32,10 @@ from embedx.runtime.memory import MemoryPlan, allocating, check_declared
 from embedx.runtime.progress import Progress, Silent
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import as_typed
-from embedx.training import trainer
+from embedx.training import life, trainer
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.strategy import Strategy
+from embedx.training.life import DiskNeeds, Size
+from embedx.training.strategy import Wrap
 
 # With more rows a tenth of them that is not trained on makes little difference.
 MAX_REFITTED = 20_000
@@ -49,8 +46,6 @@ FACTS_OF_HELD_OUT = ("temperature", "threshold")
 BYTES_PER_LABEL = 80
 # Bytes for its count, its scale and one weight.
 BYTES_PER_FEATURE = 24
-
-Wrap = Callable[[Any], Strategy]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +58,14 @@ class TrainedClassifier:
     classifier: Classifier
     outcome: trainer.Outcome
     optimizer_state: dict[str, ndarray] = dataclasses.field(default_factory=dict)
+
+    @property
+    def model(self) -> Classifier:
+        return self.classifier
+
+    def without_state(self) -> "TrainedClassifier":
+        """The same without the memory that only training needed."""
+        return TrainedClassifier(self.classifier, self.outcome.without_state())
 
 
 class Trainer(Protocol):
@@ -91,13 +94,13 @@ def train(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedClassifier:
-    """Train a classifier on `data`; see `Run` and `Run.train`."""
-    run = Run(data, objective, settings, sampler_options, progress, start)
-    return run.train(watch, checkpoints)
+    """Train a classifier on `data`; see `Run` and `embedx.training.life.train`."""
+    run = Run(data, objective, settings, sampler_options, progress, start, watch)
+    return life.train(run, checkpoints)
 
 
 class Run:
-    """A run whose settings are resolved, before anything is computed.
+    """A run on labelled data: its rows are divided and its settings are resolved.
 
     settings         as the user gave them
     sampler_options  settings of the sampler's own, by name
@@ -107,13 +110,12 @@ class Run:
                      tree was built, and its optimizer's state, if it had that optimizer and there
                      are no new labels. What an objective keeps by example begins again, for these
                      are other examples
-    wrap             makes the strategy that trains in place of the one it is given, whose
-                     parameters it trains
+    watch            called after each epoch with the classifier, the epoch and the seconds so far;
+                     what it returns joins the history
+    wrap             makes the strategy that trains, of the one on this machine
 
     Raises `EmbedxError` for what the user can mend.
     """
-
-    wrap: Wrap | None = None
 
     def __init__(
         self,
@@ -123,10 +125,14 @@ class Run:
         sampler_options: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
         start: TrainedClassifier | Classifier | None = None,
+        watch: Watch | None = None,
+        wrap: Wrap | None = None,
     ) -> None:
         self.data = data
         self.objective = objective
         self.progress = progress or Silent()
+        self.watch = watch
+        self.wrap = wrap
         self.sampler_options = sampler_options or {}
         self.start = start
         self.before = start.classifier if isinstance(start, TrainedClassifier) else start
@@ -178,6 +184,19 @@ class Run:
         groups = (self.settings, self.drawing.settings, self.objective.settings)
         return {name: value for group in groups for name, value in group.record().items()}
 
+    def used_settings(self) -> dict[str, Any]:
+        """The settings of the run that have an effect, by name."""
+        without = without_effect(self.settings, self.objective)
+        if self.drawing.candidates in ("all", "path"):
+            without |= {"negatives", "replacement"}
+        used = {name: value for name, value in self.record().items() if name not in without}
+        return {"objective": self.objective.name, **used}
+
+    def data_size(self) -> dict[str, int]:
+        """Numbers of rows, features and labels."""
+        data = self.data
+        return {"rows": len(data), "features": data.n_features, "labels": data.n_labels}
+
     def _note_choices(self) -> None:
         """Report what was chosen from the data, in a line of its own where that may surprise."""
         given, settings, data = self.given, self.settings, self.data
@@ -211,13 +230,16 @@ class Run:
                 " keeps all",
             )
 
-    # ---- before training
+    # ---- allocate
 
-    def allocate(self, *, is_watched: bool = False) -> MemoryPlan:
-        """Prepare the classifier and allocate what trains it; the memory that training needs."""
+    def allocate(self) -> MemoryPlan:
+        """Count labels, fit the sampler, and make the classifier and what trains it, whose memory
+        is taken when it is written to; the memory that training needs.
+        """
         self.classifier = self._untrained_classifier()
         self.trainer = self._new_trainer()
-        return self.trainer.memory(self.division.unseen is not None or is_watched)
+        keeps_best = self.division.unseen is not None or self.watch is not None
+        return self.trainer.memory(keeps_best)
 
     def _untrained_classifier(self) -> Classifier:
         """A classifier without parameters, whose objective and samplers know the labels."""
@@ -298,7 +320,7 @@ class Run:
                 self.division.training.weights,
                 self.drawing,
             )
-        with allocating(*self._size()):
+        with allocating(*self.size()):
             if is_label_by_label(self.settings, self.objective):
                 return TreeTrainer(
                     self.objective,
@@ -322,58 +344,64 @@ class Run:
                 optimizer_state=memory,
             )
 
-    def _size(self) -> tuple[Text, Text]:
-        """The size of the weights in words, and what to do where memory is short."""
-        settings, data, n_rows = self.settings, self.data, self.objective.n_rows(self.data.n_labels)
+    def size(self) -> Size:
+        """The size of the weights."""
+        settings, data = self.settings, self.data
+        n_rows = self.objective.n_rows(data.n_labels)
         if settings.weights != "dense":
-            return (
+            return Size(
                 f"sparse weights of {n_rows:,} rows on {data.n_features:,} features",
                 "drop rare labels and features",
             )
         n_columns = (settings.hidden or data.n_features) + 1
-        sgd = Setting("optimizer", "sgd")
-        remedy: Text = (sgd, " needs the least; or drop rare labels and features")
+        remedy: Text = (
+            Setting("optimizer", "sgd"),
+            " needs the least; or drop rare labels and features",
+        )
         if data.is_sparse and not settings.hidden:
             remedy = ("add ", Setting("hidden", 100), "; ", remedy)
         optimizer = Setting("optimizer", settings.optimizer)
-        return (f"{n_rows:,} rows × {n_columns:,} weights with ", optimizer), remedy
+        return Size((f"{n_rows:,} rows × {n_columns:,} weights with ", optimizer), remedy)
 
-    # ---- training
+    def on_disk(self, plan: MemoryPlan) -> DiskNeeds | None:
+        """Bytes of the weights, and of the state in a checkpoint; None where weights are sparse."""
+        weights = plan.needs.get("weights")
+        if not weights:
+            return None
+        if self.settings.optimizer == Lbfgs.name:
+            return DiskNeeds(weights, 0)
+        state = sum(plan.needs[name] for name in ("weights", "optimizer", "objective"))
+        return DiskNeeds(weights, state)
 
-    def train(
-        self, watch: Watch | None = None, checkpoints: Checkpoints | None = None
-    ) -> TrainedClassifier:
-        """The trained classifier.
+    # ---- train
 
-        watch        called after each epoch with the classifier, the epoch and the seconds so far;
-                     what it returns joins the history
-        checkpoints  keep the state of training by steps on disk
-
-        Raises `DivergedError` when training diverges, at lower rates too, with nothing learned.
-        Where something was, that is returned, and the outcome says so; Ctrl-C likewise ends the
-        training early with what was learned so far.
-        """
-        plan = self.allocate(is_watched=watch is not None)
-        plan.check(*self._size())
-        fit_seconds = self.sampler.fit_seconds
-        history = History(
+    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> trainer.Outcome:
+        """Train the classifier."""
+        self.history = History(
             self.classifier,
             self.division.validation,
             self.settings,
-            watch,
+            self.watch,
             self.progress,
-            fit_seconds,
+            self.sampler.fit_seconds,
         )
-        outcome = self.trainer.train(history, plan, checkpoints, self.wrap)
+        return self.trainer.train(self.history, plan, checkpoints, self.wrap)
+
+    # ---- finish
+
+    def finish(self, outcome: trainer.Outcome) -> TrainedClassifier:
+        """The trained classifier, with what it learns from the rows that were held out; trained
+        again on all rows, where it is `is_refitted`.
+        """
         if self.start is None:
             outcome.check_trained()
-        to_the_end(lambda: _check_finite(self.classifier))
+        to_the_end(self._check_finite)
         self.classifier.facts |= {
             **outcome.facts(self.trainer.loss_unit),
             "examples_trained": outcome.tally.words,
-            "seconds": round(fit_seconds + outcome.seconds, 3),
+            "seconds": round(self.sampler.fit_seconds + outcome.seconds, 3),
             "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
-            "history": history.epochs,
+            "history": self.history.epochs,
         }
         self._learn_from_held_out()
         trained = TrainedClassifier(self.classifier, outcome, self.trainer.optimizer_state)
@@ -381,6 +409,13 @@ class Run:
         if self.division.holds_out_for_calibration and self.is_refitted and is_whole:
             return self._refitted(trained)
         return trained
+
+    def _check_finite(self) -> None:
+        """Raise `DivergedError` if a parameter is not finite."""
+        for name, array in self.classifier.arrays.items():
+            if not np.isfinite(array).all():
+                problem = f"{name}: weights are no longer finite at the end of training"
+                raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))
 
     def _learn_from_held_out(self) -> None:
         """Temperature, calibration, neighbours and thresholds."""
@@ -403,10 +438,16 @@ class Run:
         settings = dataclasses.replace(
             self.settings, calibration=0.0, neighbours=NONE, l2=self.given.l2
         )
+        on_all_rows = Run(
+            self.data,
+            self.objective,
+            settings,
+            self.sampler_options,
+            self.progress,
+            wrap=self.wrap,
+        )
         try:
-            run = Run(self.data, self.objective, settings, self.sampler_options, self.progress)
-            run.wrap = self.wrap
-            again = run.train()
+            again = life.train(on_all_rows)
             ended: BaseException | None = again.outcome.interrupted_by or again.outcome.diverged
         except (KeyboardInterrupt, DivergedError) as error:
             ended = error
@@ -430,11 +471,3 @@ def _carry_over(first: Classifier, again: Classifier, data: Labeled, rule: str) 
     again.facts |= {name: first.facts[name] for name in FACTS_OF_HELD_OUT if name in first.facts}
     again.facts["seconds"] = round(first.facts["seconds"] + again.facts["seconds"], 3)
     again.parameters_changed()
-
-
-def _check_finite(classifier: Classifier) -> None:
-    """Raise `DivergedError` if a parameter is not finite."""
-    for name, array in classifier.arrays.items():
-        if not np.isfinite(array).all():
-            problem = f"{name}: weights are no longer finite at the end of training"
-            raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))

@@ -50,7 +50,7 @@ from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally
+from embedx.training.strategy import Strategy, Tally, Wrap
 
 MATCHED_ROWS = 1 << 14  # examples that are looked up at a time
 
@@ -438,7 +438,7 @@ class TreeTrainer:
         history: History,
         plan: MemoryPlan,
         checkpoints: Checkpoints | None,
-        wrap: Any = None,
+        wrap: Wrap | None,
     ) -> trainer.Outcome:
         """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
         strategy = self.strategy

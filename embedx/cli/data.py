@@ -12,11 +12,11 @@ import typer
 from embedx.cli import tables
 from embedx.cli.help import help_formatter
 from embedx.cli.options import settings_listed
-from embedx.cli.requests import TrainRequest
 from embedx.cli.streams import results_to
 from embedx.pages.plain import as_cell
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
+from embedx.tasks.requests import TrainRequest
 
 Objective = Annotated[str | None, typer.Argument()]
 

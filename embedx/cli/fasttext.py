@@ -18,11 +18,11 @@ import typer
 
 from embedx.cli import training
 from embedx.cli.peers import LOSSES, OF_LOSS, given_settings
-from embedx.cli.requests import TrainRequest
 from embedx.errors import EmbedxError, choice
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.storage.outputs import check_not_read
+from embedx.tasks.requests import TrainRequest
 
 NumberOfWords = Annotated[int, typer.Argument(min=1)]
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embedx.cli import training
-from embedx.cli.requests import ClassifyRequest, TrainRequest
 from embedx.errors import EmbedxError, SettingError, choice
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
+from embedx.tasks.requests import ClassifyRequest, TrainRequest
 
 if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from embedx.cli.requests import Request
 from embedx.errors import EmbedxError, visible
 from embedx.runtime.progress import Reporter
 from embedx.storage import outputs
+from embedx.tasks.requests import Request
 
 # the error handler of results: bytes that were not UTF-8 are written as they were read, as in names
 # of files; other surrogates, which no bytes stand for, as \\udxxx

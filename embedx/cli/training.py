@@ -8,15 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from embedx.cli.requests import (
-    ClassifyRequest,
-    CompareRequest,
-    RunRequest,
-    TrainRequest,
-    fits,
-    is_required,
-)
+from embedx.cli.requests import CompareRequest, fits, is_required
 from embedx.errors import DataError, EmbedxError
+from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
 
 
 def train(request: TrainRequest) -> None:

@@ -1,143 +1,50 @@
-"""The work of the commands about text and word vectors: settings chosen, the library called, the
-result printed.
-"""
+"""The work of the commands about text and word vectors: the library called, the result printed."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from embedx import objectives
 from embedx.cli import run
-from embedx.cli.requests import TrainRequest
 from embedx.cli.streams import reporter
-from embedx.distributed.settings import ClusterSettings
-from embedx.engine.settings import check_stopping
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
 from embedx.pages.plain import tab_separated
-from embedx.runtime.atomic import followed
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.skipgram import collapsed, task as skipgram
-from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.corpus_report import check, table
-from embedx.storage.folder import check_output, task_of
+from embedx.storage.folder import task_of
+from embedx.tasks import run as life
+from embedx.tasks.requests import TrainRequest
+from embedx.tasks.words import WordTask
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
 from embedx.text.settings import PhraseSettings, TextSettings
-from embedx.text.sources import check_formats, resolve, text_defaults
-from embedx.vectors import formats
+from embedx.text.sources import text_defaults
 from embedx.vectors.model import load_folder
-
-# Chosen by the size of the text, unless they are request.
-OPEN_UNTIL_COUNTED = ("optimizer", "learning_rate")
 
 
 def train(request: TrainRequest) -> None:
     """Train word vectors and print what came of it."""
     with reporter(request) as progress:
         if request.dry_run:
-            _show_plan(request, progress)
-        folder, trained = train_words(request, progress)
-    facts = trained.vectors.facts
+            run.show_plan(request, life.plan(request, progress))
+            return
+        finished = life.run(request, progress)
+    model = finished.model
+    facts = model.facts
     if request.as_json:
-        print(json.dumps({"model": str(folder), **facts, "settings": trained.vectors.settings}))
+        print(json.dumps({"model": str(finished.output), **facts, "settings": model.settings}))
         return
-    loss = run.loss_line(
-        facts, "ended before the first iteration" if request.collapsed else "no pair was seen"
-    )
+    otherwise = "ended before the first iteration" if request.collapsed else "no pair was seen"
+    parts = [f"{facts['words']:,} words", run.loss_line(facts, otherwise)]
     if "heldout" in facts:
-        loss += f", held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}"
-    of_collapsed = f"{facts['epochs']} iterations in {facts['seconds']:.0f} s"
-    speed = of_collapsed if request.collapsed else f"{facts['words_per_second']:,} words/s"
-    print(*tab_separated([[str(folder), f"{facts['words']:,} words, {loss}, {speed}"]]))
-
-
-def train_words(request: TrainRequest, progress: Progress) -> tuple[Path, skipgram.TrainedVectors]:
-    """Train on `request.corpora` and write the model.
-
-    Settings that were typed have priority over those of a recipe, then come the objective's own,
-    then the defaults.
-    """
-    typed, corpora = request.typed, request.corpora
-    config, cluster, folder = _decided(request)
-    checkpoints, overwrite = run.checkpoints_of("train", request, folder, progress)
-    trainer = collapsed.train if request.collapsed else skipgram.train
-    if cluster.is_asked_for:
-        from embedx.distributed import words
-
-        trainer = partial(words.train, cluster=cluster)
-    command = run.command_line("train", request, objective=config.objective.name, output=folder)
-    settings = config.record()
-    if config.is_sized_by_text:
-        settings = {name: v for name, v in settings.items() if name not in OPEN_UNTIL_COUNTED}
-    with checkpoints.at_work():
-        progress.note(command)
-        decided = text_defaults(corpora, typed) | typed
-        run.note_settings(progress, decided, settings | cluster.record())
-        trained = trainer(
-            corpora, config, progress=progress, cache_dir=request.cache_dir, checkpoints=checkpoints
-        )
-        trained.vectors.facts["command"] = run.command_line("train", request)
-        place = run.saved(
-            lambda place: trained.vectors.save(place, overwrite),
-            folder,
-            checkpoints,
-            trained.outcome,
-        )
-    return place, trained
-
-
-def _show_plan(request: TrainRequest, progress: Progress) -> None:
-    """Read the text, which a run then finds encoded, and print what that run would be."""
-    config, _, folder = _decided(request)
-    check_output(folder, request.overwrite or request.resume)
-    with skipgram.encoded_corpus(request.corpora, config, progress, request.cache_dir) as corpus:
-        task = skipgram.prepared(corpus, config, progress)
-        size = {"tokens": corpus.n_tokens, "words": len(task.words)}
-        plan = collapsed.memory_plan(task) if request.collapsed else task.memory_plan()
-        settings = {"objective": config.objective.name, **task.config.record()}
-        run.show_plan(request, folder, settings, size, plan, task.on_disk())
-
-
-def _decided(request: TrainRequest) -> tuple[Configuration, ClusterSettings, Path]:
-    """What is decided before the text is read: configuration, cluster and output folder."""
-    typed, corpora = request.typed, request.corpora
-    check_stopping(typed)
-    sources = resolve(corpora)  # reports a mistyped name before anything else is done
-    config = configure(
-        request.objective,
-        typed,
-        is_collapsed=request.collapsed,
-        defaults=text_defaults(corpora, typed),
-    )
-    name, cluster = config.objective.name, ClusterSettings.from_options(typed)
-    objectives.check_applies(typed, name)
-    for mode, is_asked_for in (
-        ("--collapsed", request.collapsed),
-        ("--walks", config.graph is not None),
-    ):
-        if is_asked_for and cluster.is_asked_for:
-            raise EmbedxError(f"--cluster does not apply with {mode}; leave out one of them")
-    folder = request.output or run.default_output(name, *corpora)
-    _check_folder(folder, config.start.path if config.start else None)
-    check_formats(sources, config.text)
-    return config, cluster, folder
-
-
-def _check_folder(folder: Path, start: Path | None) -> None:
-    """Raise `EmbedxError` for an output that is no folder of its own."""
-    if start is not None and followed(folder) == followed(start):
-        raise EmbedxError(f"{folder}: the model of --start, which is kept; name another --output")
-    named = formats.of_suffix(folder)
-    if named is not None and not formats.FORMATS[named].is_folder:
-        model = folder.with_suffix(".embedx")
-        raise EmbedxError(
-            f"--output {folder}: the name of a file, but a model is a folder; train with --output"
-            f" {model}, then write the file with: embedx export {model} {folder}"
-        )
+        parts.append(f"held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}")
+    if request.collapsed:
+        parts.append(f"{facts['epochs']} iterations in {facts['seconds']:.0f} s")
+    else:
+        parts.append(f"{facts['words_per_second']:,} words/s")
+    print(*tab_separated([[str(finished.output), ", ".join(parts)]]))
 
 
 def phrases(
@@ -158,15 +65,17 @@ def phrases(
 
 def check_corpus(request: TrainRequest) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
-    config, _, output = _decided(request)
-    found = check(
+    progress = reporter(request)
+    task = WordTask(request, progress)
+    task.check_output()
+    findings = check(
         request.corpora,
-        config,
-        output=output,
+        task.config,
+        output=task.output,
         cache_dir=request.cache_dir,
-        progress=reporter(request),
+        progress=progress,
     )
-    print(json.dumps(found) if request.as_json else table(found))
+    print(json.dumps(findings) if request.as_json else table(findings))
 
 
 def score_text(

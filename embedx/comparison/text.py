@@ -14,9 +14,9 @@ from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.runtime.progress import Progress, Silent
+from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.skipgram.task import encoded_corpus
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import resolve, text_defaults
 from embedx.text.vocabulary import select
@@ -88,7 +88,7 @@ class Text(Data):
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         config = configure(None, self.options, defaults=text_defaults(self.names, self.options))
-        with encoded_corpus(self.names, config, progress, self.cache_dir) as corpus:
+        with skipgram.read(self.names, config, progress, self.cache_dir) as corpus:
             vocabulary, remap = select(corpus, config.vocabulary, config.text.normalize)
             self.words = vocabulary.words
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification import task as classification
 from embedx.classification.resolve import is_label_by_label
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
@@ -198,45 +197,44 @@ class TileReplica:
         return trained
 
 
-def distribute(task: classification.Run, cluster: ClusterSettings, size: Size) -> None:
-    """Have a run trained by workers of the cluster that this process is `connected` to."""
-    check(cluster, task.settings, task.objective)
+def distributed(
+    strategy: TreeTraining | Classification, cluster: ClusterSettings, size: Size
+) -> Distributed:
+    """The strategy, trained by the workers of a cluster."""
+    if isinstance(strategy, TreeTraining):
+        return _distributed_tree(strategy, size)
+    arguments = (
+        strategy.objective,
+        strategy.sampler,
+        strategy.examples,
+        strategy.optimizer,
+        strategy.counts,
+        strategy.n_features,
+        strategy.warm_up,
+    )
+    max_chunk = None
+    if cluster.merge_every is not None:
+        max_chunk = max(1, cluster.merge_every // size.threads)
+        strategy.shorten_chunks(max_chunk)
+    n_examples = strategy.n * float(strategy.settings.epochs or 1)
+    per_range = chunks_per_range(cluster.merge_every, strategy.chunk, n_examples, size)
+    plan = ClassifierPlan(type(strategy), strategy.settings, arguments, max_chunk)
+    return Distributed(strategy, plan, size, per_range)
 
-    def distributed(own: TreeTraining | Classification) -> Distributed:
-        max_chunk = None
-        if isinstance(own, TreeTraining):
-            examples = examples_of(
-                own.features, Labels(own.examples.label_offsets, own.examples.label_ids)
-            )
-            arguments: tuple[Any, ...] = (
-                own.objective,
-                own.features,
-                examples,
-                own.optimizer,
-                own.counts,
-                list(own.plans),
-            )
-            n_chunks = max(size.threads, own.n_chunks // (RANGES * size.workers * size.threads))
-        else:
-            arguments = (
-                own.objective,
-                own.sampler,
-                own.examples,
-                own.optimizer,
-                own.counts,
-                own.n_features,
-                own.warm_up,
-            )
-            if cluster.merge_every is not None:
-                max_chunk = max(1, cluster.merge_every // size.threads)
-                own.shorten_chunks(max_chunk)
-            n_chunks = chunks_per_range(
-                cluster.merge_every, own.chunk, own.n * float(own.settings.epochs or 1), size
-            )
-        plan = ClassifierPlan(type(own), own.settings, arguments, max_chunk)
-        return Distributed(own, plan, size, n_chunks)
 
-    task.wrap = distributed
+def _distributed_tree(strategy: TreeTraining, size: Size) -> Distributed:
+    labels = Labels(strategy.examples.label_offsets, strategy.examples.label_ids)
+    arguments = (
+        strategy.objective,
+        strategy.features,
+        examples_of(strategy.features, labels),
+        strategy.optimizer,
+        strategy.counts,
+        list(strategy.plans),
+    )
+    per_range = strategy.n_chunks // (RANGES * size.workers * size.threads)
+    plan = ClassifierPlan(type(strategy), strategy.settings, arguments)
+    return Distributed(strategy, plan, size, max(size.threads, per_range))
 
 
 def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:

@@ -4,29 +4,22 @@ import copy
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy import float32, ndarray
 
 from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
-from embedx.distributed.ray_backend import Size, connected
+from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine import blocks
 from embedx.engine.subwords import Parts, word_vectors
-from embedx.errors import InapplicableError, Setting
 from embedx.objectives.contract import Objective
-from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
-from embedx.skipgram import task as skipgram
-from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
-from embedx.skipgram.task import Task
-from embedx.text.encode import Corpora
 from embedx.text.subsampling import TokenStream
 
 MERGES = 50  # of each worker over a run, where they are cheap enough
@@ -126,49 +119,30 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     }
 
 
-def plan_of(task: Task, strategy: Streamed) -> WordsPlan:
-    """The plan of a prepared run."""
+def plan_of(strategy: Streamed) -> WordsPlan:
+    """The plan of what trains a run on this machine."""
     tables, stream = strategy.tables, strategy.stream
-    kept_share = task.kept / max(int(task.words.trained_counts.sum()), 1)
+    assert strategy.frequencies is not None
     return WordsPlan(
         type(strategy),
-        task.config.objective,
-        task.config.settings,
+        strategy.objective,
+        strategy.settings,
         strategy.sampler,
         tables.parts,
         (len(tables.state), len(tables.inputs.rows) - len(tables.state)),
         (tables.inputs.frozen, tables.outputs.frozen),
+        strategy.frequencies.kept_share.astype(float32),
         # a memory map is sent as an array
-        kept_share.astype(float32),
         stream._replace(tokens=np.asarray(stream.tokens)),
     )
 
 
-def train(
-    corpora: Corpora,
-    config: Configuration,
-    cluster: ClusterSettings,
-    *,
-    progress: Progress = SILENT,
-    **options: Any,
-) -> skipgram.TrainedVectors:
-    """As `embedx.skipgram.task.train`, by workers."""
-    if config.settings.deterministic:
-        reason = ": workers merge in no fixed order"
-        problem = ("does not apply with ", Setting("cluster"), reason)
-        raise InapplicableError("deterministic", True, problem, "leave out one of them")
-    with connected(cluster, config.settings.threads, progress) as size:
-
-        def distributed(task: Task) -> Distributed:
-            strategy, settings = task.strategy(), task.config.settings
-            tables = strategy.tables
-            n_rows = len(tables.inputs.rows) + len(tables.outputs.rows)
-            per_range = chunks_per_range(
-                cluster.merge_every, strategy.n_chunks, settings.epochs, n_rows, size
-            )
-            return Distributed(strategy, plan_of(task, strategy), size, per_range)
-
-        return skipgram.train(corpora, config, progress=progress, wrap=distributed, **options)
+def distributed(strategy: Streamed, cluster: ClusterSettings, size: Size) -> Distributed:
+    """The strategy, trained by the workers of a cluster."""
+    n_rows = len(strategy.tables.inputs.rows) + len(strategy.tables.outputs.rows)
+    epochs = strategy.settings.epochs
+    per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, epochs, n_rows, size)
+    return Distributed(strategy, plan_of(strategy), size, per_range)
 
 
 def chunks_per_range(

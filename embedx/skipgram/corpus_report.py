@@ -12,7 +12,7 @@ from embedx.runtime import disk
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
-from embedx.skipgram.task import prepared
+from embedx.skipgram.task import Run
 from embedx.text import cache
 from embedx.text.corpus_writer import explained, workspace
 from embedx.text.inspection import GIANT, Inspector
@@ -92,12 +92,13 @@ def check(
         ) as corpus:
             vocabulary = config.vocabulary
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
-            task = prepared(corpus, config, SILENT)
-            plan, (model, state) = task.memory_plan(), task.on_disk()
+            run = Run.prepared(corpus, config, SILENT)
+            plan = run.allocate()
+            model, state = run.on_disk(plan)
             training = {
-                "words": len(task.words),
-                "tokens": task.words.n_tokens,
-                "kept": int(task.kept.sum()),
+                "words": len(run.words),
+                "tokens": run.words.n_tokens,
+                "kept": int(run.kept.sum()),
                 "memory": {name: round(size) for name, size in plan.parts.items()},
                 "available": plan.available,
                 "fits": plan.fits,

@@ -5,7 +5,7 @@ RetrievedStream  engine/skipgram_retrieved.py: they are the rows that an index f
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,12 +121,26 @@ def block_plan(
     )
 
 
+class Frequencies(NamedTuple):
+    """How often words occur in the text that is trained on.
+
+    kept_share  float64 (n_words,): how often a word of the vocabulary that is read is each word,
+                and survives subsampling
+    scores      (n_rows,): scores by which the objective predicts that
+    """
+
+    kept_share: np.ndarray
+    scores: np.ndarray
+
+
 class Streamed(Strategy):
     """Blocks of consecutive words against rows that are drawn for each block, against all rows, or
     along a tree's paths.
 
-    settings  resolved `SkipGramSettings`
-    sampler   what draws, if anything does
+    settings     resolved `SkipGramSettings`
+    sampler      what draws, if anything does
+    generated    as of `EncodedCorpus`
+    frequencies  None where the loss of a model of frequencies alone is not wanted
     """
 
     def __init__(
@@ -137,18 +151,16 @@ class Streamed(Strategy):
         tables: engine.SkipGramTables,
         stream: TokenStream,
         generated: Any = None,
+        frequencies: Frequencies | None = None,
     ) -> None:
-        self.generated = generated  # as of `EncodedCorpus`
-        self.objective, self.settings, self.sampler, self.tables, self.stream = (
-            objective,
-            settings,
-            sampler,
-            tables,
-            stream,
-        )
+        self.objective = objective
+        self.settings = settings
+        self.sampler = sampler
+        self.tables = tables
+        self.stream = stream
+        self.generated = generated
+        self.frequencies = frequencies
         self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
-        # (n_rows,), by which the objective predicts how often each word occurs
-        self.frequency_scores: np.ndarray | None = None
         self.n_chunks = (
             -(-len(stream.tokens) // CHUNK) if generated is None else generated.n_chunks(CHUNK)
         )
@@ -209,11 +221,15 @@ class Streamed(Strategy):
         return tally.mean_loss
 
     def baseline_loss(self) -> float | None:
-        if self.frequency_scores is None:
+        if self.frequencies is None:
             return None
         tables = self.tables
-        tables.inputs.rows[:], tables.outputs.rows[:], tables.n_updates[:] = 0, 0, 0
-        tables.inputs.rows[:, 0], tables.outputs.rows[:, 0] = 1, self.frequency_scores
+        inputs, outputs = tables.inputs.rows, tables.outputs.rows
+        inputs[:] = 0
+        outputs[:] = 0
+        tables.n_updates[:] = 0
+        inputs[:, 0] = 1
+        outputs[:, 0] = self.frequencies.scores
         return self.untrained_loss()
 
     def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:

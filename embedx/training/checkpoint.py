@@ -233,7 +233,7 @@ class Checkpoints:
         """Whether there is a state to resume from."""
         return bool(self.found)
 
-    def check_disk(self, model: int, state: int) -> None:
+    def check_disk(self, model: float, state: float) -> None:
         """Print what the run will write, if that does not fit or with details. `EmbedxError` if the
         model alone does not.
         """

@@ -7,7 +7,7 @@ knows tables, kernels and objectives.
 
 import abc
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +108,10 @@ class Strategy(abc.ABC):
         `train`.
         """
         return
+
+
+# What trains the chunks of a strategy in its place, such as the workers of a cluster.
+Wrap = Callable[[Strategy], Strategy]
 
 
 def forget(memory: Any) -> None:

@@ -9,6 +9,8 @@ from embedx.distributed import labels
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
 from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.wrap import by_workers
+from embedx.training import life
 
 
 @dataclasses.dataclass
@@ -23,10 +25,12 @@ class Nodes:
 
 def train(*arguments, cluster=None, progress=None, **options):
     """A run here, or on a cluster."""
-    made = task.Run(*arguments, progress=progress)
+    checkpoints = options.pop("checkpoints", None)
+    wrap = None if cluster is None else by_workers(cluster.settings, cluster.size)
+    run = task.Run(*arguments, progress=progress, wrap=wrap, **options)
     if cluster is not None:
-        labels.distribute(made, cluster.settings, cluster.size)
-    return made.train(**options)
+        labels.check(cluster.settings, run.settings, run.objective)
+    return life.train(run, checkpoints)
 
 
 def assert_same_bytes(a, b):

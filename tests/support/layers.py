@@ -23,7 +23,9 @@ LAYERS = (
     {"vectors"},
     {"evaluation", "graphs"},
     {"skipgram", "classification"},
-    {"comparison", "report", "distributed"},
+    {"report", "distributed"},
+    {"tasks"},
+    {"comparison"},
     {"api"},
     {"cli"},
 )

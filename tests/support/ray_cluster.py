@@ -31,6 +31,7 @@ class Watching:
     """
 
     interval = 0.05
+    is_verbose = False
 
     def __init__(self, share=1.0, act=lambda watching: None):
         self.share, self.act, self.notes, self.total = share, act, [], None

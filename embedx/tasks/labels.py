@@ -1,0 +1,245 @@
+"""The task of `embedx classify`: a classifier of labelled data."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from embedx import samplers
+from embedx.classification import classifier
+from embedx.classification.resolve import given_settings
+from embedx.classification.settings import ClassifySettings, share_of_rows
+from embedx.classification.start import settings_to_continue
+from embedx.classification.task import Run, TrainedClassifier
+from embedx.distributed.settings import ClusterSettings
+from embedx.errors import DataError, InapplicableError, Setting, Text
+from embedx.labeled.data import Labeled
+from embedx.labeled.digits import GENERATED
+from embedx.labeled.read import check_there, read, read_training, with_names
+from embedx.labeled.schema import read_label_names
+from embedx.labeled.tables import TableSettings
+from embedx.labeled.words import TextFeatureSettings
+from embedx.objectives.contract import Objective
+from embedx.runtime.progress import Progress
+from embedx.settings import Record, as_arguments, check_used, settings_of
+from embedx.storage.folder import check_output, is_model, read_description
+from embedx.tasks.output import command_line, default_output
+from embedx.tasks.requests import ClassifyRequest
+from embedx.training.checkpoint import check_not_in_use
+from embedx.training.strategy import Wrap
+
+
+class Choice(NamedTuple):
+    """The objective and settings of a run.
+
+    options  those that were given, with those of the model of --start and of a default objective
+    """
+
+    objective: Objective
+    settings: ClassifySettings
+    options: Record
+
+
+class LabelTask:
+    """A classifier, as a request asks for it.
+
+    Raises `EmbedxError` for what is known to be wrong before the data are read.
+    """
+
+    def __init__(self, request: ClassifyRequest, progress: Progress) -> None:
+        self.request = request
+        self.progress = progress
+        self.given = request.typed
+        validation = ClassifySettings.from_options(request.typed).validation
+        if validation is not None and share_of_rows(validation) is None:
+            check_there(validation)
+        self.cluster = ClusterSettings.from_options(request.typed)
+        if request.test_labels and not request.test:
+            raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
+
+    def check_output(self) -> None:
+        """Raise `EmbedxError` if the output folder is in use, or there and may not be replaced."""
+        request = self.request
+        folders: Iterable[Path]
+        if request.output:
+            folders = [request.output]
+        else:
+            # Where no objective is named, the same command writes to where it did before.
+            command = command_line(request)
+            defaults = [default_output(name, request.train) for name in ("softmax", "ova")]
+            folders = [folder for folder in defaults if _is_trained_by(command, folder)]
+        for folder in folders:
+            check_output(folder, request.overwrite or request.resume)
+            check_not_in_use(folder)
+
+    # ---- what is known once the data are read, where no objective is named
+
+    @cached_property
+    def start(self) -> classifier.Classifier | None:
+        """The classifier to continue from."""
+        return None if self.request.start is None else classifier.load(self.request.start)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The objective and settings of the run."""
+        options = self.request.typed
+        name = self.request.objective
+        if self.start is not None:
+            options = settings_to_continue(self.start, name, options, str(self.request.start))
+            name = self.start.objective.name
+        return Choice(*given_settings(name, options, lambda: self.data[0]))
+
+    @property
+    def objective(self) -> str:
+        """The name of the objective."""
+        return self.choice.objective.name
+
+    @property
+    def output(self) -> Path:
+        """The folder of the model."""
+        return self.request.output or default_output(self.objective, self.request.train)
+
+    def command(self) -> str:
+        """The command that trains the same model, with objective, output and settings."""
+        return command_line(
+            self.request, objective=self.objective, output=self.output, typed=self.choice.options
+        )
+
+    # ---- read
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Labeled]:
+        """The training rows."""
+        yield self.data[0]
+
+    @cached_property
+    def data(self) -> tuple[Labeled, Labeled | None]:
+        """Training data, with the ids of the classifier to start from, and test data.
+
+        `digits` are generated with test data of their own.
+        """
+        request = self.request
+        names = None if request.label_names is None else read_label_names(request.label_names)
+        test = self._test_source()
+        training = self._training_data()
+        if names is not None:
+            training = with_names(training, names, str(request.label_names))
+        if not test:
+            return training, None
+        schema = training.schema
+        return training, read(test, request.test_labels, progress=self.progress, like=schema)
+
+    def _test_source(self) -> str | None:
+        """The name of the test data. Raises `EmbedxError` if they are missing or do not apply."""
+        request = self.request
+        if request.train == GENERATED:
+            if request.train_labels or request.test:
+                remedy = ("leave out ", Setting("train_labels"), " and ", Setting("test"))
+                problem = "generated with labels and test data"
+                raise DataError(request.train, None, problem, remedy)
+            return GENERATED
+        if request.test is not None:
+            check_there(request.test)
+        return request.test
+
+    def _training_data(self) -> Labeled:
+        """The training rows. Raises `EmbedxError` for settings of text where there is none to
+        learn.
+        """
+        request = self.request
+        schema = None if self.start is None else self.start.known
+        training = read_training(
+            request.train,
+            request.train_labels,
+            progress=self.progress,
+            text=TextFeatureSettings.from_options(request.typed),
+            table=TableSettings.from_options(request.typed),
+            like=schema,
+        )
+        learns_text = training.schema.text is not None and schema is None
+        need: Text = "features that are words"
+        if schema is not None:
+            need = ("without ", Setting("start"))
+        check_used(
+            request.typed, ((name, learns_text, need) for name in settings_of(TextFeatureSettings))
+        )
+        return training
+
+    # ---- resolve
+
+    def resolve(self, data: Labeled, wrap: Wrap | None = None) -> Run:
+        """The run on the training rows."""
+        objective, settings, options = self.choice
+        run = Run(
+            data,
+            objective,
+            settings,
+            samplers.own_options(options),
+            self.progress,
+            self.start,
+            wrap=wrap,
+        )
+        if self.cluster.is_asked_for:
+            from embedx.distributed import labels
+
+            labels.check(self.cluster, run.settings, objective)
+        _note_data(self.progress, data)
+        return run
+
+    # ---- after the model is saved
+
+    def scores(self, trained: TrainedClassifier) -> dict[str, float] | None:
+        """The metrics on the test data, if there are any."""
+        model = trained.classifier
+        note_probabilities(model, self.progress)
+        test = self.data[1]
+        if test is None:
+            return None
+        threads = model.settings.get("threads")
+        return model.evaluate(test, progress=self.progress, threads=threads)
+
+
+def _is_trained_by(command: str, folder: Path) -> bool:
+    """Whether a folder has the model that a command trained."""
+    return is_model(folder) and read_description(folder)["facts"].get("command") == command
+
+
+def note_probabilities(model: classifier.Classifier, progress: Progress) -> None:
+    """Log it if the scores of the objective are not log-probabilities."""
+    if not model.has_probabilities:
+        progress.note(
+            f"{model.objective.name} has no probabilities of its own; those shown are a softmax of"
+            " its scores"
+        )
+
+
+def _note_data(progress: Progress, training: Labeled) -> None:
+    """Log the size of the training data, and how many rows are not trained on."""
+    text = training.schema.text
+    if text is not None:
+        changed = {
+            name: value
+            for name, value in text.settings.items()
+            if value != getattr(TextFeatureSettings, name)
+        }
+        progress.note(
+            f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams,"
+            f" {' '.join(as_arguments(changed))}"
+        )
+
+    if training.is_sparse:
+        values = f"{training.features.nnz:,} non-zero"
+    else:
+        values = f"{training.features.size:,}"
+    progress.note(
+        f"{len(training):,} examples, {training.n_features:,} features, {values} values,"
+        f" {training.n_labels:,} labels"
+    )
+
+    n_unlabelled = int((training.labels.n_of_row == 0).sum())
+    if n_unlabelled:
+        progress.note(
+            f"{n_unlabelled:,} of {len(training):,} training rows have no label and are not"
+            " trained on"
+        )

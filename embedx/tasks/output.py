@@ -1,0 +1,91 @@
+"""The output of a run: folder, checkpoints, the command that makes it, and how it is saved."""
+
+import math
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from embedx.errors import DivergedError
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.progress import Progress
+from embedx.settings import as_arguments, seconds
+from embedx.storage.folder import check_output
+from embedx.storage.rescue import save_or_rescue
+from embedx.tasks.requests import RunRequest
+from embedx.text.recipes import public_url
+from embedx.text.sources import COMPRESSED, STANDARD_INPUT
+from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.trainer import Outcome
+
+# Options that decide what a model is, beside settings.
+MODEL_OPTIONS = (
+    "collapsed",
+    "train_labels",
+    "test",
+    "test_labels",
+    "label_names",
+    "objective",
+    "start",
+    "output",
+)
+
+SEPARATORS = f"/{os.sep}"
+
+
+def checkpoints_of(
+    request: RunRequest, folder: Path, progress: Progress
+) -> tuple[Checkpoints, bool]:
+    """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that
+    folder.
+    """
+    every = seconds(request.checkpoint_every, "checkpoint_every") or math.inf
+    arguments = request.arguments()
+    del arguments["resume"]
+    described = Request(request.command, arguments, every, request.resume)
+    checkpoints = Checkpoints(folder, described, request.overwrite, progress)
+    # A run that resumes overwrites the model that the interrupted run left.
+    overwrite = request.overwrite or checkpoints.resumes
+    check_output(folder, overwrite)
+    return checkpoints, overwrite
+
+
+def command_line(request: RunRequest, **resolved: Any) -> str:
+    """The command that trains the same model, as one types it, with values `resolved` since."""
+    values = request.arguments() | resolved
+    options = {name: value for name, value in values.items() if name in MODEL_OPTIONS and value}
+    words = ["embedx", request.command, *request.data, *as_arguments(options | values["typed"])]
+    return shlex.join(map(public_url, words))
+
+
+def saved(
+    save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome
+) -> Path:
+    """Save a model and remove its checkpoints. Raises `DivergedError` if the run ended for that."""
+    # However often Ctrl-C is pressed.
+    place = to_the_end(lambda: save_or_rescue(save, folder, checkpoints.how_to_resume))
+    checkpoints.close(place, is_over=outcome.interrupted_by is None)
+    if outcome.diverged is not None:
+        epochs = "epoch" if outcome.epochs == 1 else "epochs"
+        diverged = outcome.diverged
+        kept = f"; the model of {outcome.epochs:.3g} {epochs} is in {place}"
+        raise DivergedError(diverged.problem, (diverged.remedy, kept))
+    return place
+
+
+def default_output(objective: str, *sources: str) -> Path:
+    """`corpus.ns.embedx` in the working folder for `…/corpus.txt.gz`."""
+    return Path(f"{stem_of(*sources)}.{objective}.embedx")
+
+
+def stem_of(source: str, *others: str) -> str:
+    """`corpus` for `…/corpus.txt.gz`; of several files the name of the folder that they share."""
+    if others and all(map(os.path.exists, (source, *others))):
+        source = os.path.commonpath(list(map(os.path.abspath, (source, *others))))
+    if source == STANDARD_INPUT:
+        return "stdin"
+    path = Path(os.path.basename(source.rstrip(SEPARATORS)))
+    if path.suffix in COMPRESSED:
+        path = path.with_suffix("")
+    return path.stem.replace("*", "").strip(".-_@") or "corpus"

@@ -1,0 +1,106 @@
+"""What a run is asked for: a frozen dataclass, which the command line makes of options, Python of
+arguments, `embedx compare` for each of its runs, and `embedx resume` of what a checkpoint keeps.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self, get_type_hints
+
+from embedx.settings import Record
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+    """What every command has.
+
+    typed  the settings that were given, by name
+    """
+
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    typed: Record = dataclasses.field(default_factory=dict)
+
+    @property
+    def log(self) -> Path | None:
+        """The file of --log-json."""
+        return None
+
+    def arguments(self) -> Record:
+        """The fields as JSON types."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+
+    @classmethod
+    def of_arguments(cls, arguments: Mapping[str, Any]) -> Self:
+        """The request that `arguments` were made of."""
+        hints = get_type_hints(cls)
+        paths = {name for name, kind in hints.items() if kind in (Path, Path | None)}
+        values: Record = {
+            name: Path(value) if name in paths and value is not None else value
+            for name, value in arguments.items()
+        }
+        return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRequest(Request, abc.ABC):
+    """What `embedx train` and `embedx classify` share: a run that writes a model folder.
+
+    output   by default named after the data
+    dry_run  end after the stage that allocates
+    """
+
+    command: ClassVar[str]
+
+    objective: str | None = None
+    output: Path | None = None
+    overwrite: bool = False
+    checkpoint_every: str = "10m"
+    resume: bool = False
+    log_json: Path | None = None
+    dry_run: bool = False
+
+    @property
+    def log(self) -> Path | None:
+        return self.log_json
+
+    @property
+    @abc.abstractmethod
+    def data(self) -> list[str]:
+        """What the command trains on, as it was typed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainRequest(RunRequest):
+    """`embedx train`."""
+
+    command = "train"
+
+    corpora: list[str]
+    collapsed: bool = False
+    cache_dir: Path | None = None
+
+    @property
+    def data(self) -> list[str]:
+        return self.corpora
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifyRequest(RunRequest):
+    """`embedx classify`."""
+
+    command = "classify"
+
+    train: str
+    train_labels: str | None = None
+    test: str | None = None
+    test_labels: str | None = None
+    label_names: str | None = None
+    start: str | None = None
+
+    @property
+    def data(self) -> list[str]:
+        return [self.train]

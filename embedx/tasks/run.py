@@ -1,0 +1,233 @@
+"""The life of a run, from a request to a saved model.
+
+    request    what is asked for (requests.py)
+    read       the data
+    resolve    settings that are not given are chosen from the data, combinations that cannot be are
+               refused
+    allocate   parameters and the memory plan; a dry run ends here
+    train      the parameters; a cluster wraps this stage and no other
+    finish     the model, which is saved; a classifier is scored on test data
+
+The last three are in `embedx.training.life`.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from embedx.distributed.settings import ClusterSettings
+from embedx.runtime.memory import MemoryPlan
+from embedx.runtime.progress import Progress
+from embedx.settings import Record, as_typed
+from embedx.storage.folder import check_output
+from embedx.tasks.output import checkpoints_of, command_line, saved
+from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
+from embedx.training import life
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.life import DiskNeeds
+from embedx.training.strategy import Wrap
+from embedx.training.trainer import Outcome
+
+
+class Model(Protocol):
+    """Word vectors, or a classifier."""
+
+    facts: Record
+    settings: Record
+
+    def save(self, folder: Path, overwrite: bool = False) -> Path:
+        """Write the model folder."""
+
+
+class Trained(Protocol):
+    """A trained model and how its training went."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def outcome(self) -> Outcome: ...
+
+    def without_state(self) -> "Trained":
+        """The same without the memory that only training needed."""
+
+
+class Run(life.Run[Trained], Protocol):
+    """A run with resolved settings, which can be shown."""
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Why settings were chosen, by name."""
+
+    def used_settings(self) -> Record:
+        """The settings that have an effect, by name."""
+
+    def data_size(self) -> dict[str, int]:
+        """Numbers of what the data have, by name."""
+
+
+class Task(Protocol):
+    """What a kind of request does at each stage.
+
+    given      settings that were given, with those of a recipe
+    objective  its name; where none is given, the data are read to choose one
+    output     the folder of the model
+    """
+
+    given: Record
+    cluster: ClusterSettings
+
+    @property
+    def objective(self) -> str: ...
+
+    @property
+    def output(self) -> Path: ...
+
+    def check_output(self) -> None:
+        """Raise `EmbedxError` if the output cannot be written. The data are not read for that."""
+
+    def command(self) -> str:
+        """The command that trains the same model, in full."""
+
+    def read(self) -> AbstractContextManager[Any]:
+        """The data to train on."""
+
+    def resolve(self, data: Any, wrap: Wrap | None = None) -> Run:
+        """The run on these data; `wrap` makes what trains in place of this machine."""
+
+    def scores(self, trained: Any) -> dict[str, float] | None:
+        """The metrics of the saved model on test data, if there are any."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a run would be.
+
+    origins  why settings were chosen, by name
+    on_disk  None where it is not known before training
+    """
+
+    output: Path
+    settings: Record
+    origins: Mapping[str, str]
+    data_size: dict[str, int]
+    memory: MemoryPlan
+    on_disk: DiskNeeds | None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A trained model, the folder that it was saved in, and its metrics on test data."""
+
+    output: Path
+    trained: Trained
+    metrics: dict[str, float] | None
+
+    @property
+    def model(self) -> Model:
+        return self.trained.model
+
+
+def task_of(request: RunRequest, progress: Progress) -> Task:
+    """The task of a request."""
+    # imported here, because a run is of one of them
+    if isinstance(request, TrainRequest):
+        from embedx.tasks.words import WordTask
+
+        return WordTask(request, progress)
+    assert isinstance(request, ClassifyRequest)
+    from embedx.tasks.labels import LabelTask
+
+    return LabelTask(request, progress)
+
+
+def run(request: RunRequest, progress: Progress) -> Finished:
+    """Train a model and save it.
+
+    Raises `EmbedxError` for what the user can mend, and `DivergedError` when training diverges; its
+    message names the folder, if a model was saved.
+    """
+    task = task_of(request, progress)
+    task.check_output()
+    # a missing cluster is reported before anything is read
+    with contextlib.ExitStack() as stack:
+        wrap = stack.enter_context(_connected(task, progress))
+        checkpoints, overwrite = checkpoints_of(request, task.output, progress)
+        stack.enter_context(checkpoints.at_work())
+        progress.note(task.command())
+        trained = train(task, progress, checkpoints, wrap)
+        trained.model.facts["command"] = command_line(request)
+        place = saved(
+            lambda folder: trained.model.save(folder, overwrite),
+            task.output,
+            checkpoints,
+            trained.outcome,
+        )
+        trained = trained.without_state()
+        return Finished(place, trained, task.scores(trained))
+
+
+def train(
+    task: Task,
+    progress: Progress,
+    checkpoints: Checkpoints | None = None,
+    wrap: Wrap | None = None,
+) -> Trained:
+    """The trained model of a task."""
+    with task.read() as data:
+        resolved = task.resolve(data, wrap)
+        note_settings(progress, task.given, resolved.used_settings() | task.cluster.record())
+        return life.train(resolved, checkpoints)
+
+
+def plan(request: RunRequest, progress: Progress) -> Planned:
+    """What a run would be: all stages up to `allocate`. Nothing is written but to the caches."""
+    task = task_of(request, progress)
+    task.check_output()
+    check_output(task.output, request.overwrite or request.resume)
+    with task.read() as data:
+        resolved = task.resolve(data)
+        memory = resolved.allocate()
+        return Planned(
+            task.output,
+            resolved.used_settings(),
+            resolved.origins,
+            resolved.data_size(),
+            memory,
+            resolved.on_disk(memory),
+        )
+
+
+@contextlib.contextmanager
+def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
+    """What makes workers of the cluster train, while this process is connected to it; None without
+    a cluster.
+    """
+    if not task.cluster.is_asked_for:
+        yield None
+        return
+    from embedx.distributed import ray_backend
+    from embedx.distributed.wrap import by_workers
+
+    with ray_backend.connected(task.cluster, task.given.get("threads"), progress) as size:
+        yield by_workers(task.cluster, size)
+
+
+def note_settings(progress: Progress, given: Mapping[str, Any], settings: Record) -> None:
+    """Log the settings that were given, or all with --verbose."""
+    used = {
+        name: value
+        for name, value in settings.items()
+        if name != "epochs" or not settings.get("time_budget")
+    }
+    shown = {name: value for name, value in used.items() if progress.is_verbose or name in given}
+    parts = [
+        f"{name.replace('_', '-')}={as_typed(value)}"
+        for name, value in shown.items()
+        if value is not None
+    ]
+    if parts:
+        progress.note(" ".join(parts))

@@ -1,0 +1,112 @@
+"""The task of `embedx train`: word vectors of text, or of walks over a graph."""
+
+import dataclasses
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from embedx import objectives
+from embedx.distributed.settings import ClusterSettings
+from embedx.engine.settings import check_stopping
+from embedx.errors import DataError, InapplicableError, Setting, SettingError, Text
+from embedx.runtime.atomic import followed
+from embedx.runtime.progress import Progress
+from embedx.settings import Record
+from embedx.skipgram import task as skipgram
+from embedx.skipgram.collapsed import CollapsedRun
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.task import Run, TrainedVectors
+from embedx.tasks.output import command_line, default_output
+from embedx.tasks.requests import TrainRequest
+from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.sources import check_formats, resolve, text_defaults
+from embedx.training.strategy import Wrap
+from embedx.vectors import formats
+
+
+class WordTask:
+    """Word vectors, as a request asks for them. Settings that were given have priority over those
+    of a recipe, then come the objective's own, then the defaults.
+
+    Raises `EmbedxError` for what is known to be wrong before the text is read.
+    """
+
+    def __init__(self, request: TrainRequest, progress: Progress) -> None:
+        self.request = request
+        self.progress = progress
+        check_stopping(request.typed)
+        sources = resolve(request.corpora)  # reports a mistyped name before anything else is done
+        defaults = text_defaults(request.corpora, request.typed)
+        self.given: Record = defaults | request.typed
+        self.config = configure(
+            request.objective, request.typed, is_collapsed=request.collapsed, defaults=defaults
+        )
+        self.objective = self.config.objective.name
+        objectives.check_applies(request.typed, self.objective)
+        self.cluster = ClusterSettings.from_options(request.typed)
+        self._check_cluster()
+        check_formats(sources, self.config.text)
+
+    def _check_cluster(self) -> None:
+        """Raise `EmbedxError` for what workers cannot train."""
+        if not self.cluster.is_asked_for:
+            return
+        cluster = self.cluster.cluster
+        remedy = "leave out one of them"
+        if self.request.collapsed:
+            problem: Text = ("does not apply with ", Setting("collapsed", True))
+            raise InapplicableError("cluster", cluster, problem, remedy)
+        if self.config.graph is not None:
+            problem = ("does not apply with ", Setting("walks"))
+            raise InapplicableError("cluster", cluster, problem, remedy)
+        if self.config.settings.deterministic:
+            reason = ": workers merge in no fixed order"
+            problem = ("does not apply with ", Setting("cluster"), reason)
+            raise InapplicableError("deterministic", True, problem, remedy)
+
+    @property
+    def output(self) -> Path:
+        """The folder of the model."""
+        return self.request.output or default_output(self.objective, *self.request.corpora)
+
+    def check_output(self) -> None:
+        """Raise `EmbedxError` for an output that is no folder of its own."""
+        folder = self.output
+        start = None if self.config.start is None else self.config.start.path
+        if start is not None and followed(folder) == followed(start):
+            kept = ("the model of ", Setting("start"), ", which is kept")
+            raise DataError(folder, None, kept, ("name another ", Setting("output")))
+        name = formats.of_suffix(folder)
+        if name is not None and not formats.FORMATS[name].is_folder:
+            model = folder.with_suffix(".embedx")
+            write = f", then write the file with: embedx export {model} {folder}"
+            remedy = ("train with ", Setting("output", str(model)), write)
+            problem = "the name of a file, but a model is a folder"
+            raise SettingError("output", str(folder), problem, remedy)
+
+    def command(self) -> str:
+        """The command that trains the same model, with objective and output."""
+        return command_line(self.request, objective=self.objective, output=self.output)
+
+    def read(self) -> AbstractContextManager[EncodedCorpus]:
+        """The text as token ids, or walks over the graph."""
+        request = self.request
+        return skipgram.read(request.corpora, self.config, self.progress, request.cache_dir)
+
+    def resolve(self, data: EncodedCorpus, wrap: Wrap | None = None) -> Run:
+        """The run on the text."""
+        config = self.config
+        if config.collapsed is not None:
+            collapsed = CollapsedRun.prepared(data, config, self.progress)
+            collapsed.cache_dir = self.request.cache_dir
+            return collapsed
+        if wrap is not None:  # the threads are those of the workers
+            config = dataclasses.replace(
+                config, settings=dataclasses.replace(config.settings, threads=1)
+            )
+        run = Run.prepared(data, config, self.progress)
+        run.wrap = wrap
+        return run
+
+    def scores(self, trained: TrainedVectors) -> dict[str, float] | None:
+        """None: held-out text is scored with the model in memory."""
+        return None

@@ -1,0 +1,72 @@
+"""The life of a run, the same for every task, from resolved settings to a model.
+
+    allocate   parameters and workspaces, which take memory once they are written to; the plan of it
+    train      the loop over chunks, or another way to the parameters; a cluster wraps this stage
+    finish     the model, with what held-out data teach
+
+`embedx.tasks` has the stages before: a request is made, data are read, settings are resolved.
+"""
+
+from typing import NamedTuple, Protocol, TypeVar
+
+from embedx.errors import Text
+from embedx.runtime.memory import MemoryPlan
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.trainer import Outcome
+
+Trained = TypeVar("Trained", covariant=True)
+
+
+class Size(NamedTuple):
+    """The size of the parameters.
+
+    parameters  in words, such as "10,000 words × 100 numbers"
+    remedy      what makes them smaller
+    """
+
+    parameters: Text
+    remedy: Text
+
+
+class DiskNeeds(NamedTuple):
+    """Bytes of the model's folder, and of the state of the run in one checkpoint; 0 where there are
+    no checkpoints.
+    """
+
+    model: float
+    state: float
+
+
+class Run(Protocol[Trained]):
+    """A task on its data, with resolved settings."""
+
+    def size(self) -> Size:
+        """The size of the parameters."""
+
+    def allocate(self) -> MemoryPlan:
+        """Make parameters and workspaces; the memory that training needs."""
+
+    def on_disk(self, plan: MemoryPlan) -> DiskNeeds | None:
+        """What the run will write; None where that is not known before it is trained."""
+
+    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> Outcome:
+        """Train the parameters."""
+
+    def finish(self, outcome: Outcome) -> Trained:
+        """The trained model. Raises what ended the run if nothing was trained."""
+
+
+def train(run: Run[Trained], checkpoints: Checkpoints | None = None) -> Trained:
+    """The model of a run whose settings are resolved.
+
+    Raises `EmbedxError` where memory or disk are too small, and `DivergedError` when training
+    diverges with nothing learned. Where something was, that is returned, and the outcome says why
+    the run ended early; Ctrl-C likewise ends the training with what was learned so far.
+    """
+    plan = run.allocate()
+    plan.check(*run.size())
+    on_disk = run.on_disk(plan)
+    if checkpoints is not None and on_disk is not None:
+        checkpoints.check_disk(*on_disk)
+    outcome = run.train(plan, checkpoints)
+    return run.finish(outcome)
