@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numpy import ndarray
 
@@ -34,9 +34,6 @@ from embedx.tasks.labels import note_probabilities
 from embedx.tasks.output import stem_of
 from embedx.tasks.requests import ClassifyRequest
 from embedx.text.sources import STANDARD_INPUT
-
-if TYPE_CHECKING:
-    pass
 
 # Labels printed for a row, unless a number, a threshold or a coverage is given.
 DEFAULT_TOP_K = 5
