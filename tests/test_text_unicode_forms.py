@@ -4,6 +4,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+from embedx.training.progress import Silent
 
 import embedx
 from embedx.cli.queries import neighbours
@@ -11,7 +12,6 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import Analogies, SimilarityPairs
 from embedx.evaluation.words import answers
 from embedx.text.unicode_forms import MAX_WAITING, normalized_blocks
-from embedx.training.progress import Silent
 
 COMPOSED = "caf\u00e9"
 DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
