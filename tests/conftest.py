@@ -17,6 +17,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import numba
 
+from tests.support import tiers
+
 # Workers and the processes that tests start share modules of Python that are compiled once: half a
 # second for each process
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -26,22 +28,48 @@ sys.dont_write_bytecode = False
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="run all tests, as where modules, names or marks are given; without it the quick ones",
+    )
+
+
+def pytest_configure(config):
+    for name, meaning in tiers.MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}; runs by --all")
+    names_tests = config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    if names_tests or config.option.markexpr or config.option.keyword:
+        config.option.all = True  # the workers of pytest-xdist are sent it
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        for name in tiers.marks_of(item):
+            item.add_marker(name)
+    if not config.option.all:
+        slow = [item for item in items if any(map(item.get_closest_marker, tiers.MARKS))]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
+    compile_first(items)
+
+
+def compile_first(items):
     """Compile the largest kernels first: those of labels on the first worker of pytest-xdist, those
     of words on the middle one.
 
     Each worker begins with its part of the tests. Two that come to a kernel at the same time would
     both compile it.
     """
-    marks = {item: mark.args[0] for item in items if (mark := item.get_closest_marker("compiles"))}
-    labels, words = (
-        [item for item in items if marks.get(item) == task] for task in ("labels", "words")
-    )
-    others, middle = (
-        [item for item in items if item not in marks],
-        max(len(items) // 2 - len(labels), 0),
-    )
-    items[:] = labels + others[:middle] + words + others[middle:]
+    of_task = {"labels": [], "words": [], None: []}
+    for item in items:
+        mark = item.get_closest_marker("compiles")
+        of_task[mark and mark.args[0]].append(item)
+    middle = max(len(items) // 2 - len(of_task["labels"]), 0)
+    before = of_task[None][:middle]
+    after = of_task[None][middle:]
+    items[:] = of_task["labels"] + before + of_task["words"] + after
 
 
 @pytest.fixture(scope="session", autouse=True)

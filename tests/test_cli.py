@@ -1,4 +1,4 @@
-"""The commands as a user types them, in processes of their own."""
+"""The commands as a user types them."""
 
 import contextlib
 import io
@@ -19,6 +19,7 @@ from embedx.runtime.progress import Reporter
 from embedx.tasks.output import default_output
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
+from tests.support.commands import run_command
 from tests.support.forked import embedx_run, environment
 from tests.support.needs import needs_gensim
 
@@ -41,7 +42,7 @@ def started(home, *arguments):
 @pytest.fixture(scope="module")
 def trained(home, two_topics):
     """`embedx train` on the two-topic corpus: (home, model folder, the completed process)."""
-    done = embedx_run(
+    done = run_command(
         home,
         "train",
         two_topics,
@@ -72,7 +73,7 @@ def test_train_prints_one_json_object_and_progress_goes_elsewhere(trained):
 
 def test_words_of_one_topic_are_nearest_to_each_other(trained):
     home, folder, _ = trained
-    lines = embedx_run(home, "nn", folder, "cat", "truck", "--top-k", 3).stdout.splitlines()
+    lines = run_command(home, "nn", folder, "cat", "truck", "--top-k", 3).stdout.splitlines()
     neighbours = [line.split("\t")[:2] for line in lines]
     assert {n for word, n in neighbours if word == "cat"} <= {"dog", "purr", "fur", "paw", "tail"}
     assert {n for word, n in neighbours if word == "truck"} <= {
@@ -83,24 +84,24 @@ def test_words_of_one_topic_are_nearest_to_each_other(trained):
         "fuel",
     }
     assert (
-        embedx_run(home, "analogy", folder, "cat", "dog", "car", "--top-k", 2).stdout.count("\n")
+        run_command(home, "analogy", folder, "cat", "dog", "car", "--top-k", 2).stdout.count("\n")
         == 2
     )
-    as_typed = json.loads(embedx_run(home, "nn", folder, "cat", "--top-k", 1, "--json").stdout)
+    as_typed = json.loads(run_command(home, "nn", folder, "cat", "--top-k", 1, "--json").stdout)
     assert as_typed["cat"][0]["word"] == neighbours[0][1]
 
 
 def test_a_model_is_described_and_asked_by_standard_input(trained):
     home, folder, _ = trained
-    about = json.loads(embedx_run(home, "info", folder, "--json").stdout)
+    about = json.loads(run_command(home, "info", folder, "--json").stdout)
     assert (about["task"], about["objective"], about["words"]) == ("skipgram", "ns", 16)
     assert about["bytes"] == sum(each.stat().st_size for each in folder.iterdir())
     assert about["settings"]["dim"] == 20
     assert "lowercase" not in about["settings"]
-    assert f"final loss\t{about['final_loss']:g}\n" in embedx_run(home, "info", folder).stdout
+    assert f"final loss\t{about['final_loss']:g}\n" in run_command(home, "info", folder).stdout
 
     model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
-    done = embedx_run(home, "vectors", folder, input=lines)
+    done = run_command(home, "vectors", folder, input=lines)
     assert done.stderr == "warning: lines without a known word: 1\n"
     names, rows = zip(
         *((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())),
@@ -110,12 +111,12 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
     np.testing.assert_allclose(
         rows, [model["cat"], model[["cat", "dog"]].mean(axis=0)], rtol=1e-4, atol=1e-6
     )
-    embedx_run(home, "vectors", folder, "-o", "rows.npy", input=lines)
+    run_command(home, "vectors", folder, "-o", "rows.npy", input=lines)
     np.testing.assert_allclose(
         np.load(home / "rows.npy"), [rows[0], np.zeros_like(rows[0]), rows[1]], rtol=1e-4, atol=1e-6
     )
 
-    done = embedx_run(
+    done = run_command(
         home,
         "nn",
         folder,
@@ -141,7 +142,7 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
 def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, command):
     options = ["--objective", "ove", "--epochs", 7, "--dry-run", "-o", "planned", "--json"]
     plan = json.loads(
-        embedx_run(home, command, two_topics if command == "train" else "digits", *options).stdout
+        run_command(home, command, two_topics if command == "train" else "digits", *options).stdout
     )
     assert Path(plan["model"]).name == "planned"
     assert (plan["settings"]["objective"], plan["settings"]["epochs"]) == ("ove", 7)
@@ -150,7 +151,7 @@ def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, comman
     assert 0 < plan["disk"]["model"] < plan["disk"]["checkpoints"] < plan["disk_free"]
     assert not list(home.glob("planned*"))
     assert (
-        embedx_run(home, command, two_topics, *options, "--negatives", 0, check=False).returncode
+        run_command(home, command, two_topics, *options, "--negatives", 0, check=False).returncode
         == 2
     )
 
@@ -164,8 +165,8 @@ def test_several_files_are_named_after_their_folder(tmp_path):
     assert str(default_output("ns", str(files[0]))) == "one.ns.embedx"
 
 
-def test_a_second_process_compiles_nothing_and_reads_nothing(trained, two_topics):
-    home, _, first = trained
+def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
+    first = embedx_run(home, "train", two_topics, "--dim", 12, "--epochs", 1, "-o", "first")
     assert not any(word in first.stderr for word in ("token cache", "memory: ", "disk: "))
     probe = (
         "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\ntry:"
@@ -229,7 +230,7 @@ def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
     if not (kept := home / "kept.embedx").exists():
         WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(kept)
     before = {each.name: each.read_bytes() for each in kept.iterdir()}
-    done = embedx_run(
+    done = run_command(
         home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9
     )
     assert done.returncode == 2
@@ -247,20 +248,20 @@ def test_export_goes_from_format_to_format(trained):
     home, folder, _ = trained
     words = ["--top", "15", "--vectors", "sum"]
     for step in ([folder, "a.npz", *words], ["a.npz", "a.kv"]):
-        assert embedx_run(home, "export", *step).stdout.splitlines() == [step[1]]
-    done = embedx_run(home, "export", "a.kv", "a.vec.gz", check=False)
+        assert run_command(home, "export", *step).stdout.splitlines() == [step[1]]
+    done = run_command(home, "export", "a.kv", "a.vec.gz", check=False)
     assert done.returncode == 2
     assert "a.kv: this is a pickle" in done.stderr
-    embedx_run(home, "export", "a.kv", "a.vec.gz", "--trust-pickle")
+    run_command(home, "export", "a.kv", "a.vec.gz", "--trust-pickle")
     whole, found = embedx.load(folder), embedx.load(home / "a.vec.gz")
     assert found.words == whole.words[:15]
     np.testing.assert_array_equal(found.vectors, (whole.vectors + whole.output_vectors)[:15])
-    done = embedx_run(home, "export", folder, "a.npz", check=False)
+    done = run_command(home, "export", folder, "a.npz", check=False)
     assert (
         done.stderr.splitlines()[-1]
         == "embedx: a.npz: exists already; add --overwrite, or choose another name"
     )
-    printed = " ".join(embedx_run(home, "export", "--help").stdout.split())
+    printed = " ".join(run_command(home, "export", "--help").stdout.split())
     assert all(f"`{name}`" in printed for name in formats.FORMATS)
 
 
@@ -280,7 +281,7 @@ def test_training_on_baskets_from_standard_input(home):
         "--epochs",
         1,
     ]
-    (line,) = embedx_run(home, "train", "-", *options, input=baskets).stdout.splitlines()
+    (line,) = run_command(home, "train", "-", *options, input=baskets).stdout.splitlines()
     assert line.startswith(f"{home / 'stdin.ns.embedx'}\t7 words, loss ")
     model = embedx.load(home / "stdin.ns.embedx")
     assert model.settings["window"] == 1000
@@ -353,7 +354,7 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
         if len(words) > 1 and words[0] != "nn" and "--output" not in words
         else []
     )
-    done = embedx_run(home, *words, *output, check=False)
+    done = run_command(home, *words, *output, check=False)
     assert done.returncode == 2, done.stderr
     *notes, line = done.stderr.splitlines()
     assert line.startswith("embedx: ")
@@ -369,7 +370,7 @@ def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
     (home / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
     (home / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
     train, test = (f"bibtex@Bibtex/bibtex_{part}Split.txt" for part in ("tr", "tst"))
-    done = embedx_run(home, "classify", train, "--epochs", 1, "--test", test, "-q")
+    done = run_command(home, "classify", train, "--epochs", 1, "--test", test, "-q")
     assert done.stdout.startswith(f"{home}/bibtex_trSplit.")
     assert done.stdout.count("\n") == 1
 
@@ -377,7 +378,7 @@ def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
 def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     common = ["train", two_topics, "--epochs", 3, "--overwrite", "-o", "it's loud"]
     plain, quiet, verbose = (
-        embedx_run(home, *common, *more).stderr for more in ([], ["-q"], ["--verbose"])
+        run_command(home, *common, *more).stderr for more in ([], ["-q"], ["--verbose"])
     )
     command = plain.splitlines()[0]
     assert "epochs=3" in plain.splitlines()
@@ -434,7 +435,7 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     (home / "log").unlink(missing_ok=True)
     options = ["--epochs", 3] if "lbfgs" not in words else []
     common = [*words, *options, "--threads", 1, "--overwrite", "-o", "one"]
-    printed = json.loads(embedx_run(home, *common, "--log-json", "log", "--json").stdout)
+    printed = json.loads(run_command(home, *common, "--log-json", "log", "--json").stdout)
     events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
     losses = [
         each["loss"]
@@ -459,14 +460,14 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     if "--weights" not in words:
         assert printed["final_loss"] < printed["initial_loss"]
     if words[0] == "train" and "--collapsed" not in words:
-        assert f"loss {printed['final_loss']:.4f} {unit}" in embedx_run(home, *common).stdout
+        assert f"loss {printed['final_loss']:.4f} {unit}" in run_command(home, *common).stdout
 
 
 def test_without_a_command_the_help_is_shown(home):
-    done = embedx_run(home, check=False)
+    done = run_command(home, check=False)
     assert done.returncode == 2
     assert "Train:" in done.stdout + done.stderr
-    assert embedx_run(home, "--version").stdout.startswith("embedx 0.")
+    assert run_command(home, "--version").stdout.startswith("embedx 0.")
 
 
 def test_interrupted_before_training_leaves_nothing(home):
@@ -483,14 +484,14 @@ def test_interrupted_before_training_leaves_nothing(home):
 def test_an_existing_model_is_kept_unless_overwrite_is_given(trained, two_topics):
     home, folder, _ = trained
     before = (folder / "input.npy").read_bytes()
-    done = embedx_run(home, "train", two_topics, "--epochs", 1, check=False)
+    done = run_command(home, "train", two_topics, "--epochs", 1, check=False)
     assert done.returncode == 2
     assert "--overwrite" in done.stderr.splitlines()[-1]
     assert (folder / "input.npy").read_bytes() == before
 
 
 def test_divergence_ends_with_code_3_and_advice(home, two_topics):
-    done = embedx_run(
+    done = run_command(
         home, "train", two_topics, "--learning-rate", 1e30, "--output", "diverged", check=False
     )
     assert done.returncode == 3
@@ -524,7 +525,7 @@ def test_an_interrupted_run_leaves_a_model_however_often_it_is_interrupted(home,
 
 
 def test_cache_list_and_clear(home, two_topics):
-    embedx_run(
+    run_command(
         home,
         "train",
         two_topics,
@@ -537,11 +538,11 @@ def test_cache_list_and_clear(home, two_topics):
         "--cache-dir",
         "mine",
     )
-    assert two_topics.name in embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout
+    assert two_topics.name in run_command(home, "cache", "list", "--cache-dir", "mine").stdout
     (about,) = (home / "mine").glob("*/about.json")
     about.write_text("[]")
     key, state, size, why = (
-        embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout.rstrip().split("\t")
+        run_command(home, "cache", "list", "--cache-dir", "mine").stdout.rstrip().split("\t")
     )
     assert (key, state, why) == (
         about.parent.name,
@@ -550,11 +551,11 @@ def test_cache_list_and_clear(home, two_topics):
     )
     assert re.fullmatch(r"\d+\.\d MB", size)
     (listed,) = json.loads(
-        embedx_run(home, "cache", "list", "--cache-dir", "mine", "--json").stdout
+        run_command(home, "cache", "list", "--cache-dir", "mine", "--json").stdout
     )
     assert (listed["key"], listed["damage"]) == (key, why)
-    assert "freed" in embedx_run(home, "cache", "clear", "--cache-dir", "mine").stdout
-    assert embedx_run(home, "cache", "list", "--cache-dir", "mine").stdout == ""
+    assert "freed" in run_command(home, "cache", "clear", "--cache-dir", "mine").stdout
+    assert run_command(home, "cache", "list", "--cache-dir", "mine").stdout == ""
 
 
 @pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
@@ -573,28 +574,28 @@ def test_labels_are_called_by_their_names(home, layout):
         "--overwrite",
         "--json",
     ]
-    done = embedx_run(home, "classify", "few.txt", *options)
+    done = run_command(home, "classify", "few.txt", *options)
     assert json.loads(done.stdout)["test"]["accuracy"] == 1
     (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
     best = [
         line.split("\t")[0]
-        for line in embedx_run(home, "predict", "named", "few.txt").stdout.splitlines()
+        for line in run_command(home, "predict", "named", "few.txt").stdout.splitlines()
     ]
     assert (best[:40], len(best)) == (["two", "zero"] * 20, 41)
-    assert embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv").stdout == ""
+    assert run_command(home, "predict", "named", "few.txt", "-o", "best.tsv").stdout == ""
     assert [line.split("\t")[0] for line in (home / "best.tsv").read_text().splitlines()] == best
     assert (
         "--overwrite"
-        in embedx_run(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
+        in run_command(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
     )
     (home / "best.tsv").unlink()
-    assert "accuracy\t1.0000" in embedx_run(home, "eval", "named", "--test", "few.txt").stdout
+    assert "accuracy\t1.0000" in run_command(home, "eval", "named", "--test", "few.txt").stdout
 
 
 def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
     (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
     options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
-    done = embedx_run(home, "classify", "half.txt", *options)
+    done = run_command(home, "classify", "half.txt", *options)
     assert "20 of 60 training rows have no label and are not trained on" in done.stderr
     assert "20 of 60 test rows have no label and are not scored" in done.stderr
     assert "accuracy 1.0000" in done.stdout
@@ -615,9 +616,9 @@ def test_probabilities_that_are_none_are_distinguished(home, objective, is_told)
         "--output",
         f"few.{objective}.embedx",
     ]
-    trained = embedx_run(home, "classify", "few.txt", *options)
-    predicted = embedx_run(home, "predict", f"few.{objective}.embedx", "few.txt")
-    tested = embedx_run(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
+    trained = run_command(home, "classify", "few.txt", *options)
+    predicted = run_command(home, "predict", f"few.{objective}.embedx", "few.txt")
+    tested = run_command(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
     for done in (trained, predicted, tested):
         note = "margin has no probabilities of its own; those shown are a softmax of its scores"
         assert (note in done.stderr) == is_told, done.stderr
@@ -640,7 +641,7 @@ def test_probabilities_that_are_none_are_distinguished(home, objective, is_told)
 def test_symbolic_links_in_a_loop_are_an_error_of_one_line(tmp_path, words):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "text.txt").write_text("a b " * 50)
-    done = embedx_run(tmp_path, *words, check=False)
+    done = run_command(tmp_path, *words, check=False)
     assert done.returncode == 2
     assert "loop" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -648,9 +649,9 @@ def test_symbolic_links_in_a_loop_are_an_error_of_one_line(tmp_path, words):
 
 def test_a_byte_order_mark_belongs_to_no_query(tmp_path):
     (tmp_path / "vectors.txt").write_text("a 1 2\nb 2 1\n")
-    done = embedx_run(tmp_path, "nn", "vectors.txt", "-", input="\ufeffa\n")
+    done = run_command(tmp_path, "nn", "vectors.txt", "-", input="\ufeffa\n")
     assert done.stdout == "a\tb\t0.8000\n"
-    done = embedx_run(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
+    done = run_command(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
     assert done.stdout == "a 1 2\n"
 
 
@@ -700,7 +701,7 @@ def test_fasttexts_nn_asks_for_words(tmp_path):
 def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
     rows = ["__label__pos good nice film", "__label__neg bad ugly film"] * 20
     (tmp_path / "reviews.txt").write_text("\n".join(rows) + "\n")
-    embedx_run(tmp_path, *["supervised", "-input", "reviews.txt", "-output", "ft", "-dim", "4"])
+    run_command(tmp_path, *["supervised", "-input", "reviews.txt", "-output", "ft", "-dim", "4"])
     texts = ["good", "bad"]
     assert [*answered(tmp_path, *["predict", "ft.bin", "-"], lines=texts)] == [
         "__label__pos",
@@ -712,7 +713,7 @@ def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
     ]
     found = [*answered(tmp_path, *["predict-prob", "ft.bin", "-"], lines=texts)]
     assert [line.split()[0] for line in found] == ["__label__pos", "__label__neg"]
-    done = embedx_run(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
+    done = run_command(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
     measures = "F1-Score : 1.000000  Precision : 1.000000  Recall : 1.000000   __label__"
     assert done.stdout.splitlines() == [
         f"{measures}pos",

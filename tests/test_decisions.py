@@ -15,7 +15,7 @@ from embedx.classification.decisions import best_threshold, coverage_sums, thres
 from embedx.errors import EmbedxError
 from embedx.evaluation.labels import f1_measures, label_counts
 from embedx.labeled.data import Labels
-from tests.support.forked import embedx_run
+from tests.support.commands import run_command
 from tests.support.label_data import write_xc
 from tests.support.noisy_labels import N_LABELS, noisy, trained
 from tests.support.refusals import refused
@@ -127,7 +127,7 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
     write_xc(tmp_path / "test.txt", test.features, [test.labels[i] for i in range(60)], N_LABELS)
 
     def predict(*options):
-        return embedx_run(tmp_path, "predict", "model", "test.txt", *options)
+        return run_command(tmp_path, "predict", "model", "test.txt", *options)
 
     every = [json.loads(line) for line in predict("-k", N_LABELS, "--json").stdout.splitlines()]
     of_sets, high = (
@@ -149,7 +149,7 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
     assert [not line for line in predict(*options).stdout.split("\n")[:-1]] == [
         not row for row in expected
     ]
-    tested = embedx_run(
+    tested = run_command(
         tmp_path, "eval", "model", "--test", "test.txt", "--per-label", "l.csv", "--json"
     )
     metrics, (measures, _) = json.loads(tested.stdout)["test"], found.evaluate_decisions(test)
@@ -189,7 +189,7 @@ def test_what_a_model_cannot_decide_is_refused_in_a_line(tmp_path):
             "no/l.csv: cannot be written: No such file or directory; choose another name",
         ),
     ):
-        done = embedx_run(tmp_path, *command, check=False)
+        done = run_command(tmp_path, *command, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.splitlines()[-1].startswith(f"embedx: {why}")
-    assert "f1_micro" not in embedx_run(tmp_path, *test).stdout
+    assert "f1_micro" not in run_command(tmp_path, *test).stdout

@@ -27,7 +27,7 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
-from tests.support import forked
+from tests.support.commands import run_command
 
 MANY = 10**9
 
@@ -355,7 +355,7 @@ def home(tmp_path_factory):
 
 
 def embedx_eval(home, *arguments):
-    return forked.run("eval", *arguments, cwd=home, env=forked.environment(home), check=False)
+    return run_command(home, "eval", *arguments, check=False)
 
 
 def test_eval_prints_the_likelihood_and_nothing_else(home):

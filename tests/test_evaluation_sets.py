@@ -12,7 +12,7 @@ from embedx.evaluation import word_report, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
-from tests.support.forked import embedx_run
+from tests.support.commands import run_command
 from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM
 
 if HAS_NO_GENSIM:
@@ -216,22 +216,22 @@ def test_two_configurations_with_several_seeds(two_sides):
 
 def test_the_command_line_takes_them_all(two_sides):
     sets = ("--pairs", "pairs.tsv")
-    done = embedx_run(two_sides, "eval", "good.0", "good.1", "good.2", "--against", "bad.*", *sets)
+    done = run_command(two_sides, "eval", "good.0", "good.1", "good.2", "--against", "bad.*", *sets)
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert rows[0][:4] == ["set", "model", "measure", "score"]
     assert [row[0] for row in rows[1:]] == ["pairs"] * 7
     assert "pairs: A is better than B by" in done.stderr
-    printed = json.loads(embedx_run(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
+    printed = json.loads(run_command(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
     assert [each["measure"] for each in printed["differences"]] == ["spearman"]
     assert printed["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
     printed = json.loads(
-        embedx_run(
+        run_command(
             two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim"
         ).stdout
     )
     assert (printed["protocol"]["name"], len(printed["scores"])) == ("gensim", 1)
-    done = embedx_run(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
+    done = run_command(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
     assert (done.returncode, done.stderr.splitlines()) == (
         2,
         [
@@ -239,7 +239,7 @@ def test_the_command_line_takes_them_all(two_sides):
             " keeps"
         ],
     )
-    done = embedx_run(
+    done = run_command(
         two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False
     )
     assert (done.returncode, done.stderr.splitlines()) == (

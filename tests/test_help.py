@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import termios
+from unittest import mock
 
 import pytest
 import typer
@@ -22,7 +23,7 @@ from embedx.samplers import SAMPLERS
 from embedx.settings import FINE, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
-from tests.support import forked
+from tests.support.commands import run_command
 
 COMMAND = [sys.executable, "-m", "embedx"]
 MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
@@ -39,12 +40,11 @@ def help_of(*words):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a command, with more variables of the environment; its completed process."""
+    """Run a command, with more variables of the environment; its code, and what it printed."""
 
     def run(*words, **variables):
-        return forked.run(
-            *words, cwd=tmp_path, env=forked.environment(tmp_path) | variables, check=False
-        )
+        with mock.patch.dict(os.environ, variables):
+            return run_command(tmp_path, *words, check=False)
 
     return run
 
@@ -288,17 +288,7 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
     """Both `head` and the bar write to the terminal."""
     (tmp_path / "few.txt").write_text("a 0:1\nb 1:1\n" * 50)
     places = str(tmp_path / "few"), str(tmp_path / "few.txt")
-    forked.run(
-        "classify",
-        places[1],
-        "--epochs",
-        1,
-        "-q",
-        "-o",
-        places[0],
-        cwd=tmp_path,
-        env=forked.environment(tmp_path),
-    )
+    run_command(tmp_path, "classify", places[1], "--epochs", 1, "-q", "-o", places[0])
     shell = [
         "sh",
         "-c",

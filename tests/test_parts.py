@@ -14,7 +14,7 @@ def test_parts_of_kernels_as_plain_python():
     files = sorted(FOLDER.glob("test_*_parts.py"))
     assert files
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, files)],
+        [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *map(str, files)],
         cwd=FOLDER.parent,
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
         capture_output=True,

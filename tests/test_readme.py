@@ -2,7 +2,6 @@
 options, Python runs.
 """
 
-import ast
 import math
 import os
 import re
@@ -54,17 +53,7 @@ def test_every_folder_and_file_of_the_tree_exists_and_every_folder_is_in_it():
         assert is_there, f"{path} is not in the repository"
 
 
-def test_folders_of_the_tree_are_described_by_their_own_words_and_import_from_those_below():
-    folders = {path.parent.name: path for path in ROOT.glob("embedx/*/__init__.py")}
-    for name, path in folders.items():
-        sentence = (
-            ast.get_docstring(ast.parse(path.read_text("utf-8")))
-            .split("\n\n")[0]
-            .replace("\n", " ")
-            .split(". ")[0]
-            .removesuffix(".")
-        )
-        assert tree()[f"embedx/{name}/"] == sentence
+def test_folders_of_the_tree_import_from_those_below():
     parts = [Path(path) for path in tree()]
     heights = [height_of(path.stem) for path in parts if path.parent == Path("embedx")]
     assert heights == sorted(heights, reverse=True)
