@@ -1,17 +1,22 @@
 """Having the engine's kernels compiled, or loaded from the disk cache, before they are needed."""
 
+import contextlib
 import threading
+from pathlib import Path
 from typing import Any
 
+import numba
 from numba import typeof, types
 
 from embedx.kernels import COEFFICIENTS, is_cached
+from embedx.kernels.compiled import KERNEL_FOLDER, TESTED
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 
 # Kernels are shared by all runs of a process: where several begin at once, one compiles, and the
 # others wait.
 _compiling = threading.RLock()
+_is_numba_checked = False
 
 
 def compile_function(function: Any, signature: Any) -> None:
@@ -36,20 +41,27 @@ def load_kernel(
     alone; `sampler` is then None. That is the objective's function of the name, or another of its
     with the same signature.
     """
-    functions: tuple[tuple[Any, Any], ...] = ((coefficients, COEFFICIENTS),)
-    if sampler is not None:
-        functions += ((sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT))
+    if hasattr(kernel, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
+        functions = _functions(coefficients, sampler)
+        with _compiling:
+            if not is_cached([*functions, (kernel, _signature(functions, like))]):
+                progress.note(
+                    "compiling kernels, once for this version on this machine: 20 seconds or more"
+                )
+            if numba.version_info.short > TESTED:
+                _check_numba(progress)
+    return compiled_functions(kernel, coefficients, sampler, like)
+
+
+def compiled_functions(
+    kernel: Any, coefficients: Any, sampler: Sampler | None, like: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """As `load_kernel`, without a word."""
+    functions = _functions(coefficients, sampler)
     if not hasattr(kernel, "compile"):
         return tuple(function for function, _ in functions)
-    pointers = (types.FunctionType(signature) for _, signature in functions)
-    arguments = (*pointers, *(typeof(each) for each in like))
-    needed = (*functions, (kernel, arguments))
     with _compiling:
-        if not is_cached(needed):
-            progress.note(
-                "compiling kernels, once for this version on this machine: 20 seconds or more"
-            )
-        for function, signature in needed:
+        for function, signature in (*functions, (kernel, _signature(functions, like))):
             compile_function(function, signature)
         # With the functions themselves numba would look up their addresses at each call, 0.3 ms
         # under the lock of the interpreter.
@@ -57,3 +69,35 @@ def load_kernel(
             types.CompileResultWAP(function.get_compile_result(signature))
             for function, signature in functions
         )
+
+
+def _functions(coefficients: Any, sampler: Sampler | None) -> list[tuple[Any, Any]]:
+    """The functions that a kernel takes before all else, each with its signature."""
+    functions = [(coefficients, COEFFICIENTS)]
+    if sampler is not None:
+        functions += [(sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT)]
+    return functions
+
+
+def _signature(functions: list[tuple[Any, Any]], like: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The types of the arguments of a kernel."""
+    pointers = (types.FunctionType(signature) for _, signature in functions)
+    return (*pointers, *map(typeof, like))
+
+
+def _check_numba(progress: Progress) -> None:
+    """Compare what a numba that is newer than embedx compiles with plain Python, once. Raises
+    `EmbedxError` where it differs.
+    """
+    global _is_numba_checked
+    record = Path(KERNEL_FOLDER, "checked") if KERNEL_FOLDER else None
+    if _is_numba_checked or (record is not None and record.exists()):
+        return
+    from embedx.engine import self_test
+
+    progress.note(f"comparing kernels of numba {numba.__version__} with plain Python, once")
+    self_test.check()
+    _is_numba_checked = True
+    if record is not None:
+        with contextlib.suppress(OSError):
+            record.touch()

@@ -1,5 +1,19 @@
-"""numba's compiler and disk cache, adjusted for kernels: less to compile, and machine code kept by
-a hash of all sources.
+"""numba's compiler and disk cache, adjusted for kernels: the only file that uses numba's private
+interfaces.
+
+CPU seconds that a first `embedx train` (16 with all of them) and `embedx classify` (12) take longer
+without each, on a busy machine, two to four runs in turn:
+
+    parts of kernels are inlined, not compiled by themselves      `kernel_part`          16
+        of these, by not making machine code of them              `_PartLibrary`         12 and 6
+        and no wrapper that Python would call them by             `PART`                  4
+    named tuples are passed by address                            `pass_by_address`       6
+    what a call returns is found once                             `_once`                 3 and 1
+
+Without reference counting kernels train twice as fast. The disk cache keeps machine code by a hash
+of all sources, readable by this user alone, in several folders, and checks it when it is read. The
+order of numba's passes, the garbage collector, and the types of constants gave less than a tenth
+and are left as they are.
 
 The classes below extend numba's own, which may change without notice: `embedx.kernels.compiled`
 does without this module where they have. What cannot be read from the disk cache, or not be
@@ -8,7 +22,6 @@ written, is compiled again.
 
 import contextlib
 import functools
-import gc
 import hashlib
 import os
 import pickle
@@ -18,8 +31,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numba
+from llvmlite import ir
 from numba import types
-from numba.core import caching
+from numba.core import caching, cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
@@ -27,31 +41,25 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.targetconfig import ConfigStack
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS
 from embedx.runtime.cache_home import log, make_private
-
-# Passes of numba's compiler for what kernels do not have: closures, exceptions, `with`, array
-# expressions, literal types
-LEFT_OUT = {
-    "with_lifting",
-    "inline_closure_likes",
-    "make_function_op_code_to_jit_function",
-    "inline_inlinables",
-    "find_literally",
-    "Rewrite dynamic raises",
-    "literal_unroll",
-    "LiteralPropagation",
-    "inline_overloads",
-    "nopython_rewrites",
-    "annotate_types",
-}
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Compile `function` on first use, without reference counting, and keep it on disk."""
     # `forceinline` is set explicitly: otherwise numba takes that of the first caller
-    compiled = _compiled(_Kernel, function, forceinline=False, pipeline_class=_Compiler, **options)
+    compiled = _compiled(_Kernel, function, forceinline=False, **options)
     # in place of numba's own, which `cache=True` would put there
     compiled._cache = _Cache(function)
     return compiled
@@ -97,31 +105,17 @@ def is_cached(compiled: Any, signature: Any) -> bool:
     return arguments in compiled.overloads or compiled._cache.holds(signature, compiled.targetctx)
 
 
-class _Compiler(Compiler):  # type: ignore[misc]
-    """numba's compiler without LEFT_OUT."""
-
-    def define_pipelines(self) -> Any:
-        [pipeline] = super().define_pipelines()
-        pipeline.passes = [each for each in pipeline.passes if each[0].name() not in LEFT_OUT]
-        return [pipeline]
-
-
 class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """Compiles without the garbage collector, which would search all that numba keeps many times,
-    and with `_once`.
-    """
+    """Compiles with `_once`."""
 
     def compile(self, signature: Any) -> Any:
         with global_compiler_lock:
-            is_enabled, resolve = gc.isenabled(), self.typingctx.resolve_function_type
-            gc.disable()
+            resolve = self.typingctx.resolve_function_type
             self.typingctx.resolve_function_type = _once(resolve)
             try:
                 return super().compile(signature)
             finally:
                 self.typingctx.resolve_function_type = resolve
-                if is_enabled:
-                    gc.enable()
 
 
 def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,14 +137,9 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """Called from Python, it is compiled as a kernel. A constant argument is typed as a variable,
-    so that both share code.
-    """
+    """Called from Python, it is compiled as a kernel."""
 
     for_python: Callable[[], Any]
-
-    def get_call_template(self, arguments: Any, named: Any) -> Any:
-        return super().get_call_template(tuple(map(types.unliteral, arguments)), named)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self.for_python()(*arguments, **named)
@@ -180,7 +169,7 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _PartCompiler(_Compiler):
+class _PartCompiler(Compiler):  # type: ignore[misc]
     def __init__(self, typing: Any, target: Any, library: Any, *others: Any) -> None:
         super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *others)
 
@@ -193,6 +182,93 @@ PART = {
     "no_cfunc_wrapper": True,
     "pipeline_class": _PartCompiler,
 }
+
+
+# ---- named tuples, by their address
+
+
+class _Address(types.Type):  # type: ignore[misc]
+    """The compiled type of the address of such a tuple."""
+
+    def __init__(self, tuple_type: Any) -> None:
+        self.tuple_type = tuple_type
+        super().__init__(f"Address({tuple_type.name})")
+
+
+def pass_by_address(named_tuple: type) -> None:
+    """Pass named tuples of this class as one pointer; see `embedx.kernels.by_address`."""
+
+    @typeof_impl.register(named_tuple)
+    def _(value: Any, context: Any) -> _Address:
+        return _Address(
+            types.BaseTuple.from_types([typeof_impl(each, context) for each in value], named_tuple)
+        )
+
+
+def _memory(manager: Any, address_of: _Address) -> ir.Type:
+    """The struct of the fields; a nested tuple of such a class is a struct within it."""
+    return ir.LiteralStructType(
+        [
+            (
+                _memory(manager, field)
+                if isinstance(field, _Address)
+                else manager.lookup(field).get_value_type()
+            )
+            for field in address_of.tuple_type
+        ]
+    )
+
+
+@register_model(_Address)
+class _Model(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, address_of: _Address) -> None:
+        super().__init__(manager, address_of, _memory(manager, address_of).as_pointer())
+
+
+@infer_getattr
+class _Attributes(AttributeTemplate):  # type: ignore[misc]
+    key = _Address
+
+    def generic_resolve(self, address_of: _Address, name: str) -> Any:
+        return dict(
+            zip(address_of.tuple_type.fields, address_of.tuple_type.types, strict=True)
+        ).get(name)
+
+
+@lower_getattr_generic(_Address)
+def _read(context: Any, builder: Any, address_of: _Address, address: Any, name: str) -> Any:
+    i = address_of.tuple_type.fields.index(name)
+    at = cgutils.gep_inbounds(builder, address, 0, i)
+    if isinstance(address_of.tuple_type[i], _Address):
+        return at
+    value = builder.load(at)
+    # Fields never change during a call, so that loops need not read them again
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+@unbox(_Address)
+def _unbox(address_of: _Address, value: Any, c: Any) -> NativeValue:
+    """The address of a copy on the caller's stack, which lives as long as the call."""
+    address = cgutils.alloca_once(c.builder, _memory(c.context.data_model_manager, address_of))
+    _write(address_of.tuple_type, value, address, c)
+    return NativeValue(address, is_error=c.pyapi.c_api_error())
+
+
+def _write(tuple_type: Any, value: Any, address: Any, c: Any) -> None:
+    """Write the fields of a Python tuple to memory. Kernels count no references, so that nothing is
+    to be released.
+    """
+    for i, field in enumerate(tuple_type):
+        item, at = c.pyapi.tuple_getitem(value, i), cgutils.gep_inbounds(c.builder, address, 0, i)
+        if isinstance(field, _Address | types.BaseTuple):
+            _write(getattr(field, "tuple_type", field), item, at, c)
+        elif isinstance(
+            field, types.Array
+        ):  # in place; `unbox` would check again what the dispatcher has checked
+            c.pyapi.numba_array_adaptor(item, c.builder.bitcast(at, c.pyapi.voidptr))
+        else:
+            c.builder.store(c.unbox(field, item).value, at)
 
 
 # ---- numba's cache, by the interface that its `caching.py` has for other places and formats

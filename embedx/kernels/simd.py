@@ -17,9 +17,14 @@ import numba
 import numpy as np
 from llvmlite import binding as llvm, ir
 from numba import types
-from numba.core import cgutils
-from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, overload, register_model
+from numba.extending import (
+    intrinsic,
+    lower_builtin,
+    models,
+    overload,
+    register_model,
+    type_callable,
+)
 from numpy import float32
 
 from embedx.kernels.compiled import PART
@@ -265,11 +270,15 @@ else:
                 a, b, flags=flags if both or instruction != "fmul" else ("nsz",)
             )
 
-        v, x = float32x16, types.float32
-        cases = [signature(v, v, v), signature(v, v, x), signature(v, x, v)]
-        infer_global(operation)(type(instruction, (ConcreteTemplate,), {"cases": cases}))
+        vector, number = float32x16, types.float32
+        cases = [(vector, vector), (vector, number), (number, vector)]
+
+        @type_callable(operation)
+        def typed(_context):
+            return lambda a, b: vector if (a, b) in cases else None
+
         for case in cases:
-            lower_builtin(operation, *case.args)(emit)
+            lower_builtin(operation, *case)(emit)
 
     _declare_operator(operator.add, "fadd", ("contract",))
     _declare_operator(operator.sub, "fsub", ("contract",))
@@ -320,7 +329,7 @@ else:
     def _square_roots(builder, a):
         """The square root of each lane."""
         kind = ir.FunctionType(_VECTOR, [_VECTOR])
-        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{SIMD_WIDTH}f32")
+        root = builder.module.declare_intrinsic(f"llvm.sqrt.v{SIMD_WIDTH}f32", fnty=kind)
         return builder.call(root, [a])
 
     def square_root(a):
@@ -342,7 +351,7 @@ else:
             byte = ir.IntType(8)
             address = _address(context, builder, signature.args[0], arguments, byte)
             kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), _INDEX, _INDEX, _INDEX])
-            llvm_prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            llvm_prefetch = builder.module.declare_intrinsic("llvm.prefetch.p0", fnty=kind)
             read, all_levels, data = _INDEX(0), _INDEX(3), _INDEX(1)
             builder.call(llvm_prefetch, [address, read, all_levels, data])
             return context.get_dummy_value()
