@@ -11,7 +11,7 @@ from embedx import samplers
 from embedx.classification import classifier as classifiers, task as classify
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
@@ -20,6 +20,7 @@ from embedx.samplers.contract import new_sample_workspace, pairs_of
 from embedx.samplers.principal_components import fit_projection, projected
 from embedx.samplers.tree import fit_tree, log_likelihood, log_probabilities, n_leaves_for
 from tests.support.adversarial_trees import clusters, some_tree
+from tests.support.refusals import refused
 
 NS = OBJECTIVES["ns"]
 
@@ -262,7 +263,6 @@ def test_few_labels(n_labels):
 
 
 def test_mistakes_get_one_clear_line():
-    with pytest.raises(
-        EmbedxError, match="--set tree-l2 does not apply to --sampler uniform; taken by adversarial"
-    ):
+    fields = {"kind": InapplicableError, "remedy": "taken by adversarial"}
+    with refused("tree_l2", "sampler", **fields):
         train(digits(50, 1)[0], sampler="uniform", own={"tree_l2": 1.0})

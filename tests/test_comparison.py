@@ -388,7 +388,7 @@ def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
     (tmp_path / "file").write_text("x")
     for names, folder, message in (
         ([], "out", "objectives: none; name those to compare"),
-        (["nss"], "out", "--objective nss: no such objective"),
+        (["nss"], "out", "objective='nss': no such objective"),
         (["ns"], "file", "file: a file; choose another output"),
         (["ns"], "", "not empty, and no comparison"),
     ):
@@ -424,7 +424,7 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     arguments = " ".join(data.arguments("ns"))
     assert "--subwords 3-4" in arguments
     assert "--set buckets=70" in arguments
-    with pytest.raises(EmbedxError, match=r"^--subwords 4-3: lengths go from 1"):
+    with pytest.raises(EmbedxError, match=r"^subwords='4-3': lengths go from 1"):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
 
 
@@ -462,7 +462,7 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
         ("ns:windw=3", "windw cannot be set here; did you mean window?"),
         ("ns:epochs=3", "epochs cannot be set"),
         ("ns:window=x", "--window x: not a whole number"),
-        ("nss:window=3", "nss: no such objective"),
+        ("nss:window=3", "objective='nss': no such objective"),
     ):
         with pytest.raises(EmbedxError, match=message):
             data.check([name])

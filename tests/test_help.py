@@ -17,13 +17,14 @@ from embedx.cli import tables
 from embedx.cli.app import application
 from embedx.comparison.settings import CompareSettings
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import EmbedxError, near
+from embedx.errors import near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
 from embedx.settings import FINE, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from tests.support.commands import run_command
+from tests.support.refusals import refused_on_command_line
 
 COMMAND = [sys.executable, "-m", "embedx"]
 MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
@@ -161,11 +162,11 @@ def test_settings_given_by_set_are_those_of_options(asked):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("train x --set local-decay=2", "--set local-decay 2.0: must be at most 1.0"),
-        ("train x --set tail=perhaps", "--set tail perhaps: must be yes or no"),
+        ("train x --set local-decay=2", "--set local-decay=2: must be at most 1.0"),
+        ("train x --set tail=perhaps", "--set tail=perhaps: must be yes or no"),
         (
             "train x --set augment=nois",
-            "--set augment nois: did you mean noise? choose one of utility, noise",
+            "--set augment=nois: did you mean noise? choose one of utility, noise",
         ),
         (
             "train x --set local-dcay=1",
@@ -175,7 +176,7 @@ def test_settings_given_by_set_are_those_of_options(asked):
             "train x --set hierarchy=huffman",
             "--set hierarchy=huffman: no such setting of `embedx train`; `embedx train ",
         ),
-        ("train x --set local-decay", "--set local-decay : must be a number"),
+        ("train x --set local-decay", "--set local-decay=: must be a number"),
         (
             "train x --local_decay=0.5",
             "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help",
@@ -216,7 +217,7 @@ def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").write_text("a b c\n")
     words = words.split()
-    with pytest.raises(EmbedxError, match=f"^{re.escape(message)}"):
+    with refused_on_command_line(f"^{re.escape(message)}"):
         application(words)(words, standalone_mode=False)
 
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from embedx import samplers
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS, make, names_of, recorded, with_warm_up
 from embedx.samplers.contract import Paths, new_sample_workspace
+from tests.support.refusals import refused
 
 COUNTS = np.array([400, 0, 90, 1, 30, 9, 90, 250], dtype=np.int64)
 DRAWN = [
@@ -191,10 +192,8 @@ def test_the_order_of_samplers():
 
 
 def test_a_setting_of_another_sampler_is_refused():
-    with pytest.raises(
-        EmbedxError,
-        match="--sampler-exponent does not apply to --sampler uniform; taken by unigram",
-    ):
+    fields = {"kind": InapplicableError, "remedy": "taken by unigram"}
+    with refused("sampler_exponent", "sampler", **fields):
         make("uniform", {"sampler_exponent": 1.0})
 
 

@@ -324,7 +324,7 @@ OF_CLASSIFIERS = [
     ),
     (
         lambda m: change(m, "settings", "sampler", to="adversarial"),
-        "model.json: no noise_projection.npy, which --sampler adv",
+        "noise_projection.npy: missing, which sampler='adversarial' has",
     ),
     (
         lambda m: replace(m, "maxima", poisoned(4, 1)),

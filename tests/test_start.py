@@ -21,6 +21,7 @@ from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes
+from tests.support.refusals import refused_on_command_line
 
 CATS, CARS = (
     ["cat", "dog", "purr", "fur", "paw", "tail"],
@@ -332,6 +333,6 @@ def test_the_command_keeps_the_models_settings_and_the_model(
             "--start does not apply with --collapsed",
         ),
     ):
-        with pytest.raises(EmbedxError, match=complaint):
+        with refused_on_command_line(complaint):
             application(words)(words, standalone_mode=False)
     assert not (tmp_path / "other").exists()

@@ -98,15 +98,15 @@ def test_lengths_are_read(typed, found):
     [
         (
             {"subwords": "three"},
-            "--subwords three: lengths go from 1 to 50, the shortest first; write 3-6",
+            "subwords='three': lengths go from 1 to 50, the shortest first; write 3-6",
         ),
         (
             {"subwords": "6-3"},
-            "--subwords 6-3: lengths go from 1 to 50, the shortest first; write 3-6",
+            "subwords='6-3': lengths go from 1 to 50, the shortest first; write 3-6",
         ),
-        ({"subwords": "0-3"}, "--subwords 0-3: lengths go from 1 to 50"),
-        ({"subwords": "3-51"}, "--subwords 3-51: lengths go from 1 to 50"),
-        ({"subwords": "9" * 5000}, "--subwords 9+: lengths go from 1 to 50"),
+        ({"subwords": "0-3"}, "subwords='0-3': lengths go from 1 to 50"),
+        ({"subwords": "3-51"}, "subwords='3-51': lengths go from 1 to 50"),
+        ({"subwords": "9" * 5000}, "subwords='9+…: lengths go from 1 to 50"),
         ({"buckets": 10}, "buckets applies only with subwords"),
         ({"subwords": "3", "buckets": 0}, "buckets=0: must be at least 1"),
         (

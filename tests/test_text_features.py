@@ -173,7 +173,7 @@ def test_raw_text_is_recognised(text, is_raw):
 def test_wrong_lengths_are_refused():
     with pytest.raises(
         EmbedxError,
-        match="--char-ngrams 5-3: lengths go from 1 to 50, the shortest first; write 3-6",
+        match="char_ngrams='5-3': lengths go from 1 to 50, the shortest first; write 3-6",
     ):
         TextFeatureSettings(char_ngrams="5-3")
 
@@ -206,9 +206,7 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
 
 def test_options_of_text_are_refused_for_other_data(tmp_path):
     (tmp_path / "train.txt").write_text("1 1:1\n2 2:1\n")
-    with pytest.raises(
-        EmbedxError, match="--word-ngrams applies only with features that are words"
-    ):
+    with pytest.raises(EmbedxError, match="word_ngrams applies only with features that are words"):
         training.classify(
             ClassifyRequest(train=str(tmp_path / "train.txt"), typed={"word_ngrams": 2}, quiet=True)
         )

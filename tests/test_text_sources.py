@@ -246,7 +246,7 @@ def test_globs_are_sorted_and_may_be_recursive(texts):
 @pytest.mark.parametrize(
     ("corpora", "message"),
     [
-        ([], "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"),
+        ([], "corpora: none; name a file, a directory, a URL, a recipe, or - for standard input"),
         (
             ["none.txt"],
             (

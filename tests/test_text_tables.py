@@ -156,7 +156,7 @@ TABLE = "id,text\n1,a\n"
             "a.jsonl",
             '{"t": "a"}\n{"x": 1, "y": 2}',
             {"json_field": "t"},
-            ":2: no field t; choose --json-field among x, y",
+            ":2: no field t; choose json_field among x, y",
         ),
         (
             "a.jsonl",
@@ -175,19 +175,19 @@ TABLE = "id,text\n1,a\n"
             "a.jsonl",
             '{"t": "a", "u": 1}',
             {},
-            ": JSON Lines; name the field with the text by --json-field; there are t, u",
+            ": JSON Lines; name the field with the text by json_field; there are t, u",
         ),
         (
             "a.csv",
             TABLE,
             {},
-            ": a table; name the column with the text by --column; there are id, text",
+            ": a table; name the column with the text by column; there are id, text",
         ),
         (
             "a.csv",
             TABLE,
             {"column": "x"},
-            ": no column x; choose --column among id, text, or by its number, from 1",
+            ": no column x; choose column among id, text, or by its number, from 1",
         ),
         ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose column among id, text"),
         ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose column among id, text"),
@@ -213,13 +213,13 @@ TABLE = "id,text\n1,a\n"
             "a.parquet",
             parquet_of(a=["x"], b=[1]),
             {},
-            ": a Parquet file; name the column with the text by --column; .* a, b",
+            ": a Parquet file; name the column with the text by column; .* a, b",
         ),
         (
             "a.parquet",
             parquet_of(a=["x"], b=[1]),
             {"column": "c"},
-            ": no column c; choose --column among a, b",
+            ": no column c; choose column among a, b",
         ),
         (
             "a.parquet",
@@ -237,7 +237,7 @@ TABLE = "id,text\n1,a\n"
             "a.txt",
             parquet_of(a=["x"]),
             {},
-            ": a Parquet file; name the column with the text by --column",
+            ": a Parquet file; name the column with the text by column",
         ),
         (
             "a.jsonl",
@@ -271,7 +271,7 @@ def test_a_field_within_objects_is_named_by_its_path(sentences):
     for field in ("a.x", "a.b.c", "b"):
         with pytest.raises(
             EmbedxError,
-            match=rf"a\.jsonl:1: no field {field}; choose --json-field among a\.b, a\.c\.d",
+            match=rf"a\.jsonl:1: no field {field}; choose json_field among a\.b, a\.c\.d",
         ):
             sentences("a.jsonl", lines(*NESTED), json_field=field)
     with pytest.raises(EmbedxError, match=r"a\.jsonl:1: no field a\.b; .* among a, or skip"):
@@ -285,7 +285,7 @@ def test_so_is_a_column_of_parquet(sentences):
         "b.parquet", parquet_of(**{"a": [{"b": "no"}], "a.b": ["yes"]}), column="a.b"
     ) == [["yes"]]
     with pytest.raises(
-        EmbedxError, match=r"a\.parquet: no column a\.x; choose --column among a\.b, a\.c\.d$"
+        EmbedxError, match=r"a\.parquet: no column a\.x; choose column among a\.b, a\.c\.d$"
     ):
         sentences("a.parquet", data, column="a.x")
     with pytest.raises(EmbedxError, match=r"a\.parquet:1: a\.c\.d is 1, not a string"):
@@ -320,7 +320,7 @@ def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, na
     data, settings, line, n_bad, why = SKIPPED[name]
     with pytest.raises(
         EmbedxError,
-        match=rf"/{name}:{line}: {why}.*; .*, or skip such records with --on-bad-record skip",
+        match=rf"/{name}:{line}: {why}.*; .*, or skip such records with on_bad_record='skip'",
     ):
         sentences(name, data, **settings)
     assert sentences(name, data, on_bad_record="skip", **settings) == [["x", "y"], ["z"]]
@@ -359,7 +359,7 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
 
 def test_where_all_records_are_bad_the_error_says_why(sentences):
     message = (
-        r"a\.jsonl: no words in it; 2 records were skipped \(.*:1: no field u\); check --json-field"
+        r"a\.jsonl: no words in it; 2 records were skipped \(.*: no field u\); check json_field"
     )
     with pytest.raises(EmbedxError, match=message):
         sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
@@ -490,10 +490,10 @@ def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
     check_formats(sources, TextSettings())
     with pytest.raises(
         EmbedxError,
-        match="--json-field t: no corpus has the suffix of JSON Lines; rename it, or give it",
+        match="json_field='t': no corpus has the suffix of JSON Lines; rename it, or give it",
     ):
         check_formats(sources, TextSettings(json_field="t"))
-    with pytest.raises(EmbedxError, match="--column c: no corpus has the suffix of a table"):
+    with pytest.raises(EmbedxError, match="column='c': no corpus has the suffix of a table"):
         check_formats(
             [*sources, Source("-", "any", None)], TextSettings(json_field="t", column="c")
         )

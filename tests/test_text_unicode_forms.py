@@ -4,13 +4,13 @@ import unicodedata
 
 import numpy as np
 import pytest
-from embedx.training.progress import Silent
 
 import embedx
 from embedx.cli.queries import neighbours
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import Analogies, SimilarityPairs
 from embedx.evaluation.words import answers
+from embedx.runtime.progress import Silent
 from embedx.text.unicode_forms import MAX_WAITING, normalized_blocks
 
 COMPOSED = "caf\u00e9"

@@ -2,7 +2,7 @@
 default or another meaning.
 """
 
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.samplers import SAMPLERS
 from embedx.settings import MAX_THREADS, Options, Settings, param, seconds
 
@@ -51,16 +51,19 @@ class TrainingSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deterministic and self.time_budget is not None:
-            raise EmbedxError(
-                "--deterministic: --time-budget stops at a different step each time; give --epochs"
-                " instead"
+            raise SettingError(
+                "deterministic",
+                True,
+                (Setting("time_budget"), " stops at a different step each time"),
+                ("give ", Setting("epochs"), " instead"),
             )
 
 
 def check_stopping(options: Options) -> None:
     """Raise `EmbedxError` if options that were typed say twice when training ends."""
     if "epochs" in options and "time_budget" in options:
-        raise EmbedxError("--epochs and --time-budget both say when to stop; give one of them")
+        problem = ("and ", Setting("time_budget"), " both say when to stop")
+        raise InapplicableError("epochs", None, problem, "give one of them")
 
 
 def check_sampler(sampler: str, objective_name: str, taken: tuple[str, ...]) -> None:
@@ -68,7 +71,6 @@ def check_sampler(sampler: str, objective_name: str, taken: tuple[str, ...]) -> 
     one.
     """
     if sampler not in taken:
-        raise EmbedxError(
-            f"--sampler {sampler} does not apply to --objective {objective_name}, which takes"
-            f" {', '.join(taken)}"
-        )
+        objective = Setting("objective", objective_name)
+        problem = ("does not apply to ", objective, f", which takes {', '.join(taken)}")
+        raise InapplicableError("sampler", sampler, problem)

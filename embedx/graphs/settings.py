@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.settings import Settings, check_used, param, settings_of
 
 MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
@@ -61,16 +61,18 @@ class GraphSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.node_types is None) != (self.metapath is None):
-            raise EmbedxError("--metapath and --node-types need each other; give both or neither")
+            problem = ("and ", Setting("node_types"), " need each other")
+            raise InapplicableError("metapath", None, problem, "give both or neither")
         if self.metapath is not None and (self.p, self.q) != (1, 1):
-            raise EmbedxError("--metapath goes by types, not by --p and --q; leave these out")
+            by_types = ("goes by types, not by ", Setting("p"), " and ", Setting("q"))
+            raise InapplicableError("metapath", None, by_types, "leave these out")
         if self.metapath is not None:
             pattern = [each.strip() for each in self.metapath.split(",")]
             if len(pattern) < 2 or not all(pattern) or pattern[0] != pattern[-1]:
                 wanted = (
                     "two types or more, the last one the first again, such as author,paper,author"
                 )
-                raise EmbedxError(f"--metapath {self.metapath}: must be {wanted}")
+                raise SettingError("metapath", self.metapath, f"must be {wanted}")
 
     def record(self) -> dict[str, Any]:
         """The values; none without --walks."""
@@ -82,7 +84,7 @@ def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
     does not apply.
     """
     names, is_graph = settings_of(GraphSettings), options.get("walks") is not None
-    check_used(options, [(name, is_graph, "--walks") for name in names])
+    check_used(options, [(name, is_graph, Setting("walks")) for name in names])
     of_text = (
         "tokenizer",
         "lowercase",
@@ -97,7 +99,6 @@ def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
     if is_graph and (
         given := [name for name in of_text if options.get(name) not in (None, 0, False, "auto")]
     ):
-        raise EmbedxError(
-            f"--{given[0].replace('_', '-')} does not apply with --walks; leave it out"
-        )
+        problem = ("does not apply with ", Setting("walks"))
+        raise InapplicableError(given[0], None, problem, "leave it out")
     return GraphSettings.from_options(dict(options)) if is_graph else None

@@ -83,7 +83,7 @@ class TextFeatureSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.char_ngrams is not None:
-            ngrams(self.char_ngrams, 1, "--char-ngrams")
+            ngrams(self.char_ngrams, 1, "char_ngrams")
 
     def for_text(self, text: str) -> "TextFeatureSettings":
         """The settings with those that are None resolved by the beginning of a text."""

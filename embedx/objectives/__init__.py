@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from embedx import registry
-from embedx.errors import EmbedxError, choice
+from embedx.errors import InapplicableError, Setting, SettingError, choice
 from embedx.objectives.contract import Objective
-from embedx.settings import Options, Record, option_name, settings_of
+from embedx.settings import Options, Record, settings_of
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that
 # way.
@@ -38,7 +38,8 @@ OBJECTIVES: dict[str, type[Objective]] = registry.load(__name__, REGISTRY)
 def find(name: str) -> type[Objective]:
     """The objective called `name`."""
     if name not in OBJECTIVES:
-        raise EmbedxError(f"--objective {name}: no such objective; {choice(name, OBJECTIVES)}")
+        remedy = choice(name, OBJECTIVES)
+        raise SettingError("objective", name, "no such objective", remedy)
     return OBJECTIVES[name]
 
 
@@ -47,10 +48,8 @@ def check_applies(given: Options, objective: str) -> None:
     for name in given:
         takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]
         if takers and objective not in takers:
-            raise EmbedxError(
-                f"{option_name(name)} does not apply to --objective {objective}; taken by"
-                f" {', '.join(takers)}"
-            )
+            problem = ("does not apply to ", Setting("objective", objective))
+            raise InapplicableError(name, None, problem, f"taken by {', '.join(takers)}")
 
 
 # ---- the table of objectives: what `embedx objectives` prints; docs/objectives.md has the same

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from embedx import registry
-from embedx.errors import EmbedxError, choice
+from embedx.errors import InapplicableError, SettingError, choice
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Optimizer, UpdateRule
 
 # Each as file.Class of this folder, in the order of help texts.
@@ -41,13 +41,11 @@ def find(name: str, command: str) -> type[Optimizer]:
     """
     if name not in OPTIMIZERS:
         taken = taken_by(command)
-        raise EmbedxError(f"--optimizer {name}: no such optimizer; {choice(name, taken)}")
+        raise SettingError("optimizer", name, "no such optimizer", choice(name, taken))
     if command not in OPTIMIZERS[name].commands:
         others = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
-        raise EmbedxError(
-            f"--optimizer {name} is for {others}; `embedx {command}` takes"
-            f" {', '.join(taken_by(command))}"
-        )
+        remedy = f"`embedx {command}` takes {', '.join(taken_by(command))}"
+        raise InapplicableError("optimizer", name, f"is for {others}", remedy)
     return OPTIMIZERS[name]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from embedx import registry
-from embedx.errors import EmbedxError, choice
+from embedx.errors import InapplicableError, Setting, SettingError, choice
 from embedx.samplers.contract import Candidates, Paths, Sampler
-from embedx.settings import Options, Record, option_name, settings_of
+from embedx.settings import Options, Record, settings_of
 
 # Each as file.Class of this folder, in the order of help texts.
 REGISTRY = (
@@ -59,10 +59,8 @@ def make(
     for other in SAMPLERS.values():
         for setting in settings_of(other.Settings):
             if setting in options and setting not in own:
-                raise EmbedxError(
-                    f"{option_name(setting)} does not apply to --sampler {name}; taken by"
-                    f" {other.name}"
-                )
+                problem = ("does not apply to ", Setting("sampler", name))
+                raise InapplicableError(setting, None, problem, f"taken by {other.name}")
     return found(
         found.resolved(found.Settings.from_options(dict(options)), corrected=corrected),
         replacement=replacement,
@@ -109,6 +107,6 @@ def recorded(settings: Options, *, replacement: bool) -> Sampler:
     """
     name = settings.get("sampler") or "all"
     if name not in SAMPLERS:
-        raise EmbedxError(f"--sampler {name}: {choice(name, SAMPLERS)}")
+        raise SettingError("sampler", name, choice(name, SAMPLERS))
     found = SAMPLERS[name]
     return found(found.Settings.from_options(dict(settings)), replacement=replacement)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy import float32, float64, int32, int64, ndarray, uint64
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.kernels import ONE, bits, dot, exp, kernel, kernel_part, padded, softplus, uniform
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Pairs, Sampler, SamplerData, new_data, pairs_of
@@ -53,6 +53,8 @@ SHARE, LOG_TREE_SHARE, LOG_UNIFORM, N_CONSTANTS = 0, 1, 2, 3  # places behind th
 IS_UNIFORM, UNIFORM = uint64(2**32), uint64(2**32 + 1)
 FEW = float32(1e-4)  # draws of a row expected: below, it is as likely to be drawn at all as that is
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
+
+REMEDY = "restore the model from a copy, or train again"
 
 
 class AdversarialSettings(Settings, fine=True):
@@ -232,8 +234,7 @@ class Adversarial(Sampler):
         return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
-        if complaint := self._misfit(arrays):
-            raise EmbedxError(f"{complaint}; restore the model from a copy, or train again")
+        self._check_fit(arrays)
         projection, offset, weights, biases = (
             np.array(arrays[f"noise_{name}"], float32, order="C") for name in ARRAYS[:-1]
         )
@@ -243,9 +244,9 @@ class Adversarial(Sampler):
         self.projection = Projection(projection, offset)
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
 
-    def _misfit(self, arrays: Mapping[str, ndarray]) -> str:
-        """What is wrong with saved arrays, which compiled code would take as they are; "" if
-        nothing is.
+    def _check_fit(self, arrays: Mapping[str, ndarray]) -> None:
+        """Raise `DataError` where saved arrays, which compiled code would take as they are, do not
+        fit.
         """
         stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
         shapes = (
@@ -256,18 +257,21 @@ class Adversarial(Sampler):
             (len(self.counts),),
         )
         for name, shape in zip(ARRAYS, shapes, strict=True):
+            file = f"noise_{name}.npy"
             if f"noise_{name}" not in arrays:
-                return f"no noise_{name}.npy, which --sampler adversarial has"
-            if (found := arrays[f"noise_{name}"].shape)[-len(shape) :] != shape:
-                return f"noise_{name}.npy: {found} where the tree has {shape}"
+                problem = ("missing, which ", Setting("sampler", self.name), " has")
+                raise DataError(file, None, problem, REMEDY)
+            stored_shape = arrays[f"noise_{name}"].shape
+            if stored_shape[-len(shape) :] != shape:
+                raise DataError(file, None, f"{stored_shape} where the tree has {shape}", REMEDY)
         leaves = arrays["noise_leaves"]
         if (
             len(np.unique(leaves)) < len(leaves)
             or leaves.min(initial=0) < 0
             or leaves.max(initial=0) >= n_leaves
         ):
-            return f"noise_leaves.npy: not a leaf of its own, of {n_leaves:,}, for each label"
-        return ""
+            not_one = f"not a leaf of its own, of {n_leaves:,}, for each label"
+            raise DataError("noise_leaves.npy", None, not_one, REMEDY)
 
     # ---- what is drawn
 

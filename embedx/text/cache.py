@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError, SettingError, near_file
+from embedx.errors import DataError, EmbedxError, SettingError, joined, near_file
 from embedx.runtime.cache_home import absolute, kept_in, with_spare
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
@@ -258,8 +258,8 @@ def _note_folders(report: Record, sources: Sequence[Source], progress: Progress)
             if source.folder == folder
         ]
         files = _number(sum(not each["skipped"] for each in found), "file")
-        skipped = ", ".join(filter(None, [skipped_kinds(found), not_read]))
-        progress.note(f"{folder}: {files} read; skipped: {skipped or 'none'}")
+        skipped = [part for part in (skipped_kinds(found), not_read) if part]
+        progress.note(f"{folder}: {files} read; skipped: ", joined(skipped, ", ") or "none")
 
 
 def _note_bad(report: Record, settings: TextSettings, progress: Progress) -> None:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int64, ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 PIECE = 1000  # tokens; what training leaves out is whole pieces of the corpus
@@ -96,11 +96,9 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
     """
     held = round(share * n)
     if held < 2:
-        remedy = "hold out more, or take a text of its own to embedx eval --text"
-        raise EmbedxError(
-            f"--heldout {share:g}: fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words;"
-            f" {remedy}"
-        )
+        problem = f"fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words"
+        remedy = "hold out more, or take a text of its own to `embedx eval --text`"
+        raise SettingError("heldout", share, problem, remedy)
     max_dropped = int(MAX_DROPPED * n)
     fewest = min(held, MIN_SPANS)
     with_borders = max_dropped // BORDER  # fewer spans rather than borders below half of BORDER

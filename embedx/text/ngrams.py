@@ -18,7 +18,7 @@ a vocabulary, compiled.
 import re
 from typing import NamedTuple
 
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 
 BEGINNING, END = "<", ">"
 NOT_SPLIT = "</s>"
@@ -69,15 +69,13 @@ def fnv1a(content: bytes) -> int:
     return value
 
 
-def ngrams(lengths: str, n_buckets: int, option: str = "--subwords") -> NGrams:
-    """What `--subwords 3-6`, or 3 for n-grams of one length, and `--set buckets=N` say. Raises
-    `EmbedxError` for any other.
+def ngrams(lengths: str, n_buckets: int, setting: str = "subwords") -> NGrams:
+    """The n-grams of the lengths `3-6`, or 3 for one length, in that many buckets. Raises
+    `SettingError`, which names the setting, for anything else.
     """
     found = LENGTHS.fullmatch(lengths)
     shortest, longest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not 1 <= shortest <= longest <= MAX_CHARACTERS:
-        raise EmbedxError(
-            f"{option} {lengths[:40]}: lengths go from 1 to {MAX_CHARACTERS}, the shortest first;"
-            " write 3-6"
-        )
+        problem = f"lengths go from 1 to {MAX_CHARACTERS}, the shortest first"
+        raise SettingError(setting, lengths, problem, "write 3-6")
     return NGrams(shortest, longest, n_buckets)

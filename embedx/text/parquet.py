@@ -10,10 +10,17 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.runtime.memory import available_memory, check_declared
 from embedx.settings import Record
-from embedx.text.tables import BLOCK_BYTES, MAX_RECORD_BYTES, TABLE, NotTextError, value_of
+from embedx.text.tables import (
+    BLOCK_BYTES,
+    MAX_RECORD_BYTES,
+    TABLE,
+    NotTextError,
+    no_column_chosen,
+    value_of,
+)
 
 MAX_ROWS = 512  # in a batch
 MAX_BATCH_BYTES = 1 << 26
@@ -35,15 +42,10 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
 
     def chosen(columns: list[str]) -> list[str]:
         if column is None:
-            message = (
-                f"{name}: a Parquet file; name the column with the text by --column; there are"
-                f" {', '.join(columns)}"
-            )
-            raise NotTextError(message, TABLE)
+            raise no_column_chosen(name, "a Parquet file", columns)
         if not any(f"{each}.".startswith(f"{column}.") for each in columns):
-            raise EmbedxError(
-                f"{name}: no column {column}; choose --column among {', '.join(columns)}"
-            )
+            remedy = ("choose ", Setting("column"), f" among {', '.join(columns)}")
+            raise DataError(name, None, f"no column {column}", remedy)
         return [column]
 
     for number, record in parquet_records(file, name, chosen, is_text=column is None):
@@ -62,11 +64,15 @@ def parquet_records(
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        message = f'{name}: reading Parquet needs pyarrow; pip install "embedx[parquet]"'
-        raise (NotTextError(message, TABLE) if is_text else EmbedxError(message)) from error
+        problem = "reading Parquet needs pyarrow"
+        remedy = 'pip install "embedx[parquet]"'
+        if is_text:
+            raise NotTextError(name, problem, remedy, TABLE) from error
+        raise DataError(name, None, problem, remedy) from error
     stored = file.file
     if not stored.seekable():
-        raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
+        remedy = "save it to a file first"
+        raise DataError(name, None, "Parquet needs random access", remedy)
     size = stored.seek(0, io.SEEK_END)
     stored.seek(0)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting, Text, joined
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
@@ -16,6 +16,7 @@ from embedx.text.parallel_tokenizer import pieces
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
+from embedx.text.tables import READ_BY
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer
 
 # takes each block of the text, and whether it is the last one of its source
@@ -61,13 +62,11 @@ def read(
             progress.update(chunk.stored, tokens=n_tokens)
             if words.outgrows(memory):
                 if not writer.spill.segments:
-                    what = (
-                        "they go to disk, and are merged at the end; --set vocab-memory=N gives"
-                        " them more"
-                    )
                     progress.note(
                         f"the distinct words exceed {amount(memory)} after {n_tokens:,} words of"
-                        f" text: {what}"
+                        " text: they go to disk, and are merged at the end; ",
+                        Setting("vocab_memory"),
+                        " gives them more",
                     )
                 writer.set_aside(words.emptied())
     progress.finish()
@@ -82,18 +81,27 @@ def check_found(report: Record, sources: Sequence[Source], settings: TextSetting
     names = (
         sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
     )
-    why = f"is it the right file, and --tokenizer {settings.tokenizer} the right one?"
+    tokenizer = Setting("tokenizer", settings.tokenizer)
+    problem: Text = "no words in it"
+    remedy: Text = ("is it the right file, and ", tokenizer, " the right one?")
     if kinds := skipped_kinds(report["sources"]):
-        why = f"skipped: {kinds}"
+        remedy = ("skipped: ", kinds)
     elif n := sum(each["bad_records"] for each in report["sources"]):
         first = next(each["first_bad_record"] for each in report["sources"] if each["bad_records"])
-        why = f"{n:,} records were skipped ({first}); check --json-field or --column"
-    raise EmbedxError(f"{names}: no words in it; {why}")
+        problem = f"no words in it; {n:,} records were skipped ({first})"
+        remedy = ("check ", Setting("json_field"), " or ", Setting("column"))
+    raise DataError(names, None, problem, remedy)
 
 
-def skipped_kinds(sources: Sequence[Record]) -> str:
+def skipped_kinds(sources: Sequence[Record]) -> Text:
     """How many of the sources, by their reports, were skipped because they are no text, by kind; ""
     if none was.
     """
     kinds = collections.Counter(report["skipped"] for report in sources if report["skipped"])
-    return ", ".join(f"{n:,} {kind}" for kind, n in kinds.items())
+    return joined((_counted_kind(kind, n) for kind, n in kinds.items()), ", ") if kinds else ""
+
+
+def _counted_kind(kind: str, n: int) -> Text:
+    """Such as `2 JSON (--json-field)`: files of a kind, and the setting that would read them."""
+    setting = READ_BY.get(kind)
+    return f"{n:,} {kind}" if setting is None else (f"{n:,} {kind} (", setting, ")")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, SettingError
 from embedx.settings import Options, Record
 from embedx.text.program_folders import kind_of, listed
 from embedx.text.recipes import Recipe, find_recipe, near_recipe, public_url
@@ -98,9 +98,8 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
     twice is read once.
     """
     if not corpora:
-        raise EmbedxError(
-            "no corpus: name a file, a directory, a URL, a recipe, or - for standard input"
-        )
+        remedy = "name a file, a directory, a URL, a recipe, or - for standard input"
+        raise DataError("corpora", None, "none", remedy)
     sources: dict[str, Source] = {}
     for corpus in corpora:
         for source in _resolve_one(corpus):
@@ -131,16 +130,14 @@ def text_defaults(corpora: Sequence[str], options: Options) -> Record:
 def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
     """Raise `EmbedxError` if a field or column is named, and none of the sources has any."""
     formats = {source.format(settings) for source in sources}
-    for option, value, format, what in (
-        ("--json-field", settings.json_field, "json", "JSON Lines"),
-        ("--column", settings.column, "table", "a table"),
+    for setting, value, format, what in (
+        ("json_field", settings.json_field, "json", "JSON Lines"),
+        ("column", settings.column, "table", "a table"),
     ):
         if value is not None and format not in formats:
-            remedy = (
-                f"rename it, or give it on standard input, as in: embedx train - {option} {value} <"
-                " FILE"
-            )
-            raise EmbedxError(f"{option} {value}: no corpus has the suffix of {what}; {remedy}")
+            problem = f"no corpus has the suffix of {what}"
+            remedy = "rename it, or give it on standard input, as in: `embedx train - ... < FILE`"
+            raise SettingError(setting, value, problem, remedy)
 
 
 def is_url(name: str) -> bool:
@@ -183,11 +180,10 @@ def _resolve_one(corpus: str) -> list[Source]:
             if os.path.isfile(path)
         ]:
             return found
-        raise EmbedxError(
-            f"{corpus}: no file matches; check the pattern with ls, and quote it if it has spaces"
-        )
+        remedy = "check the pattern with ls, and quote it if it has spaces"
+        raise DataError(corpus, None, "no file matches", remedy)
     remedy = f"write $(cat {corpus[1:]})" if corpus.startswith("@") else near_recipe(corpus)
-    raise EmbedxError(f"{corpus}: no such file or directory, and no recipe of that name; {remedy}")
+    raise DataError(corpus, None, "no such file or directory, and no recipe of that name", remedy)
 
 
 def recipe_meant(corpus: str) -> Recipe | None:
@@ -217,7 +213,8 @@ def _in_directory(folder: str) -> list[Source]:
         problem = f"nothing but what embedx writes: {listed(left_out)}"
         raise DataError(folder, None, problem, "name the folder that holds the text")
     if not found:
-        raise EmbedxError(f"{folder}: a directory without files; name the one that holds the text")
+        problem = "a directory without files"
+        raise DataError(folder, None, problem, "name the one that holds the text")
     not_read = listed(left_out)
     return [replace(_file(path), folder=folder, left_out=not_read) for path in found]
 
@@ -233,9 +230,8 @@ def _fingerprint(path: str, members: str) -> Record | None:
     try:
         status = os.stat(path)
     except OSError as error:
-        raise EmbedxError(
-            f"{path}: cannot be opened ({error.strerror}); repair or remove it"
-        ) from error
+        problem = f"cannot be opened ({error.strerror})"
+        raise DataError(path, None, problem, "repair or remove it") from error
     if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
         return None
     real_path = os.path.realpath(path)
@@ -271,7 +267,7 @@ def current_fingerprint(source: Source) -> Record | None:
 def _of_recipe(recipe: Recipe) -> list[Source]:
     if recipe.kind != "text":
         remedy = f"train a classifier on it with `embedx classify {recipe.name}`"
-        raise EmbedxError(f"{recipe.name}: labelled data, not text; {remedy}")
+        raise DataError(recipe.name, None, "labelled data, not text", remedy)
     files = [_file(path, recipe.members or ALL_MEMBERS) for path in recipe.find_files()]
     name = recipe.name if len(files) == 1 else ""
     return [

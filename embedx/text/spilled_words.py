@@ -28,10 +28,9 @@ from pathlib import Path
 import numpy as np
 from numpy import int32, int64, uint8
 
-from embedx.errors import EmbedxError
 from embedx.runtime.progress import Progress
 from embedx.text.counting import SortedRuns
-from embedx.text.tokenizer import MAX_TYPES, renumber
+from embedx.text.tokenizer import MAX_TYPES, renumber, too_many_words
 from embedx.text.word_list import WordList
 
 
@@ -74,9 +73,7 @@ class Spill:
             numbers[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
             n_types += len(groups)
         if n_types > MAX_TYPES:
-            raise EmbedxError(
-                f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer words"
-            )
+            raise too_many_words()
         old_letters, old_starts = (
             np.memmap(self._letters, uint8, "r").data,
             np.memmap(self._starts, int64, "r"),

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
-from embedx.errors import DataError, EmbedxError, Setting
+from embedx.errors import DataError, Setting, Text
 from embedx.settings import Record
 from embedx.text import archives, tables
 from embedx.text.cells import SEPARATOR_NAMES, cell_tokens
@@ -49,12 +49,13 @@ BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_MAGIC = b"\xfd7zXZ\0"
 # a frame, or one to skip, with which pzstd begins
 ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
-NOT_TEXT = {
-    b"PK\x03\x04": "a zip archive; unzip it, or name it .zip",
-    b"%PDF-": "a PDF; convert it with pdftotext",
-    PARQUET_START: "a Parquet file; name the column with the text by --column",
-    codecs.BOM_UTF16_LE: "UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
-    codecs.BOM_UTF16_BE: "UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
+# What begins so, and what to do with it.
+NOT_TEXT: dict[bytes, tuple[str, Text]] = {
+    b"PK\x03\x04": ("a zip archive", "unzip it, or name it .zip"),
+    b"%PDF-": ("a PDF", "convert it with pdftotext"),
+    PARQUET_START: ("a Parquet file", ("name the column with the text by ", Setting("column"))),
+    codecs.BOM_UTF16_LE: ("UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+    codecs.BOM_UTF16_BE: ("UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
 TAR_MAGIC, TAR_MAGIC_PLACE = b"ustar", 257
 # Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated
@@ -161,16 +162,14 @@ def open_source(source: Source) -> CountedReader:
 
         return CountedReader(smart_open.open(address, "rb", compression="disable"))
     except ImportError as error:
-        raise EmbedxError(
-            f'{source.name}: reading this needs more packages; pip install "smart_open[all]"'
-        ) from error
+        remedy = 'pip install "smart_open[all]"'
+        raise DataError(source.name, None, "reading this needs more packages", remedy) from error
     except Exception as error:  # every kind of storage has its own
         if isinstance(error, urllib.error.HTTPError):
             error.close()
-        raise EmbedxError(
-            f"{source.name}: cannot be opened ({reason(error)}); check the name and your"
-            " permissions"
-        ) from error
+        problem = f"cannot be opened ({reason(error)})"
+        remedy = "check the name and your permissions"
+        raise DataError(source.name, None, problem, remedy) from error
 
 
 # ---- decompression
@@ -184,15 +183,13 @@ def damage_explained(source: Source) -> Iterator[None]:
     try:
         yield
     except EOFError as error:
-        raise EmbedxError(
-            f"{source.name}: the compressed data are truncated; fetch or copy it again"
-        ) from error
+        problem = "the compressed data are truncated"
+        raise DataError(source.name, None, problem, "fetch or copy it again") from error
     except DumpError as error:
-        raise EmbedxError(f"{source.name}: {error}") from error
+        raise DataError(source.name, None, str(error)) from error
     except DAMAGED as error:
-        raise EmbedxError(
-            f"{source.name}: cannot be read ({reason(error)}); fetch or copy it again"
-        ) from error
+        problem = f"cannot be read ({reason(error)})"
+        raise DataError(source.name, None, problem, "fetch or copy it again") from error
 
 
 def unpacked(
@@ -255,9 +252,8 @@ def _zstd_blocks(name: str, file: Any) -> Iterator[bytes]:
     try:
         import zstandard
     except ImportError as error:
-        raise EmbedxError(
-            f'{name}: reading .zst needs zstandard; pip install "embedx[zstd]"'
-        ) from error
+        remedy = 'pip install "embedx[zstd]"'
+        raise DataError(name, None, "reading .zst needs zstandard", remedy) from error
     try:
         yield from _stream_blocks(file, zstandard.ZstdDecompressor().decompressobj, ZSTD_BYTES)
     except zstandard.ZstdError as error:
@@ -332,9 +328,8 @@ def text_blocks(
             if not whole:  # where records end sentences by themselves
                 yield b"\n"
         if not found:
-            raise EmbedxError(
-                f"{source.name}: no member matches {source.members}; is it the right file?"
-            )
+            problem = f"no member matches {source.members}"
+            raise DataError(source.name, None, problem, "is it the right file?")
 
 
 def _text_of_file(
@@ -351,7 +346,8 @@ def _text_of_file(
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
     if source.reader == ROWS and head.startswith(PARQUET_START):
-        raise EmbedxError(f"{name}: Parquet needs random access; save it to a file first")
+        remedy = "save it to a file first"
+        raise DataError(name, None, "Parquet needs random access", remedy)
     _check_is_text(name, head)
     if format in ("json", "table"):
         lines = tables.lines_of(blocks, name)
@@ -365,10 +361,9 @@ def _text_of_file(
     if DUMP_START.match(head[:DUMP_START_BYTES].decode("utf-8", "ignore")):
         return paragraphs(blocks, source.cut_off, threads)
     if format == "wikipedia":
-        raise EmbedxError(
-            f"{name}: not a Wikipedia dump, despite its name or recipe: it does not begin with"
-            " <mediawiki>"
-        )
+        start = "it does not begin with <mediawiki>"
+        problem = f"not a Wikipedia dump, despite its name or recipe: {start}"
+        raise DataError(name, None, problem)
     if source.reader != ROWS and settings.format != "text" and begins_labelled(head):
         raise LabelledDataError(name)
     if source.reader == EDGES:
@@ -392,19 +387,21 @@ def _values_at(position: int, lines: Iterator[bytes], name: str) -> Iterator[tup
 
 
 def _check_is_text(name: str, head: bytes) -> None:
-    kind = next((kind for start, kind in NOT_TEXT.items() if head.startswith(start)), "")
+    """Raise `NotTextError` if what begins so is another kind of file."""
+    for start, (problem, remedy) in NOT_TEXT.items():
+        if head.startswith(start):
+            raise NotTextError(name, problem, remedy, "binary")
     if head[TAR_MAGIC_PLACE:].startswith(TAR_MAGIC):
-        kind = "a tar archive; name it .tar, or unpack it with tar -x"
+        remedy = "name it .tar, or unpack it with tar -x"
+        raise NotTextError(name, "a tar archive", remedy, "binary")
+
     text = head.decode("utf-8", "replace")
     unreadable = text.count("\ufffd") + text.count("\0")
-    if not kind and len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
+    if len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
         share = f"{unreadable / len(text):.0%}"
-        kind = (
-            f"not UTF-8 text: {share} of its first characters cannot be read; if it is text,"
-            " convert it with iconv -t UTF-8"
-        )
-    if kind:
-        raise NotTextError(f"{name}: {kind}", "binary")
+        problem = f"not UTF-8 text: {share} of its first characters cannot be read"
+        remedy = "if it is text, convert it with iconv -t UTF-8"
+        raise NotTextError(name, problem, remedy, "binary")
 
 
 def begins_labelled(head: bytes) -> bool:

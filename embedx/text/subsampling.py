@@ -15,10 +15,6 @@ from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 LEFT_OUT = -1
-NO_PAIR_KEPT = (
-    "nothing was trained: subsampling kept no two words of a sentence; raise --sample, or turn it"
-    " off by --sample 0"
-)
 # the widest window, which alone is not drawn: every other word of the sentence, up to this far
 WHOLE_SENTENCE = 1000
 LOOKED_AT = 1 << 22  # tokens, for the length of sentences

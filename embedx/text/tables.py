@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from embedx.errors import DataError, EmbedxError, Setting
+from embedx.errors import DataError, Setting, Text
 from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
 
@@ -26,49 +26,52 @@ MAX_RECORD_BYTES = 1 << 24
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
 PARQUET_START = b"PAR1"
-TABLE = "CSV/TSV/Parquet (--column)"
+# Kinds of files that are no text, by what a setting that reads them would name.
+TABLE = "CSV/TSV/Parquet"
+JSON = "JSON"
+READ_BY = {TABLE: Setting("column"), JSON: Setting("json_field")}
 # What separates tokens and sentences where tokens are taken as they are, white space and all: bytes
 # that UTF-8 never has.
 TOKEN_END, SENTENCE_END = b"\xff", b"\xfe"
 
 
-class NotTextError(EmbedxError):
+class NotTextError(DataError):
     """A file is no text that these settings read; in a folder it is skipped, and counted as of that
     kind.
     """
 
-    def __init__(self, message: str, kind: str) -> None:
-        super().__init__(message)
+    def __init__(self, file: str, problem: Text, remedy: Text, kind: str) -> None:
+        super().__init__(file, None, problem, remedy)
+        self.args = (file, problem, remedy, kind)  # what pickle makes it of again
         self.kind = kind
 
 
-class LabelledDataError(NotTextError, DataError):
+class LabelledDataError(NotTextError):
     """A file that looks like labelled data where text is wanted."""
 
     def __init__(self, file: str) -> None:
         classify = f"train a classifier on it with `embedx classify {shlex.quote(file)}`"
         remedy = (classify, ", or, if it is text, give ", Setting("format", "text"))
-        DataError.__init__(self, file, None, "labelled data, not text", remedy)
-        self.args = (file,)  # what pickle makes it of again
-        self.kind = "labelled data (embedx classify)"
+        kind = "labelled data (embedx classify)"
+        super().__init__(file, "labelled data, not text", remedy, kind)
+        self.args = (file,)
 
 
 class Bad(NamedTuple):
     """In place of the value of a bad record."""
 
     why: str
-    remedy: str
+    remedy: Text
 
 
-def count_bad(report: Record, on_bad: str, place: str, bad: Bad) -> None:
-    """The record at `place`, FILE:LINE, is bad: an error, unless `on_bad` is "skip", else counted
-    in the source's report.
+def count_bad(report: Record, on_bad: str, file: str, line: int, bad: Bad) -> None:
+    """The record at this place is bad: an error, unless `on_bad` is "skip", else counted in the
+    source's report.
     """
     if on_bad == "error":
-        raise EmbedxError(
-            f"{place}: {bad.why}; {bad.remedy}, or skip such records with --on-bad-record skip"
-        )
-    report["first_bad_record"] = report["first_bad_record"] or f"{place}: {bad.why}"
+        skip = (", or skip such records with ", Setting("on_bad_record", "skip"))
+        raise DataError(file, line, bad.why, (bad.remedy, skip))
+    report["first_bad_record"] = report["first_bad_record"] or f"{file}:{line}: {bad.why}"
     report["bad_records"] += 1
 
 
@@ -77,7 +80,7 @@ def text_of(
     name: str,
     field: str,
     whole: bool,
-    note_bad: Callable[[str, Bad], None],
+    note_bad: Callable[[str, int, Bad], None],
 ) -> Iterator[bytes]:
     """The text of a field's values in blocks, UTF-8 where they are well-formed.
 
@@ -90,7 +93,7 @@ def text_of(
     for line, value in values:
         piece = _text(value, field, whole)
         if isinstance(piece, Bad):
-            note_bad(f"{name}:{line}", piece)
+            note_bad(name, line, piece)
             continue
         pieces.append(piece)
         n_bytes += len(piece)
@@ -164,9 +167,8 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     for number, line in enumerate(iter(lambda: reader.readline(MAX_RECORD_BYTES + 1), b""), 1):
         if len(line) > MAX_RECORD_BYTES:
             limit = f"a line of more than {MAX_RECORD_BYTES:,} bytes"
-            raise EmbedxError(
-                f"{name}:{number}: {limit}; is it the right file, with one record per line?"
-            )
+            remedy = "is it the right file, with one record per line?"
+            raise DataError(name, number, limit, remedy)
         yield line
 
 
@@ -196,12 +198,10 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
     """A field of JSON Lines."""
     for number, record in json_records(lines):
         if field is None:
-            known = ", ".join(fields_of(record)) if isinstance(record, dict) else ""
-            message = (
-                f"{name}: JSON Lines; name the field with the text by --json-field; there are"
-                f" {known or 'none'}"
-            )
-            raise NotTextError(message, "JSON (--json-field)")
+            known = _listed(fields_of(record) if isinstance(record, dict) else ())
+            by_field = ("name the field with the text by ", Setting("json_field"))
+            remedy = (by_field, f"; there are {known}")
+            raise NotTextError(name, "JSON Lines", remedy, JSON)
         if isinstance(record, Bad):
             yield number, record
         elif (value := value_of(record, field, Bad)) is Bad:
@@ -209,7 +209,7 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
                 number,
                 Bad(
                     f"no field {field}",
-                    f"choose --json-field among {', '.join(fields_of(record)) or 'none'}",
+                    ("choose ", Setting("json_field"), f" among {_listed(fields_of(record))}"),
                 ),
             )
         else:
@@ -242,7 +242,7 @@ def table_rows(
             )
             # an open quote joined lines: which of them are rows is unknown
             if rows.line_num > begins:
-                raise EmbedxError(f"{name}:{begins}: {bad.why}; {bad.remedy}") from error
+                raise DataError(name, begins, bad.why, bad.remedy) from error
             yield begins, bad
             continue
         if row is None:
@@ -286,16 +286,20 @@ def _place(head: list[str], name: str, column: str | None) -> int:
     names none so.
     """
     if column is None:
-        raise NotTextError(
-            f"{name}: a table; name the column with the text by --column; there are"
-            f" {', '.join(head)}",
-            TABLE,
-        )
+        raise no_column_chosen(name, "a table", head)
     if column in head:
         return head.index(column)
     if column.isdecimal() and 1 <= int(column) <= len(head):
         return int(column) - 1
-    raise EmbedxError(
-        f"{name}: no column {column}; choose --column among {', '.join(head)}, or by its number,"
-        " from 1"
-    )
+    among = f" among {', '.join(head)}, or by its number, from 1"
+    raise DataError(name, None, f"no column {column}", ("choose ", Setting("column"), among))
+
+
+def no_column_chosen(file: str, problem: str, columns: Iterable[str]) -> NotTextError:
+    """The error for a table, without the name of the column that holds the text."""
+    by_column = ("name the column with the text by ", Setting("column"))
+    return NotTextError(file, problem, (by_column, f"; there are {', '.join(columns)}"), TABLE)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

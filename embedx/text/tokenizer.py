@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int64, ndarray, uint8
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.kernels import kernel, kernel_part, prefetch
 from embedx.text.characters import (
     BLOCK_BITS,
@@ -83,6 +83,12 @@ SPREAD = 0x9E3779
 UTF8_WIDTH, UTF8_LOW, UTF8_HIGH = np.zeros(256, int64), np.full(256, 0x80), np.full(256, 0xBF)
 UTF8_WIDTH[0xC2:0xE0], UTF8_WIDTH[0xE0:0xF0], UTF8_WIDTH[0xF0:0xF5] = 2, 3, 4
 UTF8_LOW[[0xE0, 0xF0]], UTF8_HIGH[[0xED, 0xF4]] = (0xA0, 0x90), (0x9F, 0x8F)
+
+
+def too_many_words() -> DataError:
+    """The error for more distinct words than their numbers have room for."""
+    remedy = ("clean the text, or try ", Setting("tokenizer", "words"))
+    return DataError("the text", None, f"more than {MAX_TYPES} distinct words", remedy)
 
 
 class Table(NamedTuple):
@@ -469,10 +475,7 @@ class Tokenizer:
             letters = grown(letters, n_letters)
         if types + 2 > len(starts):
             if types >= MAX_TYPES:
-                raise EmbedxError(
-                    f"more than {MAX_TYPES} distinct words: clean the text, or try --tokenizer"
-                    " words"
-                )
+                raise too_many_words()
             starts = grown(starts, types + 2)
         while 2 * types >= len(slots):
             old, slots = slots, np.zeros((2 * len(slots), 2), int64)

@@ -1,12 +1,14 @@
 """Assertions about errors of the user, by kind and fields."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from embedx.errors import EmbedxError, Setting, SettingError
+from embedx.settings import on_command_line
 
 
 @contextlib.contextmanager
@@ -37,3 +39,12 @@ def check_fields(
         assert getattr(error, name) == value, f"{name} of: {error}"
     names = {part.name for part in error.parts if isinstance(part, Setting)}
     assert names >= set(mentioned), f"{names} are named by: {error}"
+
+
+@contextlib.contextmanager
+def refused_on_command_line(pattern: str) -> Iterator[pytest.ExceptionInfo[EmbedxError]]:
+    """What runs inside raises an error whose line on the command line matches."""
+    with pytest.raises(EmbedxError) as caught:
+        yield caught
+    line = caught.value.spelled(on_command_line)
+    assert re.search(pattern, line), line
