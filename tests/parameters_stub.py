@@ -23,6 +23,10 @@ HEAD = '''"""Types of parameters, from the declarations of settings.
 from os import PathLike
 from typing import Literal, TypedDict
 '''
+HEAD_OF_LABELS = HEAD.replace(
+    "from os import PathLike\nfrom typing import Literal",
+    "from collections.abc import Mapping\nfrom os import PathLike\nfrom typing import Any, Literal",
+)
 ALSO = {
     **dict.fromkeys(("start", "vocab", "pretrained"), "PathLike[str]"),
     "validation": "float",
@@ -72,14 +76,19 @@ def stubs():
         for name, values in parameters.SWITCHES.items()
     }
     fields = {name: type_of(name, field) for name, field in CLASSIFY.items()}
-    own = {"n_jobs": "int | None", "random_state": "object", "verbose": "bool"}
+    own = {
+        "class_weight": 'Literal["balanced"] | Mapping[Any, float] | None',
+        "n_jobs": "int | None",
+        "random_state": "object",
+        "verbose": "bool",
+    }
     labels = block(
         "ClassifierParameters", {name: own.get(name) or fields[name] for name in PARAMETERS}
     )
     return {
         ROOT / "skipgram" / "parameters.pyi": f"{HEAD}{block('SkipGramParameters', ours)}\n",
         ROOT / "classification" / "parameters.pyi": (
-            f"{HEAD}{labels}{block('ClassifyParameters', fields)}\n"
+            f"{HEAD_OF_LABELS}{labels}{block('ClassifyParameters', fields)}\n"
         ),
     }
 

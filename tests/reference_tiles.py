@@ -20,9 +20,9 @@ def shuffled(n, epochs, key):
         yield list(order)
 
 
-def naive_tile(x, y, weight, plan, optimizer, l2, loss):
+def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
     """The rows (labels, features and bias) after training, in float64, and the loss of the last
-    pass.
+    pass. The loss of row i is multiplied by row_weight[i].
     """
     n, n_features = x.shape
     n_labels = y.shape[1]
@@ -51,11 +51,13 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss):
                 negative = weight[i] * (1.0 - y[i])
                 if loss == "logistic":
                     p = 1 / (1 + np.exp(-z))
-                    total += np.sum(y[i] * np.logaddexp(0, -z) + negative * np.logaddexp(0, z))
+                    total += row_weight[i] * np.sum(
+                        y[i] * np.logaddexp(0, -z) + negative * np.logaddexp(0, z)
+                    )
                     c = (y[i] + negative) * p - y[i]
                 else:
                     short, over = np.maximum(1 - z, 0), np.maximum(1 + z, 0)
-                    total += np.sum(y[i] * short**2 + negative * over**2)
+                    total += row_weight[i] * np.sum(y[i] * short**2 + negative * over**2)
                     c = 2 * (negative * over - y[i] * short)
                 if not c.any():
                     if not y[i].any():
@@ -63,7 +65,7 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss):
                         rest[i] = last_rest[i]
                     continue
                 last_rest[i] = 0
-                gradient += np.outer(c, with_one[i]) / len(chosen)
+                gradient += row_weight[i] * np.outer(c, with_one[i]) / len(chosen)
             gradient *= support
             parameters.step(gradient, gradient != 0, lr)
             if l2:
@@ -71,8 +73,10 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss):
     return parameters.w, total
 
 
-def naive_dual_tile(x, y, weight, c, plan):
-    """The rows (labels, features and bias) after plan of dual coordinate descent, in float64."""
+def naive_dual_tile(x, y, weight, c, plan, row_weight):
+    """The rows (labels, features and bias) after plan of dual coordinate descent, in float64, with
+    C of row i multiplied by row_weight[i].
+    """
     n, n_features = x.shape
     n_labels = y.shape[1]
     support = np.array([[*(x[y[:, k]] != 0).any(axis=0), True] for k in range(n_labels)])
@@ -91,7 +95,7 @@ def naive_dual_tile(x, y, weight, c, plan):
                 sign = 1 if y[i, k] else -1
                 if not y[i, k] and weight[i] == 0:
                     continue
-                d = 1 / (2 * c)
+                d = 1 / (2 * c * row_weight[i])
                 after = max(
                     0,
                     alpha[i, k]

@@ -61,13 +61,19 @@ def tile_plan(objective, optimizer, batch_size=1, **options):
     )
 
 
-def trained_tile(kernel, function, x, y, members, plan):
+def some_weights(n):
+    """Weights of rows, 1 on average."""
+    weights = np.random.default_rng(3).choice([0.25, 1.0, 3.0], n)
+    return weights / weights.mean()
+
+
+def trained_tile(kernel, function, x, y, members, plan, row_weight):
     """The weights and biases of the labels, (n_labels, n_features + 1), of the rows that are
-    members, and the loss.
+    members, and the loss. row_weight is 1 on average.
     """
     (n, n_features), n_labels = x.shape, y.shape[1]
     examples = examples_of(
-        csr_matrix(x), Labels.of_rows([np.flatnonzero(row).tolist() for row in y])
+        csr_matrix(x), Labels.of_rows([np.flatnonzero(row).tolist() for row in y]), row_weight
     )
     y_of = y.copy()
     y_of[np.setdiff1d(np.arange(n), members)] = False
@@ -91,17 +97,19 @@ def trained_tile(kernel, function, x, y, members, plan):
 
 
 @pytest.mark.parametrize(
-    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state"),
+    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state", "is_weighted"),
     [
-        ("squared-hinge", "adagrad", 0, 0.3, True, 0),
-        ("logistic", "adagrad", 0.01, 0.3, True, 0),
-        ("logistic", "sgd", 0, 0.5, False, 0),
-        ("squared-hinge", "sgd", 0.01, 0.5, True, 0),
-        ("logistic", "adagrad", 0, 0.3, True, 0.01),
+        ("squared-hinge", "adagrad", 0, 0.3, True, 0, False),
+        ("logistic", "adagrad", 0.01, 0.3, True, 0, False),
+        ("logistic", "sgd", 0, 0.5, False, 0, False),
+        ("squared-hinge", "sgd", 0.01, 0.5, True, 0, False),
+        ("logistic", "adagrad", 0, 0.3, True, 0.01, False),
+        ("logistic", "sgd", 0, 0.5, True, 0, True),
+        ("squared-hinge", "adagrad", 0.01, 0.3, True, 0, True),
     ],
 )
 def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
-    loss, optimizer, l2, lr, has_bias, first_state
+    loss, optimizer, l2, lr, has_bias, first_state, is_weighted
 ):
     rng, objective = np.random.default_rng(1), ova(loss)
     x, y = labelled_rows(rng, 60, 25, 7, density=0.2, share=0.1)
@@ -116,35 +124,61 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
         falls=True,
         first_state=np.float32(first_state),
     )
-    found, found_loss = trained_tile(tiles.train_tile, objective.coefficients, x, y, members, plan)
+    row_weight = some_weights(60) if is_weighted else np.ones(60)
+    found, found_loss = trained_tile(
+        tiles.train_tile,
+        objective.coefficients,
+        x,
+        y,
+        members,
+        plan,
+        row_weight if is_weighted else None,
+    )
     weight = y.any(axis=1).astype(float)
     expected, expected_loss = naive_tile(
-        x[members].astype(np.float64), y[members], weight[members], plan, optimizer, l2, loss
+        x[members].astype(np.float64),
+        y[members],
+        weight[members],
+        plan,
+        optimizer,
+        l2,
+        loss,
+        row_weight[members],
     )
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
     assert found_loss == pytest.approx(expected_loss, rel=1e-3)
 
 
+@pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
-def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, epochs):
+def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, epochs, is_weighted):
     rng, objective = np.random.default_rng(2), ova()
     x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
     plan = tile_plan(objective, update_rule("dcd"), epochs=epochs, c=np.float32(c))
-    found, _ = trained_tile(tiles.train_tile_dual, objective.dual_steps, x, y, np.arange(50), plan)
+    row_weight = some_weights(50) if is_weighted else np.ones(50)
+    found, _ = trained_tile(
+        tiles.train_tile_dual,
+        objective.dual_steps,
+        x,
+        y,
+        np.arange(50),
+        plan,
+        row_weight if is_weighted else None,
+    )
     weight = y.any(axis=1).astype(float)
-    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan)
+    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan, row_weight)
     np.testing.assert_allclose(found, expected, atol=2e-4)
     if epochs < 100:
         return
     with_one, sign = np.column_stack([x, np.ones(50)]).astype(np.float64), np.where(y, 1.0, -1.0)
-    used = np.maximum(weight[:, None], y)
+    used = np.maximum(weight[:, None], y) * row_weight[:, None]
 
     def objective_and_slope(w):
-        short = np.maximum(0, 1 - sign * (with_one @ w.T)) * used
+        short = np.maximum(0, 1 - sign * (with_one @ w.T))
         return (
-            0.5 * np.sum(w * w) + c * np.sum(short**2),
-            (w - 2 * c * (sign * short).T @ with_one) * support,
+            0.5 * np.sum(w * w) + c * np.sum(used * short**2),
+            (w - 2 * c * (sign * short * used).T @ with_one) * support,
         )
 
     least, w = np.inf, np.zeros_like(found)

@@ -8,12 +8,12 @@ and cross-validation. Needs scikit-learn: `pip install "embedx[sklearn]"`.
 import dataclasses
 import numbers
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy import float32, float64, int64, ndarray
+from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks, objectives, samplers
@@ -87,6 +87,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                   scikit-learn's LogisticRegression(C=1) and makes sure that there is an optimum;
                   else as `embedx classify`
     weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
+    class_weight  "balanced", or a dict of labels and their weights, 1 where there is none; a row of
+                  several labels has the mean of their weights. They multiply sample_weight
     scaling       None: features are taken as they are
     validation    a fraction of the rows to monitor during training, such as 0.1
     calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities
@@ -145,10 +147,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         X              (n, n_features), dense or sparse, or n texts
         y              (n,) labels, or an indicator matrix (n, n_labels)
-        sample_weight  (n,): how much each row counts. Any weights with lbfgs; else whole numbers,
-                       by which rows are repeated. Steps take rows in an order that is drawn by
-                       their positions, so that rows with weights and the same rows repeated by hand
-                       give models that differ as by another random_state: of scikit-learn's checks
+        sample_weight  (n,): what the loss of each row is multiplied by; rows of weight 0 are left
+                       out. Steps take rows in an order that is drawn by their positions, so that
+                       rows with weights and the same rows repeated by hand give models that differ
+                       as by another random_state: of scikit-learn's checks
                        check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where
                        training goes by steps
 
@@ -201,6 +203,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"classes={classes!r} are not those of the first call, {self.classes_!r}"
             )
         before = None if is_first else self._trained or self.classifier_
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs the labels of all rows, which partial_fit does not"
+                " have; give a dict of labels and their weights"
+            )
         if self.optimizer == "lbfgs":
             raise ValueError(
                 "partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once;"
@@ -241,8 +248,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         by_lbfgs = settings.optimizer == "lbfgs"
         if by_lbfgs:  # so that parameters are float64
             data = dataclasses.replace(data, features=data.features.astype(float64))
-        elif data.weights is not None:
-            data = _repeated(data, data.weights)
         with reporter(self.verbose, OTHER_NAMES) as progress:
             trained = classify.train(
                 data,
@@ -275,7 +280,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The settings among the parameters that are not None, strings read as on the
         command line.
         """
-        return settled(self.get_params(deep=False), FIELDS)
+        given = self.get_params(deep=False)
+        if isinstance(self.class_weight, Mapping):  # the weights of rows have it
+            given["class_weight"] = None
+        return settled(given, FIELDS)
 
     def _new_objective(self) -> Objective:
         found = objectives.find(self.objective)
@@ -369,11 +377,44 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         check_can_be_saved(names or [], "y")
         known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
-        data = Labeled(
-            self._features(X), self._labels_of(y), n_labels, known, _weights(sample_weight, X)
-        )
+        labels = self._labels_of(y)
+        weights = self._row_weights(labels, sample_weight, X)
+        data = Labeled(self._features(X), labels, n_labels, known, weights)
         known = dataclasses.replace(known, has_empty_first_column=data.has_empty_first_column)
         return dataclasses.replace(data, known=known)
+
+    def _row_weights(self, labels: Labels, sample_weight: Any, X: Any) -> ndarray | None:
+        """float64 (n,): `sample_weight` times the weights of the rows' labels, if `class_weight`
+        has any; None if all rows weigh the same.
+        """
+        weights = _weights(sample_weight, X)
+        if not isinstance(self.class_weight, Mapping):
+            return weights
+        label_weights = self._label_weights(self.class_weight)
+        totals = np.bincount(labels.row_of_id, label_weights[labels.ids], len(labels))
+        means = np.where(labels.n_of_row > 0, totals / np.maximum(labels.n_of_row, 1), 1.0)
+        weights = means if weights is None else weights * means
+        if not weights.any():
+            raise ValueError("class_weight: all weights are zero")
+        return weights
+
+    def _label_weights(self, class_weight: Mapping[Any, Any]) -> ndarray:
+        """float64 (n_labels,): the weight of each of `classes_`, 1 where it has none.
+
+        Raises ValueError for weights that are no numbers from 0 on and, as scikit-learn, for labels
+        that do not occur while others have no weight.
+        """
+        labels = self.classes_.tolist()
+        unknown = [label for label in class_weight if label not in labels]
+        if unknown and any(label not in class_weight for label in labels):
+            raise ValueError(f"class_weight: no row has the label {unknown[0]!r}")
+        for label, weight in class_weight.items():
+            is_weight = isinstance(weight, numbers.Real) and 0 <= float(weight) < np.inf
+            if not is_weight:
+                raise ValueError(
+                    f"class_weight: {weight!r}, of {label!r}, is no weight; give a number from 0 on"
+                )
+        return np.array([class_weight.get(label, 1.0) for label in labels], float64)
 
     def _labels_of(self, y: Any) -> Labels:
         """The places of the labels among `classes_`. Raises ValueError for one that is
@@ -634,18 +675,3 @@ def _weights(sample_weight: Any, X: Any) -> ndarray | None:
     if not weights.any():
         raise ValueError("sample_weight: all weights are zero")
     return weights
-
-
-def _repeated(data: Labeled, weights: ndarray) -> Labeled:
-    """Each row as often as its weight says, for training by steps."""
-    data = dataclasses.replace(data, weights=None)
-    if (weights == weights[0]).all():
-        return data
-    times = np.rint(weights)
-    if not np.array_equal(times, weights):
-        what = (
-            "stochastic optimizers need whole numbers, by which rows are repeated;"
-            " optimizer='lbfgs' takes any"
-        )
-        raise ValueError(f"sample_weight: {what}")
-    return data.rows(np.repeat(np.arange(len(data)), times.astype(int64)))

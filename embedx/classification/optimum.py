@@ -9,7 +9,7 @@ from numpy import ndarray
 
 from embedx.classification.history import History
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.steps import first_biases
+from embedx.classification.steps import first_biases, weighted_counts
 from embedx.engine import lbfgs
 from embedx.engine.loading import compile_function
 from embedx.errors import DivergedError, Setting
@@ -113,7 +113,11 @@ class OptimumTrainer:
         n, n_features = self.features.shape
         weights = np.zeros((n_features + self.has_bias, self.n_rows))
         if self.has_bias:
-            weights[-1] = first_biases(self.objective, str(self.settings.bias), self.sampler, n)
+            counts = weighted_counts(
+                self.labels, self.weights / self.weights.mean(), self.sampler.counts
+            )
+            bias = str(self.settings.bias)
+            weights[-1] = first_biases(self.objective, bias, counts, n, self.sampler.noise)
         return weights
 
     def _hand_over(self, history: History, optimum: lbfgs.Optimum) -> None:

@@ -3,8 +3,9 @@
 `python -m tests.parameters_stub` writes this file.
 """
 
+from collections.abc import Mapping
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class ClassifierParameters(TypedDict, total=False):
@@ -27,6 +28,7 @@ class ClassifierParameters(TypedDict, total=False):
     schedule: Literal["linear", "constant", "inverse-sqrt", "inverse"] | None
     decay: float | None
     decay_every: int | None
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None
     gradient_scale: Literal["mean", "sum"] | None
     l2: float | None
     max_norm: float | None
@@ -97,6 +99,7 @@ class ClassifyParameters(TypedDict, total=False):
     schedule: Literal["linear", "constant", "inverse-sqrt", "inverse"] | None
     decay: float | None
     decay_every: int | None
+    class_weight: Literal["balanced"] | None
     gradient_scale: Literal["mean", "sum"] | None
     l2: float | None
     max_norm: float | None

@@ -158,7 +158,7 @@ def resolve(problem: Problem) -> Resolved:
     refuse(settings, problem)
     settings = adapted(settings, problem)
     inputs = scaled_inputs(settings, problem)
-    choose("l2", default_l2(settings, inputs))
+    choose("l2", default_l2(settings, inputs, problem.training.weights))
     return Resolved(settings, inputs, origins)
 
 
@@ -359,11 +359,19 @@ def choose_learning_rate(settings: ClassifySettings, problem: Problem) -> Choice
         return Choice(rate if is_stateless else rate * SPARSE_RATE)
     data = problem.data
     scaling = str(settings.scaling)
-    rate /= math.sqrt(max(len(data.labels.ids) / max(len(data), 1), 1.0))
-    sample = data.features[:: max(1, len(data) // N_SAMPLED)]
-    length = input_length(scaled(sample, scaling, scaling_arrays(data.features, scaling)))
+    rate /= math.sqrt(max(labels_per_row(data), 1.0))
+    step = max(1, len(data) // N_SAMPLED)
+    sample = scaled(data.features[::step], scaling, scaling_arrays(data.features, scaling))
+    length = input_length(sample, None if data.weights is None else data.weights[::step])
     rate /= length**2 if is_stateless else length
     return Choice(min(float(f"{rate:.3g}"), MAX_RATE), f"inputs have length {length:.3g}")
+
+
+def labels_per_row(data: Labeled) -> float:
+    """The mean number of labels of a row, by the weights of the rows."""
+    if data.weights is None:
+        return len(data.labels.ids) / max(len(data), 1)
+    return float(data.weights @ data.labels.n_of_row / data.weights.sum())
 
 
 def choose_epochs(settings: ClassifySettings, problem: Problem) -> Choice:
@@ -418,14 +426,15 @@ RULES: dict[str, Rule] = {
 }
 
 
-def default_l2(settings: ClassifySettings, inputs: Inputs) -> Choice:
-    """None; dual coordinate descent needs one, and has mean |x|² / number of examples, C = 1 of
-    LIBLINEAR for inputs of length 1.
+def default_l2(settings: ClassifySettings, inputs: Inputs, weights: ndarray | None) -> Choice:
+    """None; dual coordinate descent needs one, and has mean |x|² / number of examples, by their
+    weights: C = 1 of LIBLINEAR for inputs of length 1.
     """
     if settings.optimizer != DualCoordinateDescent.name:
         return Choice(0.0)
     n = inputs.features.shape[0]
-    return Choice(input_length(inputs.features) ** 2 / n, f"{n:,} examples")
+    total = n if weights is None else float(weights.sum())
+    return Choice(input_length(inputs.features, weights) ** 2 / total, f"{n:,} examples")
 
 
 # ---- what rules and refusals ask

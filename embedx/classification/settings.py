@@ -199,6 +199,13 @@ class ClassifySettings(TrainingSettings):
     decay_every: int | None = param(
         None, "apply decay after every N updates instead", at_least=1, fine=True
     )
+    class_weight: str | None = param(
+        None,
+        "weights of the training rows, by which their losses are multiplied; `balanced`: all labels"
+        " count alike, a row has the mean of 1 / (rows of a label) over its labels; by default"
+        " all rows count alike",
+        choices=("balanced",),
+    )
     gradient_scale: str = param(
         "mean",
         "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the"

@@ -34,6 +34,7 @@ class StepTrainer:
     samplers_        the sampler and, where it retrieves rows, what draws until it can
     pretrained       ids of words and their vectors, for the hidden layer
     before           the classifier to continue from
+    weights          (n_rows,): how much each row counts; None for all alike
     optimizer_state  of its run, by table
     """
 
@@ -48,10 +49,11 @@ class StepTrainer:
         *,
         pretrained: tuple[ndarray, ndarray] | None = None,
         before: Classifier | None = None,
+        weights: ndarray | None = None,
         optimizer_state: Mapping[str, ndarray] | None = None,
     ) -> None:
         sampler, warm_up = samplers_
-        examples = examples_of(features, labels)
+        examples = examples_of(features, labels, weights)
         optimizer = update_rule(settings, examples, features.shape)
         make = strategy_for(objective, settings, sampler, examples)
         self.strategy: Classification = make(
@@ -119,9 +121,12 @@ class StepTrainer:
         if not strategy.has_bias:
             return
         drawing = strategy.warm_up or strategy.sampler
+        examples, n, objective = strategy.examples, strategy.n, strategy.objective
+        labels = Labels(examples.label_offsets, examples.label_ids)
+        counts = weighted_counts(labels, examples.weight, drawing.counts)
         bias = str(strategy.settings.bias)
-        strategy.set_bias(first_biases(strategy.objective, bias, drawing, strategy.n))
-        strategy.frequency_bias = first_biases(strategy.objective, "frequency", drawing, strategy.n)
+        strategy.set_bias(first_biases(objective, bias, counts, n, drawing.noise))
+        strategy.frequency_bias = first_biases(objective, "frequency", counts, n, drawing.noise)
 
     def _continue_from_before(self) -> None:
         """Write the parameters of the classifier before to the tables, which have more rows where
@@ -185,12 +190,22 @@ def identify(
     checkpoints.identify(identity)
 
 
-def first_biases(objective: Objective, bias: str, sampler: Sampler, n: int) -> ndarray:
-    """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label
-    occurs in n examples.
+def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
+    """How often each label occurs, by the weights of its rows, which are 1 on average, (n_rows,);
+    `counts` where there are none, (0,).
     """
-    counts = sampler.counts
+    if not len(weights):
+        return counts
+    return np.bincount(labels.ids, weights[labels.row_of_id], len(counts))
+
+
+def first_biases(
+    objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
+) -> ndarray:
+    """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label
+    occurs in n examples, `counts`.
+    """
     if bias != "frequency":
         return np.zeros(objective.n_rows(len(counts)), float32)
     p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
-    return np.asarray(objective.initial_bias(p, sampler.noise), float32)
+    return np.asarray(objective.initial_bias(p, noise), float32)

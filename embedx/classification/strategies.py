@@ -19,7 +19,7 @@ number of threads.
 import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,14 @@ from numpy import float32, int32, int64, ndarray
 
 from embedx.classification.label_tree import LabelTree, arrays_of
 from embedx.classification.settings import ClassifySettings
-from embedx.engine import full, retrieved, sampled, sparse_rows, tiles
+from embedx.engine import full, retrieved, sampled, sparse_rows, tiles, weighted
 from embedx.engine.examples import Csr, Examples, csr_of, examples_at
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.settings import DETERMINISTIC_PARTS
 from embedx.engine.shared import Chunk, Plan, Shared
 from embedx.engine.sparse_levels import level_of
-from embedx.kernels.batch import COEFFICIENTS
+from embedx.kernels.batch import COEFFICIENTS, new_batch
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels, offsets_of, places_of
 from embedx.objectives.contract import Objective
@@ -74,10 +74,10 @@ def first_state(
     """
     if optimizer.keeps == STATELESS or optimizer.is_ema:
         return 0.0
-    values = (examples.dense if examples.dense.size else examples.values).ravel()
+    squares, n_values = sums_of_inputs(examples)
     n = len(examples.label_offsets) - 1
-    squared_length = float(np.einsum("i,i->", values, values, dtype=np.float64)) / n
-    width = max(np.count_nonzero(values) / n, 1.0)
+    squared_length = squares / n
+    width = max(n_values / n, 1.0)
     if settings.hidden:  # a sum of rows that are uniform within ±1/√hidden
         squared_length /= 3
         width = float(settings.hidden)
@@ -86,6 +86,21 @@ def first_state(
     if optimizer.keeps != PER_ROW:
         squared_length /= width
     return float(min(coefficient**2 * squared_length, MAX_STATE))
+
+
+def sums_of_inputs(examples: Examples) -> tuple[float, float]:
+    """The squares of all features and the number of those that are not 0, summed over the examples
+    by weight.
+    """
+    values = (examples.dense if examples.dense.size else examples.values).ravel()
+    if not examples.weight.size:
+        squares = float(np.einsum("i,i->", values, values, dtype=np.float64))
+        return squares, float(np.count_nonzero(values))
+    n_of_example = np.diff(examples.offsets) if len(examples.offsets) > 1 else 0
+    if examples.dense.size:
+        n_of_example = np.full(len(examples.weight), examples.dense.shape[1])
+    weights = np.repeat(examples.weight.astype(np.float64), n_of_example)
+    return float(weights @ np.square(values, dtype=np.float64)), float(weights @ (values != 0))
 
 
 class Classification(Strategy):
@@ -540,7 +555,14 @@ class Full(Classification):
         )
 
     def compile(self, progress: Progress) -> None:
-        compile_function(self.objective.coefficients, COEFFICIENTS)
+        coefficients, weights = self.objective.coefficients, self.examples.weight
+        if not weights.size:
+            compile_function(coefficients, COEFFICIENTS)
+            return
+        lines = (new_batch(1, 1), self.local_state, self.shared.constants, 1, 1, float32(0))
+        kernel = weighted.weighted_batch
+        pointers = load_kernel(kernel, coefficients, None, (weights, *lines), progress)
+        self.steps.coefficients = partial(kernel, *pointers, weights)
 
     def workspaces(self) -> Any:
         return self.steps.buffers

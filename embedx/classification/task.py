@@ -15,13 +15,14 @@ from embedx import samplers
 from embedx.classification import held_out, neighbours, start as start_of
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
-from embedx.classification.division import divide
+from embedx.classification.division import Division, divide
 from embedx.classification.history import History, Watch
 from embedx.classification.optimum import OptimumTrainer
 from embedx.classification.resolve import Problem, is_label_by_label, resolve, without_effect
 from embedx.classification.settings import NONE, ClassifySettings
 from embedx.classification.steps import StepTrainer
 from embedx.classification.tree_training import TreeTrainer
+from embedx.classification.weights import BALANCED, balanced_weights, counted_rows
 from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels, known_labels
@@ -128,7 +129,7 @@ class Run:
         watch: Watch | None = None,
         wrap: Wrap | None = None,
     ) -> None:
-        self.data = data
+        self.data = data = counted_rows(data)
         self.objective = objective
         self.progress = progress or Silent()
         self.watch = watch
@@ -150,15 +151,14 @@ class Run:
             settings = dataclasses.replace(settings, hidden=self.pretrained[1].shape[1])
         self.given = settings
         self.division = divide(data, settings, self.progress, is_refitted=self.is_refitted)
+        if settings.class_weight == BALANCED:
+            self.division = balanced(self.division, settings.labels)
         former = {} if self.before is None else self.before.arrays
         resolved = resolve(Problem(settings, objective, data, self.division.training, former))
         self.settings = resolved.settings
         self.origins = resolved.origins
         self.inputs = resolved.inputs
         self._note_choices()
-        if data.weights is not None and self.settings.optimizer != Lbfgs.name:
-            problem = ("given, but they apply only with ", Setting("optimizer", Lbfgs.name))
-            raise DataError("weights of rows", None, problem)
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
             objective.samplers(),
@@ -330,6 +330,7 @@ class Run:
                     self.trained_counts,
                     self.progress,
                     by_others=self.wrap is not None,
+                    weights=self.division.training.weights,
                 )
             memory = self.start.optimizer_state if isinstance(self.start, TrainedClassifier) else {}
             return StepTrainer(
@@ -341,6 +342,7 @@ class Run:
                 (self.sampler, self.warm_up),
                 pretrained=self.pretrained,
                 before=self.before,
+                weights=self.division.training.weights,
                 optimizer_state=memory,
             )
 
@@ -457,6 +459,14 @@ class Run:
             return dataclasses.replace(trained, outcome=outcome)
         _carry_over(first, again.classifier, self.data, settings.labels)
         return again
+
+
+def balanced(division: Division, rule: str) -> Division:
+    """The division with weights of the training rows under which labels count alike."""
+    data = division.training
+    weights = balanced_weights(chosen_labels(data.labels, rule), data.n_labels, data.weights)
+    weighted = counted_rows(dataclasses.replace(data, weights=weights))
+    return dataclasses.replace(division, training=weighted)
 
 
 def _carry_over(first: Classifier, again: Classifier, data: Labeled, rule: str) -> None:

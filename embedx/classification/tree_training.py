@@ -169,7 +169,7 @@ class TreeTraining(Strategy):
         self.optimizer, self.counts = optimizer, counts
         # Inputs are trained on divided by it, and weights after, so that the penalty, the threshold
         # and the rates by default mean the same whatever the scale of the features.
-        self.length = input_length(features)
+        self.length = input_length(features, examples.weight if examples.weight.size else None)
         self.examples = examples
         if self.length != 1:
             self.examples = examples._replace(
@@ -184,6 +184,11 @@ class TreeTraining(Strategy):
         n_of_row = np.diff(examples.label_offsets)
         self.example = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
         self.n_labelled = max(int(np.count_nonzero(n_of_row)), 1)
+        self.weights = examples.weight.astype(np.float64)
+        # the sum of the weights of the examples that have labels
+        self.labelled_weight = float(self.n_labelled)
+        if self.weights.size:
+            self.labelled_weight = float(self.weights[n_of_row > 0].sum())
         self.n_nodes = sum(int(plan.first_node[-1]) for _, plan in self.levels)
         self.batch = min(int(settings.batch_size or 1), len(examples.label_offsets) - 1)
         self.constants = objective.constants(WIDTH, WIDTH)
@@ -213,7 +218,7 @@ class TreeTraining(Strategy):
             self.objective.keeps_accidental_hits,
             POSITIVES[self.objective.positives],
             is_masked=True,
-            optimizer=self.optimizer._replace(l2=l2 * self.n_labelled / max(n_members, 1)),
+            optimizer=self.optimizer._replace(l2=l2 * self.labelled_weight / max(n_members, 1)),
             constants=self.constants,
             epochs=int(settings.epochs),
             lr=float32(rate),
@@ -221,7 +226,7 @@ class TreeTraining(Strategy):
             threshold=float32(settings.weight_threshold),
             key=key,
             first_state=self.first_state,
-            c=float32(1 / (l2 * self.n_labelled) if self.is_dual else 0),
+            c=float32(1 / (l2 * self.labelled_weight) if self.is_dual else 0),
         )
 
     def _new_worker(self) -> tiles.TileWorkspace:
@@ -256,11 +261,19 @@ class TreeTraining(Strategy):
         self.bias = np.zeros(n_nodes, float32)
         # what predicts how often each node occurs among the examples that reach it
         if self.settings.bias == "frequency":
-            n_members = np.repeat(np.diff(self.members.indptr), np.diff(plan.first_node))
+            n_members = np.repeat(self._sizes(self.members), np.diff(plan.first_node))
             p = np.clip(
-                np.diff(self.positives.indptr), 0.5, np.maximum(n_members - 0.5, 0.5)
+                self._sizes(self.positives), 0.5, np.maximum(n_members - 0.5, 0.5)
             ) / np.maximum(n_members, 1)
             self.bias[:] = self.objective.initial_bias(p, np.full(n_nodes, 1 / n_nodes))
+
+    def _sizes(self, examples: Csr) -> ndarray:
+        """How many examples each list has, by weight."""
+        sizes = np.diff(examples.indptr)
+        if not self.weights.size:
+            return sizes
+        key = np.repeat(np.arange(len(sizes)), sizes)
+        return np.bincount(key, self.weights[examples.indices], len(sizes))
 
     def _find_members(self, t: int, plan: LevelPlan) -> None:
         """Find the examples that reach the groups of a level, and which have its nodes."""
@@ -330,7 +343,9 @@ class TreeTraining(Strategy):
             else (np.ones(len(bias)), np.zeros(len(bias)))
         )
         for n, each in sorted(self.done.items()):  # in this order sums do not depend on threads
-            self.loss += self.is_of_labels(level) * each.loss / self.n_labelled / len(self.plans)
+            self.loss += (
+                self.is_of_labels(level) * each.loss / self.labelled_weight / len(self.plans)
+            )
             group, first, last = plan.tiles[n]
             value = each.value * factor[first:last].astype(float32)[each.label]
             weights.append((group, first, each.feature, each.label, value / float32(self.length)))
@@ -408,6 +423,7 @@ class TreeTrainer:
     features   csr_matrix float32 (n_rows, n_features), scaled
     counts     int64 (n_labels,)
     by_others  the tiles are trained elsewhere
+    weights    (n_rows,): how much each row counts; None for all alike
     """
 
     def __init__(
@@ -420,8 +436,9 @@ class TreeTrainer:
         progress: Progress,
         *,
         by_others: bool,
+        weights: ndarray | None = None,
     ) -> None:
-        examples = examples_of(features, labels)
+        examples = examples_of(features, labels, weights)
         optimizer = update_rule(settings, examples, features.shape)
         trees = plans(features, examples, counts, settings, progress)
         self.strategy = TreeTraining(

@@ -224,10 +224,11 @@ def distributed(
 
 def _distributed_tree(strategy: TreeTraining, size: Size) -> Distributed:
     labels = Labels(strategy.examples.label_offsets, strategy.examples.label_ids)
+    weights = strategy.examples.weight if strategy.examples.weight.size else None
     arguments = (
         strategy.objective,
         strategy.features,
-        examples_of(strategy.features, labels),
+        examples_of(strategy.features, labels, weights),
         strategy.optimizer,
         strategy.counts,
         list(strategy.plans),

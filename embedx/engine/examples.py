@@ -19,10 +19,16 @@ class Examples(NamedTuple):
     values: ndarray  # float32
     label_offsets: ndarray  # int64 (n + 1,)
     label_ids: ndarray  # int32
+    # float32 (n,): what the loss of each example is multiplied by, 1 on average; (0,) where all
+    # count alike
+    weight: ndarray
 
 
-def examples_of(features: Any, labels: Labels) -> Examples:
-    """The arrays of a data set, without copying where they have the kernels' types already."""
+def examples_of(features: Any, labels: Labels, weights: ndarray | None = None) -> Examples:
+    """The arrays of a data set, without copying where they have the kernels' types already.
+
+    weights  (n,): how much each row counts, on any scale; None where all count alike
+    """
     if issparse(features):
         dense, parts = np.zeros((0, 0)), (features.indptr, features.indices, features.data)
     else:
@@ -31,8 +37,10 @@ def examples_of(features: Any, labels: Labels) -> Examples:
             features,
             (np.zeros(1 if features.size else len(features) + 1), np.zeros(0), np.zeros(0)),
         )
-    types = (float32, int64, int32, float32, int64, int32)
-    return Examples(*map(np.ascontiguousarray, (dense, *parts, labels.offsets, labels.ids), types))
+    weight = np.zeros(0) if weights is None else weights / weights.mean()
+    arrays = (dense, *parts, labels.offsets, labels.ids, weight)
+    types = (float32, int64, int32, float32, int64, int32, float32)
+    return Examples(*map(np.ascontiguousarray, arrays, types))
 
 
 def examples_at(examples: Examples, chosen: ndarray) -> Examples:
@@ -46,6 +54,7 @@ def examples_at(examples: Examples, chosen: ndarray) -> Examples:
         examples.values[features],
         label_offsets,
         examples.label_ids[labels],
+        examples.weight[chosen] if examples.weight.size else examples.weight,
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from embedx.engine.sampled import add_positives, fill_up, labels_of, new_line, train_lines
 from embedx.engine.select import set_negative
 from embedx.engine.shared import encode
+from embedx.engine.weighted import multiply_line, weight_of
 from embedx.kernels import bits, by_address, kernel, kernel_part
 from embedx.optimizers.decay import clock_step
 from embedx.search.index import Index
@@ -93,7 +94,9 @@ def _choose(coefficients, shared, workspace, retrieval, chunk, begin, end):
                 retrieval.query,
                 retrieval.messages,
             )
-            loss += one_loss
+            weight = weight_of(shared.examples.weight, i)
+            multiply_line(batch.z, p, n, weight)
+            loss += weight * one_loss
         else:
             n = find_candidates(
                 index, spec, workspace.h, e, rows, p, n_positives, rows.shape[1], retrieval.query

@@ -38,6 +38,7 @@ from embedx.engine.sparse_rows import (
     score_of_row,
     step_of_row,
 )
+from embedx.engine.weighted import weighted_coefficients
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -141,9 +142,16 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
         last = first + at_once
         if not has_coefficients:
             score_candidates(shared, workspace, chosen, first, last)
-            lines = lines_of(workspace.batch, first, last)
-            loss += coefficients(
-                lines, shared.state, shared.constants, at_once, width, lr * optimizer.state_rate
+            loss += weighted_coefficients(
+                coefficients,
+                shared.examples.weight,
+                workspace.batch,
+                shared.state,
+                shared.constants,
+                first,
+                last,
+                width,
+                lr * optimizer.state_rate,
             )
         gradient_of_h(shared, workspace, first, last, scale)
         n_touched = descend_outputs(shared, workspace, chosen, first, last, scale, rate)
@@ -344,21 +352,6 @@ def _score_by_features(shared, workspace, p, i):
             else:
                 batch.score_gain[p, c] = batch.score_gain[p, 0]
     scatter(shared, first, last, workspace.x, False)
-
-
-@kernel_part
-def lines_of(batch, first, last):
-    """The lines first:last of a batch, a view."""
-    return Batch(
-        batch.z[first:last],
-        batch.label[first:last],
-        batch.sample_count[first:last],
-        batch.log_expected_count[first:last],
-        batch.uniforms[first:last],
-        batch.key[first:last],
-        batch.n_updates[first:last],
-        batch.score_gain[first:last],
-    )
 
 
 # ---- apply

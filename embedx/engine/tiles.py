@@ -25,6 +25,7 @@ from numpy import float32, int32, int64, ndarray, uint32, uint64
 
 from embedx.engine.examples import Csr
 from embedx.engine.select import draw_weight, set_negative, set_positive
+from embedx.engine.weighted import weight_of
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -81,7 +82,8 @@ class TileExamples(NamedTuple):
     columns: ndarray  # int32: rows of the tile
     values: ndarray  # float32
     mask: ndarray  # uint32 (n,): bit k is set where label k of the tile is a positive
-    weight: ndarray  # float32 (n,): how often each label counts as a negative
+    positive_weight: ndarray  # float32 (n,): how much each positive counts
+    negative_weight: ndarray  # float32 (n,): how much each other label counts as a negative
     skips: ndarray  # int8 (n,): visits at which the example is still to be skipped
     last_skips: ndarray  # int8 (n,): and how many they were the last time
 
@@ -134,6 +136,7 @@ def new_workspace(
         np.zeros(n_values + 1, int32),
         np.zeros(n_values + 1, float32),
         np.zeros(n_examples, uint32),
+        np.zeros(n_examples, float32),
         np.zeros(n_examples, float32),
         skips[0],
         skips[1],
@@ -260,16 +263,24 @@ def _choose(examples, steps, plan, order, begin, end, n_labels):
         if plan.is_masked and examples.skips[m] > 0:
             examples.skips[m] -= 1
             continue
-        mask, weight = examples.mask[m], splat(examples.weight[m])
+        mask = examples.mask[m]
+        negative_weight = examples.negative_weight[m]
         for d in range(0, WIDTH, SIMD_WIDTH):
             store(batch.label, n, d, zeros())
-            store(batch.sample_count, n, d, weight)
+            store(batch.sample_count, n, d, splat(negative_weight))
         for k in range(n_labels, WIDTH):
             set_negative(batch, n, k, 0)
         if mask != 0:
             for k in range(n_labels):
                 if (mask >> uint32(k)) & uint32(1):
-                    set_positive(batch, n, k, 1, examples.weight[m], plan.keeps_accidental_hits)
+                    set_positive(
+                        batch,
+                        n,
+                        k,
+                        examples.positive_weight[m],
+                        negative_weight,
+                        plan.keeps_accidental_hits,
+                    )
         steps.active[n] = m
         n += 1
     return n
@@ -335,7 +346,8 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
         examples.columns,
         examples.values,
         own.mask,
-        own.weight,
+        own.positive_weight,
+        own.negative_weight,
         own.skips,
         own.last_skips,
     )
@@ -345,7 +357,8 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
         _copy(table.state, t, tile.state, 0)
         tile.decay_clock[:] = clock
         for i in range(n):
-            own.mask[i], own.weight[i] = 0, _negative_weight(examples, plan, i)
+            own.mask[i] = 0
+            _write_weights(examples, plan, i, own, i)
             for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
                 k = examples.label_ids[at] - t
                 if 0 <= k < WIDTH:
@@ -370,10 +383,16 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
 
 
 @kernel_part
-def _negative_weight(examples, plan, i):
-    """How often each label of a tile counts as a negative of example i."""
+def _write_weights(examples, plan, i, of_tile, m):
+    """Write how much each label of a tile counts as a positive and as a negative of example i,
+    which is number m of the tile. The losses of the labels are proportional to these.
+    """
     n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
-    return draw_weight(plan.positives, n_labels) if n_labels > 0 else ZERO
+    weight = weight_of(examples.weight, i)
+    of_tile.positive_weight[m] = weight
+    of_tile.negative_weight[m] = ZERO
+    if n_labels > 0:
+        of_tile.negative_weight[m] = weight * draw_weight(plan.positives, n_labels)
 
 
 @kernel_part
@@ -583,7 +602,8 @@ def _read_examples(examples, members, begin, n, plan, workspace):
     for m in range(n):
         i = members.indices[begin + m]
         workspace.place[i], workspace.order[m] = m, m
-        out.mask[m], out.weight[m] = 0, _negative_weight(examples, plan, i)
+        out.mask[m] = 0
+        _write_weights(examples, plan, i, out, m)
         out.skips[m], out.last_skips[m] = 0, 0
         square = float32(plan.has_bias)
         for f in range(examples.offsets[i], examples.offsets[i + 1]):

@@ -186,7 +186,7 @@ class Labeled:
     labels: Labels
     n_labels: int
     known: DataSchema | None = None  # of the files that it was read from
-    # float (n_rows,): how much each row counts with --optimizer lbfgs; None: all the same
+    # float (n_rows,): what the loss of each row is multiplied by; None: all the same
     weights: ndarray | None = None
     ids: ndarray | None = None  # object (n_rows,): what the rows are called, if a table says so
 

@@ -147,16 +147,26 @@ def _are_counts(data: ndarray) -> bool:
     return bool(most_frequent == 1 and (values == np.floor(values)).all())
 
 
-def input_length(features: Any) -> float:
-    """The root mean square length of the rows that have features; 1 if it is nearly 1."""
+def input_length(features: Any, weights: ndarray | None = None) -> float:
+    """The root mean square length of the rows that have features; 1 if it is nearly 1.
+
+    weights  (n_rows,): how much each row counts; None for all alike
+    """
     if isinstance(features, csr_matrix):
-        has_features = np.diff(features.indptr)
+        n_values = np.diff(features.indptr)
+        has_features = n_values > 0
         values = features.data
     else:
+        n_values = features.shape[1]
         has_features = features.any(axis=1)
         values = features
-    n_rows = np.count_nonzero(has_features)
     squares = np.square(values, dtype=float64)
-    length = float(np.sqrt(np.sum(squares) / max(n_rows, 1)))
+    if weights is None:
+        mean_square = np.sum(squares) / max(np.count_nonzero(has_features), 1)
+    else:
+        of_values = np.repeat(weights, n_values)
+        total = weights[has_features].sum()
+        mean_square = of_values @ squares.ravel() / total if total > 0 else 0.0
+    length = float(np.sqrt(mean_square))
     is_usable = abs(length - 1) > NEARLY and 0 < length < np.inf
     return length if is_usable else 1.0

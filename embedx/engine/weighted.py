@@ -1,0 +1,69 @@
+"""Coefficients of weighted examples: the weight of an example multiplies its loss.
+
+    loss w · φ(z)      coefficients w · ∂φ/∂z      state by gradient steps at the rate w · lr
+
+The coefficients of a proximal step are its length over -lr. On w · φ at the rate lr it is as long
+as on φ at the rate w · lr, so that it needs nothing else: the objective is called with w · lr, and
+its coefficients are multiplied by w.
+"""
+
+from embedx.kernels.batch import Batch
+from embedx.kernels.compiled import kernel, kernel_part
+from embedx.kernels.maths import ONE
+
+
+@kernel_part
+def weight_of(weights, i):
+    """The weight of example i; 1 where there are no weights."""
+    return weights[i] if weights.size > 0 else ONE
+
+
+@kernel_part
+def lines_of(batch, first, last):
+    """The lines first:last of a batch, a view."""
+    return Batch(
+        batch.z[first:last],
+        batch.label[first:last],
+        batch.sample_count[first:last],
+        batch.log_expected_count[first:last],
+        batch.uniforms[first:last],
+        batch.key[first:last],
+        batch.n_updates[first:last],
+        batch.score_gain[first:last],
+    )
+
+
+@kernel_part
+def weighted_coefficients(
+    coefficients, weights, batch, state, constants, first, last, n_candidates, lr
+):
+    """Summed loss of the lines first:last; overwrites their scores by coefficients.
+
+    `batch.key` is the number of the example that a line belongs to. With weights the lines are
+    passed to the objective one by one, because it returns the sum of their losses.
+    """
+    if weights.size == 0:
+        lines = lines_of(batch, first, last)
+        return coefficients(lines, state, constants, last - first, n_candidates, lr)
+    loss = 0.0
+    for p in range(first, last):
+        weight = weights[batch.key[p]]
+        line = lines_of(batch, p, p + 1)
+        loss += weight * coefficients(line, state, constants, 1, n_candidates, lr * weight)
+        multiply_line(batch.z, p, n_candidates, weight)
+    return loss
+
+
+@kernel_part
+def multiply_line(z, p, n_candidates, weight):
+    """Multiply the coefficients of line p by the weight of its example."""
+    for c in range(n_candidates):
+        z[p, c] *= weight
+
+
+@kernel
+def weighted_batch(coefficients, weights, batch, state, constants, n_lines, n_candidates, lr):
+    """`coefficients` of all lines of a batch, weighted; callable from Python."""
+    return weighted_coefficients(
+        coefficients, weights, batch, state, constants, 0, n_lines, n_candidates, lr
+    )
