@@ -11,19 +11,9 @@ import numpy as np
 from numba import types
 from scipy import optimize
 
-from embedx.engine.loading import compile_function
-from embedx.kernels.batch import COEFFICIENTS, COEFFICIENTS_64
+from embedx.kernels.batch import COEFFICIENTS
 from embedx.kernels.random import bits
-
-
-def coefficients_of(objective, dtype=np.float64):
-    """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by
-    itself apart from that.
-    """
-    compile_function(
-        objective.coefficients, COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS
-    )
-    return objective.coefficients
+from embedx.testing.objectives import coefficients_of
 
 
 def pointer_to_coefficients(objective):

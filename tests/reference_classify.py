@@ -17,7 +17,7 @@ from embedx.engine.shared import Plan, Shared
 from embedx.engine.sparse_rows import flat
 from embedx.kernels.compiled import kernel
 from embedx.labeled.data import Labels
-from embedx.objectives.contract import Objective
+from embedx.objectives.contract import Objective, Traits
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.samplers.contract import new_data
@@ -54,7 +54,7 @@ class Probe(Objective):
 
     name = "probe"
     coefficients = staticmethod(coefficients)
-    separable = True
+    traits = Traits(separable=True)
 
     def __init__(self, draws=0.2):
         self.draws = draws

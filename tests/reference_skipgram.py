@@ -16,6 +16,7 @@ from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.engine.skipgram import LONGEST_STEP
 from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
+from embedx.testing.objectives import coefficients_of
 
 
 class Line(NamedTuple):
@@ -165,7 +166,7 @@ def blocks_of(setup, start, stop):
     plan, paths, keeps_accidental_hits = (
         setup.plan,
         setup.objective.paths(),
-        setup.objective.keeps_accidental_hits,
+        setup.objective.traits.keeps_accidental_hits,
     )
     kept = setup.kept()
     pairs = reference.pairs_of(kept, start, stop)
@@ -216,7 +217,7 @@ class Naive:
         self.state = tables.state.astype(np.float64)
         self.optimizer, self.n_updates = optimizer, Counter()
         self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
-        self.coefficients = reference.coefficients_of(objective)
+        self.coefficients = coefficients_of(objective)
         self.dim = dim
         offsets, rows = tables.parts
         n_words = len(tables.state)

@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 import reference
 
-from tests.support.objective_answers import UNIGRAM, K, answer, make, one, some_scores
+from embedx.testing.objectives import UNIGRAM, K, evaluate, some_scores
+from tests.support.objectives import make, one_example
 
 BOUCHARD = make("bouchard")
 
 
 def test_bouchard_is_the_papers_formula():
-    printed, y = one(BOUCHARD)
-    loss, _, _ = answer(BOUCHARD, *printed, np.array([[0.7]]))
+    printed, y = one_example(BOUCHARD)
+    loss, _, _ = evaluate(BOUCHARD, *printed, np.array([[0.7]]))
     assert loss == pytest.approx(
         printed.label[y] * reference.bouchard_loss(printed.z, y, printed.importance, 0.7)
     )
 
 
 def test_the_level_steps_by_the_share_of_its_number_of_updates():
-    printed, _ = one(BOUCHARD)
-    _, _, state = answer(BOUCHARD, *printed, np.array([[0.7]]), n_updates=3)
+    printed, _ = one_example(BOUCHARD)
+    _, _, state = evaluate(BOUCHARD, *printed, np.array([[0.7]]), n_updates=3)
     counts = np.where(printed.label > 0, 1, printed.importance)
     rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(printed.z - 0.7))
     # the rate is a float32
@@ -44,7 +45,7 @@ def test_the_level_of_two_classes_is_their_mean():
 
 def test_with_one_class_bouchards_bound_is_exact():
     alpha = BOUCHARD.optimal_state(np.array([[3.0]]), np.ones((1, 1)))
-    assert answer(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(
+    assert evaluate(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(
         0, abs=1e-12
     )
 
@@ -54,7 +55,7 @@ def test_the_level_finds_its_place_from_two_draws_at_a_time():
     z, label, n_updates = rng.normal(0, 2, K), np.eye(K)[0], 30_000
     sample_count = rng.multinomial(2, UNIGRAM, n_updates) * (label == 0)
     shape = np.ones((n_updates, 1))
-    _, _, state = answer(
+    _, _, state = evaluate(
         BOUCHARD,
         shape * z,
         shape * label,
@@ -73,7 +74,7 @@ def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
     """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as
     that.
     """
-    _, _, state = answer(
+    _, _, state = evaluate(
         BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1
     )
     assert 5 < state[0, 0] < np.log(1e5)

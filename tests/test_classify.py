@@ -159,7 +159,7 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives
     )
     for objective in OBJECTIVES.values():
         if (
-            objective(objective.Settings()).keeps_accidental_hits
+            objective(objective.Settings()).traits.keeps_accidental_hits
             and "unigram" in objective.samplers()
         ):
             for replacement in (True, False):

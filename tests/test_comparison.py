@@ -28,6 +28,12 @@ from tests.support.report_setup import Page
 # ---- what follows
 
 
+def test_scores_that_are_equal_but_for_rounding_lie_in_the_middle_of_an_axis():
+    axis = charts.Axis("P@1", 1.0, 1.0 + 2**-52, 0, 100)
+    assert axis(1.0) == 50
+    assert "1.0" in [label for _, label in axis.ticks()]
+
+
 def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
     found = ranked(
         run("ns", 1, -8.5, 3000, 0.4),

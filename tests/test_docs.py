@@ -51,7 +51,7 @@ README = ROOT / "README.md"
 FENCE = re.compile(
     r"((?:^<!-- [^\n]+ -->\n)*)^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
-LANGUAGES = {"bash", "console", "python", "text"}
+LANGUAGES = {"bash", "console", "python", "text", "toml"}
 TRAINING = ("train", "classify", "compare")
 
 
@@ -256,9 +256,9 @@ def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores()
         assert f"| `{name}` | {each['log_likelihood']:.3f} |" in scores
     for name, objective in OBJECTIVES.items():
         assert f"| `{name}` |" in described
-        assert objective.advice in described
-        assert objective.words_caution in described
-        assert f"`{objective.formula}`" in described
+        assert objective.about.advice in described
+        assert objective.about.words_caution in described
+        assert f"`{objective.about.formula}`" in described
 
 
 def test_lists_of_docstrings_become_lists_and_other_lines_stay():

@@ -10,7 +10,7 @@ from embedx.engine import skipgram as engine
 from embedx.kernels.compiled import kernel
 from embedx.kernels.random import stream_key
 from embedx.objectives.ar import AugmentReduce
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import Objective, SampledSettings, Traits
 from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ove import OneVsEach
 from embedx.text.heldout import PIECE
@@ -152,15 +152,11 @@ class Recorder(Objective):
 
     coefficients = staticmethod(record)
     state_width = uniforms_width = 2
-    merges_pairs = keeps_accidental_hits = False
 
     def __init__(self, positives="single", merges_pairs=False):
         super().__init__(SampledSettings())
-        self.positives, self.merges_pairs, self.keeps_accidental_hits = (
-            positives,
-            merges_pairs,
-            positives == "summed",
-        )
+        self.positives = positives
+        self.traits = Traits(merges_pairs=merges_pairs, keeps_accidental_hits=positives == "summed")
 
     def given(self, noise_key=7, **options):
         """The random numbers of every line of one chunk, (n, 2), and its number of pairs."""

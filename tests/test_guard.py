@@ -425,7 +425,7 @@ def words_at(name, corpus, times, rate=None, **options):
 
 def cautions(name):
     """What is told where words are trained by an objective that is for labels."""
-    caution = OBJECTIVES[name].words_caution
+    caution = OBJECTIVES[name].about.words_caution
     return [f"warning: --objective {name}: {caution}"] if caution else []
 
 
@@ -498,7 +498,7 @@ def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_t
         return
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     assert len(printed.warnings) >= len(outcome.lowered_rates)
-    has_no_scores = run is words_at and OBJECTIVES[name].calibrated is False
+    has_no_scores = run is words_at and OBJECTIVES[name].traits.calibrated is False
     assert outcome.diverged is not None or has_no_scores or is_better(model, data)
 
 

@@ -7,7 +7,7 @@ import pytest
 import reference
 
 from embedx.objectives.margin import Margin, MarginSettings
-from tests.support.objective_answers import answer
+from embedx.testing.objectives import evaluate
 
 SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 
@@ -15,7 +15,7 @@ SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 def run(z, label, sample_count, mu=1.0, **options):
     """Loss and coefficients of one example."""
     z = np.asarray(z, dtype=np.float64)
-    loss, c, _ = answer(
+    loss, c, _ = evaluate(
         Margin(MarginSettings(smoothing=mu)),
         z,
         label,

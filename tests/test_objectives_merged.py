@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.support.objective_answers import ALL, answer
+from embedx.testing.objectives import evaluate
+from tests.support.objectives import ALL
 
 N = 9  # candidates
-MERGING = {name: objective for name, objective in ALL.items() if objective.merges_pairs}
+MERGING = {name: objective for name, objective in ALL.items() if objective.traits.merges_pairs}
 EVERY = pytest.mark.parametrize("objective", MERGING.values(), ids=MERGING)
 
 
@@ -39,7 +40,9 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
     )
     sample_count = rng.choice([1.0, 2.0], N)
     log_expected_count = (
-        np.log(rng.uniform(0.2, 0.8, N)) if objective.uses_log_expected_count else np.zeros(N)
+        np.log(rng.uniform(0.2, 0.8, N))
+        if objective.traits.uses_log_expected_count
+        else np.zeros(N)
     )
     # centres that the input does not meet
     sample_count[certain], log_expected_count[certain] = 1, 0
@@ -83,8 +86,8 @@ def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts
     for seed in range(2):
         z, merged, alone = pairs_of(objective, seed, counts)
         state = held(objective, z, merged, move)
-        loss, slopes, after = answer(objective, z, *merged, state, n_classes=N)
-        each = [answer(objective, z, *line, state, n_classes=N) for line in alone]
+        loss, slopes, after = evaluate(objective, z, *merged, state, n_classes=N)
+        each = [evaluate(objective, z, *line, state, n_classes=N) for line in alone]
         assert loss == pytest.approx(sum(one for one, _, _ in each), rel=1e-9)
         np.testing.assert_allclose(slopes, sum(c for _, c, _ in each), rtol=1e-9, atol=1e-9)
         for _, _, after_one in each:
@@ -92,7 +95,9 @@ def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts
 
 
 @pytest.mark.parametrize(
-    "objective", [each for each in MERGING.values() if each.stable], ids=lambda each: each.name
+    "objective",
+    [each for each in MERGING.values() if each.traits.stable],
+    ids=lambda each: each.name,
 )
 def test_several_pairs_are_finite_at_extreme_scores(objective):
     _, merged, _ = pairs_of(objective, seed=7)
@@ -102,7 +107,7 @@ def test_several_pairs_are_finite_at_extreme_scores(objective):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
             z = np.where(merged.label > 0, best or z, z)
-            printed = answer(
+            printed = evaluate(
                 objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N
             )
             assert all(np.isfinite(part).all() for part in printed)
@@ -124,4 +129,4 @@ def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_p
     } <= set(MERGING)
     for name, objective in ALL.items():
         if "augment=noise" in name or "double_sum=proposed" in name:
-            assert not objective.merges_pairs
+            assert not objective.traits.merges_pairs

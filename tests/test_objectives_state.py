@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-import reference
 import reference_state
 from scipy import optimize, special
 
 from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import log_softmax
+from embedx.testing.objectives import coefficients_of
 from tests.support.state_laws import LAWS
 
 K = 6
@@ -55,7 +55,7 @@ def run(
     batch.uniforms[0], batch.n_updates[0], batch.score_gain[0] = uniforms, n_updates, score_gain
     kept = np.full((1, objective.state_width), 0, dtype)
     kept[0] = state
-    coefficients = reference.coefficients_of(objective, dtype)
+    coefficients = coefficients_of(objective, dtype)
     loss = coefficients(batch, kept, objective.constants(n - 1, n).astype(dtype), 1, n, dtype(lr))
     return float(loss), batch.z[0], kept[0]
 
@@ -342,7 +342,7 @@ def test_the_default_of_implicit_is_ours_and_at_large_rates_a_complementary_samp
     _, gradient, _ = run(make("sampled-softmax", complementary=True), end, y, weights)
     np.testing.assert_allclose(step, gradient, atol=1e-5)
     assert (
-        implicit.paper
+        implicit.about.paper
         == "a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`"
     )
     assert implicit.settings.double_sum != "proposed"
@@ -398,7 +398,7 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     z, n_updates, mean = np.zeros((2, 4), np.float32), np.zeros(20, np.int64), np.zeros((2, 4))
     state, coefficients = (
         np.zeros((20, objective.state_width), np.float32),
-        reference.coefficients_of(objective, np.float32),
+        coefficients_of(objective, np.float32),
     )
     batch.score_gain[:], batch.log_expected_count[:] = 1, -np.log(3)
     chosen, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
@@ -433,7 +433,7 @@ def test_sampled_steps_reach_maximum_likelihood(case):
     """
     objective = make(case.split()[0], **FREE_SCORES[case])
     keys = np.arange(20) // (1 if objective.is_relative else 10)
-    first_rate = 0.5 if objective.stable else 0.1  # the baseline diverges at 0.5
+    first_rate = 0.5 if objective.traits.stable else 0.1  # the baseline diverges at 0.5
     atol = 0.06 if case in ("ar-probit", "ar-logistic") else 0.04  # whose bounds are not tight
     np.testing.assert_allclose(learned(objective, keys, first_rate), SHARES, atol=atol)
 

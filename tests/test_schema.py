@@ -68,11 +68,11 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     found = objectives.find(name)(objectives.find(name).Settings())
     counts = np.array([9, 7, 5, 3, 1])
     order = np.array([2, 0, 1, 4, 3], np.int32)
-    found.prepare(counts, order if found.wants_order else None)
+    found.prepare(counts, order if found.traits.uses_class_order else None)
     rows, dim = found.n_rows(LABELS), DIM if hidden else FEATURES
     arrays = {"output": np.ones((rows, dim), np.float32), "bias": np.zeros(rows, np.float32)}
     arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}
-    arrays |= {"label_order": order} if found.wants_order else {}
+    arrays |= {"label_order": order} if found.traits.uses_class_order else {}
     arrays |= noise_arrays(FEATURES) if noise else {}
     settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | found.settings.record()
     settings["sampler"] = "adversarial" if noise else found.samplers()[0]

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reference import coefficients_of
 
 import embedx
 from embedx.errors import DataError, DivergedError, EmbedxError, SettingError
@@ -18,6 +17,7 @@ from embedx.optimizers.contract import WORDS
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import configure, in_order
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.testing.objectives import coefficients_of
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
 from tests.support.notes import Notes
@@ -148,7 +148,7 @@ def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, objective in OBJECTIVES.items() if objective.stable]
+    "name", [name for name, objective in OBJECTIVES.items() if objective.traits.stable]
 )
 def test_stable_objectives_stay_so_at_their_defaults_in_many_dimensions(two_topics, name):
     fitted = fit(two_topics, name, dim=300, epochs=3)

@@ -18,7 +18,7 @@ from embedx.engine.select import SUMMED
 from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram.strategies import form_of
-from tests.support.objective_answers import answer
+from embedx.testing.objectives import evaluate
 from tests.support.skipgram_setup import Setup
 from tests.support.state_laws import LAWS
 
@@ -81,7 +81,7 @@ def optimum(task, objective):
     def mean_loss(w):
         z = task.inputs @ w.reshape(n, -1).T
         state = objective.optimal_state(z, np.eye(n))[x]
-        loss, c, _ = answer(
+        loss, c, _ = evaluate(
             objective,
             z[x],
             weight[:, None] * label,

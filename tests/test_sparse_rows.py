@@ -137,7 +137,7 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     optimizer = "sgd" if found.kind == "proximal" else optimizer
     # A step of its own looks ahead at how far each row moves, which is less for a masked one: then
     # every row has all features.
-    is_whole = found.uses_score_gain
+    is_whole = found.traits.uses_score_gain
     n_labels, n_features = (4, 8) if is_whole else SIZES[size]
     data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
     ours, theirs = (

@@ -145,7 +145,7 @@ GRADIENTS = [
     for name, sampler in EVERY_WAY
     if make(name).kind == "gradient"
     and make(name).state_width == 0
-    and make(name).stable
+    and make(name).traits.stable
     and sampler != "search"
 ]
 

@@ -129,6 +129,7 @@ SCHEMA = FolderSchema(
     },
     facts={
         "objective": Value(str, required=True),
+        "packages": Value(dict),
         "n_features": Value(int, required=True, at_least=0, at_most=MOST),
         "reader": Value(dict, required=True),
         "estimator": Value(dict),
@@ -359,7 +360,7 @@ class Classifier:
         float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do
         not ask for it.
         """
-        if not self.objective.adds_log_noise:
+        if not self.objective.traits.adds_log_noise:
             return np.zeros(len(self.counts), float32)
         # As many as training draws.
         n_draws = min(self.objective.negatives, len(self.counts))
@@ -538,7 +539,7 @@ class Classifier:
 
     def _check_can_be_searched(self, features: Any) -> None:
         """Raise `EmbedxError` where an index does not find the best labels."""
-        if not self.objective.ranks_by_score:
+        if not self.objective.traits.ranks_by_score:
             problem = f"{self.objective.name} does not rank labels by their scores alone"
             raise SettingError("search", True, problem, LEAVE_OUT)
         if self.has_sparse_weights:
@@ -650,7 +651,7 @@ class Classifier:
     @property
     def has_probabilities(self) -> bool:
         """Whether `top_k` gives probabilities that are more than a softmax of scores."""
-        return self.objective.calibrated or "calibration" in self.arrays
+        return self.objective.traits.calibrated or "calibration" in self.arrays
 
     def min_probability(
         self, threshold: float | None = None, coverage: float | None = None
@@ -833,6 +834,7 @@ class Classifier:
         facts = {
             **self.facts,
             "objective": self.objective.name,
+            **objectives.packages(self.objective.name, self.settings.get("sampler")),
             "n_features": self.known.n_features,
             "reader": reader,
         }
@@ -899,7 +901,9 @@ def load(path: str | Path) -> Classifier:
     stored = folder.read(Path(path), SCHEMA)
     labels, counts = stored.names["labels"]
     assert counts is not None
-    with folder.blamed_on(stored.path / folder.DESCRIPTION):
+    description = stored.path / folder.DESCRIPTION
+    objectives.check_packages(description, stored.facts, stored.settings)
+    with folder.blamed_on(description):
         known = _data_schema(stored, labels)
         objective = _objective(stored, counts)
         _check_weights(stored, objective, len(labels))
@@ -940,7 +944,7 @@ def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
     objective_class = objectives.find(stored.facts["objective"])
     objective = objective_class(objective_class.Settings.from_options(stored.settings))
     order = stored.arrays.get("label_order")
-    if order is None and objective.wants_order:
+    if order is None and objective.traits.uses_class_order:
         problem = "names no array `label_order`, which hierarchy=clusters needs"
         raise DataError(folder.DESCRIPTION, None, problem)
     if order is not None:

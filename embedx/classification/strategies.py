@@ -208,9 +208,9 @@ class Classification(Strategy):
             has_hidden=bool(settings.hidden),
             has_h=is_dense or bool(settings.hidden),
             positives=POSITIVES[objective.positives],
-            keeps_accidental_hits=objective.keeps_accidental_hits,
-            uses_log_expected_count=objective.uses_log_expected_count,
-            uses_score_gain=objective.uses_score_gain,
+            keeps_accidental_hits=objective.traits.keeps_accidental_hits,
+            uses_log_expected_count=objective.traits.uses_log_expected_count,
+            uses_score_gain=objective.traits.uses_score_gain,
             uniforms_width=objective.uniforms_width,
             sum_over=self.sum_over,
             one_label=settings.labels == "one",
@@ -551,7 +551,7 @@ class Full(Classification):
             self.shared,
             threads=self.threads,
             parts=self.parts,
-            sparse_gradient=self.objective.sparse_gradient,
+            sparse_gradient=self.objective.traits.sparse_gradient,
         )
 
     def compile(self, progress: Progress) -> None:
@@ -682,6 +682,6 @@ def strategy_for(
         return Sampled if n_rows <= FILTER_SIZE and n * n_rows * width <= SMALL_STEP else Full
     return (
         FullTiled
-        if objective.separable and settings.labels != "one" and not settings.max_norm
+        if objective.traits.separable and settings.labels != "one" and not settings.max_norm
         else FullSparse
     )

@@ -164,7 +164,7 @@ class Run:
             objective.samplers(),
             self.sampler_options,
             replacement=self.settings.replacement,
-            corrected=objective.adds_log_noise,
+            corrected=objective.traits.adds_log_noise,
         )
 
     @property
@@ -256,7 +256,7 @@ class Run:
             n_rows += before.n_training_rows
         if not np.array_equal(all_counts, counts):
             arrays["trained_counts"] = counts
-        if objective.wants_order and before is None:
+        if objective.traits.uses_class_order and before is None:
             self.progress.note(f"clustering {len(counts):,} labels by the features of their rows")
             arrays["label_order"] = clustered_order(
                 self.inputs.features, self.labels, counts, settings.seed, int(settings.threads or 1)

@@ -215,7 +215,7 @@ class TreeTraining(Strategy):
                 else 1.0
             ),
             settings.bias != "none",
-            self.objective.keeps_accidental_hits,
+            self.objective.traits.keeps_accidental_hits,
             POSITIVES[self.objective.positives],
             is_masked=True,
             optimizer=self.optimizer._replace(l2=l2 * self.labelled_weight / max(n_members, 1)),

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from embedx import objectives
 from embedx.cli import run
 from embedx.cli.streams import reporter
 from embedx.errors import EmbedxError
@@ -89,7 +90,8 @@ def score_text(
         if task_of(path) != "skipgram":
             raise EmbedxError(f"{path}: not a folder written by `embedx train`, which --text needs")
     loaded = [load_folder(Path(path)) for path in models]
-    for each in loaded:
+    for path, each in zip(models, loaded, strict=True):
+        objectives.check_packages(path, each.facts, each.settings)
         heldout.trained_on(each)
         heldout.check_same_words(loaded[0].words, each.words)
     pairs, calibration = heldout.pairs_of(corpus, loaded[0], seed=seed, progress=progress)

@@ -172,7 +172,7 @@ def _block(
         labels.n_of_row,
         labels.ids,
         POSITIVES[objective.positives],
-        keeps_accidental_hits=objective.keeps_accidental_hits,
+        keeps_accidental_hits=objective.traits.keeps_accidental_hits,
     )
     of_line = weights[first : first + n][entries.example]
     levels = np.unique(of_line).tolist()

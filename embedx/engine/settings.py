@@ -10,6 +10,12 @@ MAX_RATE = 1e38  # about what a float32 can be
 DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the number of threads
 
 
+def usable_sampler(name: str) -> str:
+    """The name. Raises `SettingError` if it is a sampler of another package that cannot be used."""
+    SAMPLERS.check_usable(name)
+    return name
+
+
 class TrainingSettings(Settings):
     """How training goes, whatever the task and the objective. What is None is decided by the
     objective and the data.
@@ -28,6 +34,7 @@ class TrainingSettings(Settings):
         + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.items())
         + "; by default the objective's first",
         choices=tuple(SAMPLERS),
+        parse=usable_sampler,
     )
     threads: int | None = param(
         None, "threads; by default one per usable core", at_least=1, at_most=MAX_THREADS

@@ -2,7 +2,7 @@
 cache.
 
     train_columns             dense weights, a loss that is a sum over labels
-                              (`Objective.separable`): a chunk of minibatches on some columns of a
+                              (`Traits.separable`): a chunk of minibatches on some columns of a
                               table. No label's row depends on another's, so a tile is copied once a
                               chunk
     train_tile                sparse weights: all epochs; only the weights above a threshold remain,

@@ -317,7 +317,9 @@ def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogPro
     """
     counts = trained_on(vectors)
     settings = vectors.settings
-    objective_class = objectives.find(vectors.facts["objective"])
+    name = vectors.facts["objective"]
+    objectives.check_packages(vectors.facts.get("source", vectors), vectors.facts, settings)
+    objective_class = objectives.find(name)
     objective = objective_class(objective_class.Settings.from_options(settings))
     objective.prepare(kept_counts(counts, settings["sample"]))
     sampler = samplers.recorded(settings, replacement=True)
@@ -332,7 +334,7 @@ def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogPro
             " again"
         )
     size = max(1, BLOCK_FLOATS // len(counts))
-    if objective.adds_log_noise:
+    if objective.traits.adds_log_noise:
         noise = sampler.log_noise(objective.negatives)
     else:
         noise = np.zeros(len(counts), float32)

@@ -52,7 +52,7 @@ from numba.extending import (
     unbox,
 )
 
-from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS
+from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS, folder_within
 from embedx.runtime.cache_home import log, make_private
 
 
@@ -368,7 +368,8 @@ class _Cache(caching._Cache):  # type: ignore[misc]
     """The compiled forms of one kernel in KERNEL_FOLDERS: all are read, the first is written."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.folders = [_FolderCache(folder, function) for folder in KERNEL_FOLDERS]
+        folders = [folder_within(folder, function) for folder in KERNEL_FOLDERS]
+        self.folders = [_FolderCache(folder, function) for folder in folders]
 
     @property
     def cache_path(self) -> str:

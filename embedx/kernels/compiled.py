@@ -10,7 +10,7 @@ from typing import Any
 
 import numba
 
-from embedx.kernels.kernel_folder import KERNEL_FOLDER
+from embedx.kernels.kernel_folder import KERNEL_FOLDER, folder_within
 from embedx.runtime.cache_home import log
 
 __all__ = [
@@ -64,7 +64,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     """
     if ADJUSTED is not None:
         return ADJUSTED.kernel(function, **OPTIONS)
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, KERNEL_FOLDER
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = folder_within(KERNEL_FOLDER, function)
     try:
         return numba.njit(cache=True, **OPTIONS)(function)
     finally:

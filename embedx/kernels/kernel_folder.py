@@ -1,11 +1,17 @@
 """The folder of compiled kernels, named by a hash of the sources that kernels call into.
 
 numba looks only at the file a function stands in. It does not notice edits in the helpers it calls,
-or in the constants it takes, from other files.
+or in the constants it takes, from other files. Kernels of other packages, such as their objectives,
+are kept in a subfolder that is named by a hash of that package's sources too.
 """
 
+import functools
 import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 import numba
@@ -33,14 +39,18 @@ KERNEL_SOURCES = (
 )
 
 
+def _add_sources(digest: "hashlib._Hash", root: Path, files: Iterable[Path]) -> None:
+    for file in files:
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(file.read_bytes())
+
+
 def _sources_hash() -> str:
     package = Path(__file__).parents[1]
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     for source in KERNEL_SOURCES:
         path = package / source
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else (path,):
-            digest.update(file.relative_to(package).as_posix().encode() + b"\0")
-            digest.update(file.read_bytes())
+        _add_sources(digest, package, sorted(path.rglob("*.py")) if path.is_dir() else (path,))
     return digest.hexdigest()[:16]
 
 
@@ -57,3 +67,21 @@ def _kernel_folders() -> tuple[str, ...]:
 KERNEL_FOLDERS = _kernel_folders()
 # "" where there is none to trust
 KERNEL_FOLDER = KERNEL_FOLDERS[0] if KERNEL_FOLDERS else ""
+
+
+def folder_within(folder: str, function: Callable[..., Any]) -> str:
+    """The folder of a kernel in one of KERNEL_FOLDERS, which is that one itself for our own."""
+    package = (function.__module__ or "").partition(".")[0]
+    if not folder or package == __name__.partition(".")[0]:
+        return folder
+    return os.path.join(folder, f"{package}-{_hash_of_package(package)}")
+
+
+@functools.cache
+def _hash_of_package(package: str) -> str:
+    """A hash of the sources of another package."""
+    digest = hashlib.sha256()
+    # A module that is no package is the file of its kernels, which numba looks at.
+    for folder in map(Path, getattr(sys.modules.get(package), "__path__", ())):
+        _add_sources(digest, folder, filter(Path.is_file, sorted(folder.rglob("*.py"))))
+    return digest.hexdigest()[:16]

@@ -4,11 +4,13 @@ what it computes.
 
 import json
 from pathlib import Path
+from typing import Any
 
-from embedx import registry
-from embedx.errors import InapplicableError, Setting, SettingError, choice
-from embedx.objectives.contract import Objective
-from embedx.settings import Options, Record, settings_of
+from embedx import samplers
+from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
+from embedx.objectives.contract import About, Objective
+from embedx.registry import REMEDY, Registry, wrong_class
+from embedx.settings import Options, Record, Settings, settings_of
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that
 # way.
@@ -32,15 +34,85 @@ REGISTRY = (
     "ar_logistic.AugmentReduceLogistic",
 )
 
-OBJECTIVES: dict[str, type[Objective]] = registry.load(__name__, REGISTRY)
+
+def _wrong(objective: Any) -> str:
+    """What is wrong with an objective from elsewhere; "" if nothing is."""
+    problem = wrong_class(objective, Objective, ("name", "about"))
+    if not problem and not isinstance(objective.about, About):
+        return f"{objective.__qualname__}.about is not an `About`"
+    if not problem and not issubclass(objective.Settings, Settings):
+        return f"{objective.__qualname__}.Settings is no subclass of embedx.settings.Settings"
+    return problem
+
+
+# Other packages add theirs by the entry point `embedx.objectives`.
+OBJECTIVES: Registry[type[Objective]] = Registry(
+    __name__, REGISTRY, setting="objective", group="embedx.objectives", check=_wrong
+)
 
 
 def find(name: str) -> type[Objective]:
-    """The objective called `name`."""
+    """The objective called `name`. Logs which objectives and samplers of other packages cannot be
+    used.
+    """
+    OBJECTIVES.check_usable(name)
+    report_broken()
     if name not in OBJECTIVES:
         remedy = choice(name, OBJECTIVES)
         raise SettingError("objective", name, "no such objective", remedy)
     return OBJECTIVES[name]
+
+
+def report_broken() -> None:
+    """Log a line for each objective and sampler of another package that cannot be used, once."""
+    OBJECTIVES.report_broken()
+    samplers.SAMPLERS.report_broken()
+
+
+def packages(objective: str, sampler: str | None) -> Record:
+    """The facts of a model that name the other packages which it needs, if it needs any."""
+    origins = {"objective": OBJECTIVES.origin(objective)}
+    if sampler is not None:
+        origins["sampler"] = samplers.SAMPLERS.origin(sampler)
+    needed = {setting: origin for setting, origin in origins.items() if origin}
+    return {"packages": needed} if needed else {}
+
+
+def check_packages(file: object, facts: Options, settings: Options) -> None:
+    """Raise `DataError`, which names the missing package, if a saved model was trained with an
+    objective or a sampler that there is not.
+    """
+    registries = (
+        ("objective", facts.get("objective"), OBJECTIVES),
+        ("sampler", settings.get("sampler"), samplers.SAMPLERS),
+    )
+    for setting, name, registry in registries:
+        if name is not None and name not in registry:
+            origin = (facts.get("packages") or {}).get(setting)
+            problem, remedy = _missing(registry.broken.get(name), origin)
+            raise DataError(file, None, f"was trained with the {setting} {name}, {problem}", remedy)
+
+
+def _missing(complaint: str | None, origin: Any) -> tuple[str, str]:
+    """Why there is no objective or sampler that a model was trained with, and what to do.
+
+    complaint  about a package that is installed, but cannot be used
+    origin     where it came from, as in the facts of the model
+    """
+    if complaint is not None:
+        return f"but {complaint}", REMEDY
+    is_known = isinstance(origin, dict)
+    if is_known and "package" in origin:
+        package = origin["package"]
+        version = origin.get("version")
+        return (
+            f"of the package {package} {version}, which is not installed",
+            f"pip install {package}",
+        )
+    if is_known and "module" in origin:
+        module = origin["module"]
+        return f"which the module {module} defines", f"import {module} and register it first"
+    return "which is unknown here", "install the package that defines it, or a newer embedx"
 
 
 def check_applies(given: Options, objective: str) -> None:
@@ -65,38 +137,41 @@ def table() -> list[tuple[str, ...]]:
     """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows are scored for
     an example with one label.
     """
+    report_broken()
+    return [_row(objective) for objective in OBJECTIVES.values()]
+
+
+def _row(objective: type[Objective]) -> tuple[str, ...]:
+    about = objective.about
     rows = {"all": "K", "path": "log K", "drawn": "1 + m", "retrieved": "found"}
     scores = measured()["objectives"]
-    return [
-        (
-            name,
-            each.formula,
-            f"{each.title}; {each.paper}",
-            rows[each.candidates[0]],
-            ", ".join(each.samplers()),
-            needs(each),
-            "; ".join(filter(None, [each.advice, each.words_caution])),
-            *measured_cells(scores.get(name)),
-        )
-        for name, each in OBJECTIVES.items()
-    ]
+    return (
+        objective.name,
+        about.formula,
+        f"{about.title}; {about.paper}",
+        rows[objective.candidates[0]],
+        ", ".join(objective.samplers()),
+        needs(objective),
+        "; ".join(filter(None, [about.advice, about.words_caution])),
+        *measured_cells(scores.get(objective.name)),
+    )
 
 
 def needs(objective: type[Objective]) -> str:
     """What an objective needs beside the scores, in words."""
-    uses_chance = objective(objective.Settings()).uses_log_expected_count
-    found = [
+    traits = objective(objective.Settings()).traits
+    is_drawn = "drawn" in objective.candidates
+    states = _count(objective.state_width, "state value")
+    numbers = _count(objective.uniforms_width, "random number")
+    conditions = [
         ("a tree", "path" in objective.candidates),
-        ("sampling probabilities", "drawn" in objective.candidates and uses_chance),
-        (f"{_count(objective.state_width, 'state value')} per input", objective.state_width),
-        (
-            f"{_count(objective.uniforms_width, 'random number')} per example",
-            objective.uniforms_width,
-        ),
-        ("the norm of the input vector", objective.uses_score_gain),
+        ("sampling probabilities", is_drawn and traits.uses_log_expected_count),
+        (f"{states} per input", objective.state_width > 0),
+        (f"{numbers} per example", objective.uniforms_width > 0),
+        ("the norm of the input vector", traits.uses_score_gain),
         ("its own update step", objective.kind == "proximal"),
     ]
-    return ", ".join(words for words, it_does in found if it_does) or "-"
+    return ", ".join(need for need, holds in conditions if holds) or "-"
 
 
 def _count(n: int, noun: str) -> str:

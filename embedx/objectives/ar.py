@@ -29,6 +29,7 @@ bounds the coefficients by weight · e^threshold.
 import numpy as np
 
 from embedx.kernels import kernel
+from embedx.objectives.contract import About
 from embedx.objectives.parts import AugmentSettings, LocalObjective, double_sum, log_sums, positive
 from embedx.settings import param
 
@@ -73,12 +74,14 @@ class SoftmaxAugmentSettings(AugmentSettings):
 
 class AugmentReduce(LocalObjective):
     name = "ar"
-    title = "augment and reduce"
-    paper = "Ruiz et al. 2018"
-    formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = (
-        "probabilities of a softmax over many classes, each input seen many times; the highest"
-        " held-out likelihood"
+    about = About(
+        title="augment and reduce",
+        paper="Ruiz et al. 2018",
+        formula="u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)",
+        advice=(
+            "probabilities of a softmax over many classes, each input seen many times; the highest"
+            " held-out likelihood"
+        ),
     )
     Settings = SoftmaxAugmentSettings
     coefficients = staticmethod(coefficients)

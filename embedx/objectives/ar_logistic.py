@@ -23,6 +23,7 @@ from numpy import ndarray
 
 from embedx.kernels import ONE, TWO, ZERO, kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
+from embedx.objectives.contract import About
 from embedx.objectives.parts import (
     best_positive,
     log_sigmoid,
@@ -109,12 +110,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class AugmentReduceLogistic(utility.UtilityObjective):
     name = "ar-logistic"
-    title = "augment and reduce, multinomial logistic"
-    paper = "Ruiz et al. 2018"
-    formula = "-E_t[log s(t - z_y) s(z_y - t) + sum_k log s(t - z_k) / (m q_k)] - H[t]"
-    advice = (
-        "logistic instead of Gumbel noise: tails on both sides, so that low scores keep some"
-        " probability"
+    about = About(
+        title="augment and reduce, multinomial logistic",
+        paper="Ruiz et al. 2018",
+        formula="-E_t[log s(t - z_y) s(z_y - t) + sum_k log s(t - z_k) / (m q_k)] - H[t]",
+        advice=(
+            "logistic instead of Gumbel noise: tails on both sides, so that low scores keep some"
+            " probability"
+        ),
     )
     coefficients = staticmethod(coefficients)
 

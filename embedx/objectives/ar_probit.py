@@ -34,6 +34,7 @@ from embedx.kernels import (
     softplus,
 )
 from embedx.objectives import utility
+from embedx.objectives.contract import About
 from embedx.objectives.parts import best_positive, n_positives, negative_weight, positive
 from embedx.objectives.utility import lead
 
@@ -124,11 +125,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class AugmentReduceProbit(utility.UtilityObjective):
     name = "ar-probit"
-    title = "augment and reduce, multinomial probit"
-    paper = "Ruiz et al. 2018"
-    formula = "-E_t[log phi(t - z_y) + sum_k log Phi(t - z_k) / (m q_k)] - H[t]"
-    advice = (
-        "normal instead of Gumbel noise: thin tails, so that low scores get almost no probability"
+    about = About(
+        title="augment and reduce, multinomial probit",
+        paper="Ruiz et al. 2018",
+        formula="-E_t[log phi(t - z_y) + sum_k log Phi(t - z_k) / (m q_k)] - H[t]",
+        advice=(
+            "normal instead of Gumbel noise: thin tails, so that low scores get almost no"
+            " probability"
+        ),
     )
     coefficients = staticmethod(coefficients)
     # 3 MB of Wikipedia, 1 and 5 epochs, held-out log-likelihood: rowwise-adagrad at 0.5 -8.679

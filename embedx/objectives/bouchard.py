@@ -16,7 +16,7 @@ of the exponentials, as the draws estimate it: above the optimum, with a loss at
 import numpy as np
 
 from embedx.kernels import ONE, ZERO, kernel, sigmoid, softplus
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import log_sigmoid, log_sums, n_positives, rate, stands_for
 
 BISECTIONS = 60
@@ -54,17 +54,17 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class Bouchard(Objective):
     name = "bouchard"
-    title = "Bouchard's bound"
-    paper = "Bouchard 2007"
-    formula = "a + sum_k softplus(z_k - a) - z_y"
-    advice = "for comparison: a bound that exaggerates large probabilities"
+    about = About(
+        title="Bouchard's bound",
+        paper="Bouchard 2007",
+        formula="a + sum_k softplus(z_k - a) - z_y",
+        advice="for comparison: a bound that exaggerates large probabilities",
+    )
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32}
     noise = "uniform"
-    unbiased = True
-    bound = True
-    merges_pairs = True
+    traits = Traits(unbiased=True, bound=True, merges_pairs=True)
     state_width = 1
 
     def optimal_state(self, z: np.ndarray, label: np.ndarray) -> np.ndarray:

@@ -116,56 +116,93 @@ class ByInput:
         )
 
 
-class Objective(abc.ABC):
-    """What an objective declares. Everything but `coefficients` has a default."""
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What people read about an objective: in help, README, docs and `embedx objectives`."""
 
-    name: str  # what the user types after --objective
     title: str
     paper: str
-    formula: str = ""  # of the loss, in a line
-    advice: str = ""  # when to choose it, in a line
+    formula: str  # of the loss, in a line
+    advice: str  # when to choose it, in a line
     words_caution: str = ""  # why it is not for word vectors, in a line, if it is not
-    Settings: type[Settings] = Settings
-    # "proximal": z is overwritten by a proximal step over -lr
-    kind: Literal["gradient", "proximal"] = "gradient"
-    positives: Literal["single", "joint", "summed"] = "single"
-    # which samplers it takes; the first kind is the default
-    candidates: tuple[Candidates, ...] = ("drawn", "all")
-    noise: str = "unigram"  # of those that draw, the sampler that suits it best
-    separable: bool = False  # a coefficient depends on its own candidate alone
-    sparse_gradient: bool = False  # among all rows most coefficients are exactly 0
-    # takes the positives of an input in a block of text as a set; see above
-    pairs_as_set: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What holds of a loss: `embedx.testing` checks it, and the engine skips work because of it."""
+
+    # ---- of the loss
     stable: bool = True  # finite at any score
     # at a fixed state, expected coefficients over draws are those of sampler "all"
     unbiased: bool = False
+    # -loss with all rows never exceeds the exact softmax's log-probability
+    bound: bool = False
+    separable: bool = False  # a coefficient depends on its own candidate alone
+    sparse_gradient: bool = False  # among all rows most coefficients are exactly 0
+
+    # ---- of the inputs of `coefficients`; the module's docstring says what each means
+    merges_pairs: bool = False
+    pairs_as_set: bool = False
+    keeps_accidental_hits: bool = False
+    uses_log_expected_count: bool = True
+    uses_score_gain: bool = False
+    # `prepare` takes an order in which similar classes are neighbours, where they have features
+    uses_class_order: bool = False
+    # where words are trained, drawn rows stand for those that a search does not find
+    has_tail: bool = False
+
+    # ---- of predictions
+    # `log_probability` means something before a temperature is fitted to it
+    calibrated: bool = True
     # classes in order of their scores are in order of `log_probability`
     ranks_by_score: bool = True
     adds_log_noise: bool = False  # `log_probability` adds the log of the noise to the scores
-    uses_score_gain: bool = False  # True: it must be filled
-    # Settings that suit it better than the task's own, its own settings among them: of
-    # classification, for each kind of input if need be (`ByInput`), with rates for inputs of length
-    # 1; and of skip-gram.
+
+
+class Objective(abc.ABC):
+    """What an objective declares: its settings, its loss, its traits, and what people read about
+    it. `name`, `about` and `coefficients` are required.
+    """
+
+    name: str  # what the user types after --objective
+    about: About
+    traits: Traits = Traits()
+
+    # ---- settings
+
+    Settings: type[Settings] = Settings
+    # Defaults that suit it better than the task's own, of its own settings too: of classification,
+    # for each kind of input if need be (`ByInput`), with rates for inputs of length 1; of
+    # skip-gram; and of skip-gram in place of these where the text is large.
     label_defaults: Options = {}
     word_defaults: Options = {}
-    # what takes the place of `word_defaults` where the text is large
     large_text_defaults: Options = {}
-    word_settings: tuple[str, ...] = ()  # settings of its own that mean nothing to classification,
-    label_settings: tuple[str, ...] = ()  # and to skip-gram
-    state_width: int = 0
-    uniforms_width: int = 0
+    # settings of its own that have no effect in classification, and in skip-gram
+    word_settings: tuple[str, ...] = ()
+    label_settings: tuple[str, ...] = ()
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
+        self.traits = self.resolved_traits()
+
+    def resolved_traits(self) -> Traits:
+        """Its traits, where they depend on its settings."""
+        return self.traits
 
     def without_effect(self) -> dict[str, Setting]:
         """Settings of its own that have no effect beside its others, each with what it needs."""
         return {}
 
-    @classmethod
-    def samplers(cls) -> tuple[str, ...]:
-        """The names of the samplers that it takes; the first is the default."""
-        return names_of(cls.candidates, cls.noise)
+    # ---- the loss
+
+    # "proximal": z is overwritten by a proximal step over -lr
+    kind: Literal["gradient", "proximal"] = "gradient"
+    positives: Literal["single", "joint", "summed"] = "single"
+    # which samplers it takes; the first kind is the default
+    candidates: tuple[Candidates, ...] = ("drawn", "all")
+    noise: str = "unigram"  # the default among samplers that draw
+    state_width: int = 0
+    uniforms_width: int = 0
 
     @property
     @abc.abstractmethod
@@ -177,58 +214,36 @@ class Objective(abc.ABC):
         """The second function of the module's docstring; None where there is none."""
         return None
 
-    @property
-    def merges_pairs(self) -> bool:
-        """Whether several examples with one input and one positive each may be told as one; see
-        above.
+    def constants(self, n_draws: int, n_classes: int) -> ndarray:
+        """float32: constants of `coefficients`, given the number of rows drawn for an example."""
+        return np.zeros(1, np.float32)
+
+    def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
+        """The best state in closed form for examples that meet all rows, float64 (n, state_width),
+        from z and label, (n, K).
         """
-        return False
-
-    @property
-    def keeps_accidental_hits(self) -> bool:
-        """Whether a positive that is drawn as well counts as noise too; see above."""
-        return False
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether `log_probability` means something before a temperature is fitted to it."""
-        return True
-
-    @property
-    def has_tail(self) -> bool:
-        """Whether drawn rows stand for those that a search does not find, where words
-        are trained.
-        """
-        return False
+        return np.zeros((len(z), self.state_width))
 
     def loss_unit(self, per: str) -> str:
         """The unit of the mean loss of each `per`: nats where the loss is minus a log-likelihood,
         or bounds one.
         """
-        return f"nats per {per}" if self.calibrated else f"per {per}"
+        return f"nats per {per}" if self.traits.calibrated else f"per {per}"
 
-    @property
-    def bound(self) -> bool:
-        """Whether -loss with all rows never exceeds the exact softmax's log-probability."""
-        return False
+    # ---- output rows and candidates
+
+    @classmethod
+    def samplers(cls) -> tuple[str, ...]:
+        """The names of the samplers that it takes; the first is the default."""
+        return names_of(cls.candidates, cls.noise)
 
     @property
     def negatives(self) -> int:
         """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
         return getattr(self.settings, "negatives", 0)
 
-    @property
-    def uses_log_expected_count(self) -> bool:
-        """Whether it must be filled."""
-        return True
-
-    @property
-    def wants_order(self) -> bool:
-        """Whether `prepare` is to be told which classes are alike, where they have features."""
-        return False
-
     def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:  # noqa: B027 -- most have nothing to fit
-        """Fit a tree, for objectives that have one. Done before training and on loading.
+        """Fit a tree, for objectives that have one. Called before training and on loading.
 
         counts  int64 (n_classes,)  how often each class occurs
         order   int32 (n_classes,)  all classes, those that occur first, in an order whose halves,
@@ -247,23 +262,13 @@ class Objective(abc.ABC):
         """How many output rows score `n_classes` classes."""
         return n_classes
 
+    # ---- predictions
+
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise`
-        (n_classes,) is drawn by.
+        (n_classes,) is the distribution of the draws.
         """
         return np.log(p)
-
-    def constants(self, n_draws: int, n_classes: int) -> ndarray:
-        """float32: constants that `coefficients` needs, given how many noise rows are drawn for an
-        example.
-        """
-        return np.zeros(1, np.float32)
-
-    def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
-        """The best state in closed form for examples that meet all rows, float64 (n, state_width),
-        from z and label, (n, K).
-        """
-        return np.zeros((len(z), self.state_width))
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the

@@ -14,12 +14,14 @@ of their rows, and stand in a tree of clusters of them, as in Parabel (Prabhu et
 decisions are easier to make.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy import ndarray
 
 from embedx.kernels import ZERO, kernel
 from embedx.objectives.binary_tree import Tree, follow, halves, huffman, log_odds
-from embedx.objectives.contract import ByInput, Objective
+from embedx.objectives.contract import About, ByInput, Objective, Traits
 from embedx.objectives.parts import binary, log_sigmoid
 from embedx.samplers.contract import Paths
 from embedx.settings import Settings, param
@@ -51,10 +53,12 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class HierarchicalSoftmax(Objective):
     name = "hs"
-    title = "hierarchical softmax"
-    paper = "Morin & Bengio 2005"
-    formula = "sum_(k on the path) bit softplus(-z_k) + (1 - bit) softplus(z_k)"
-    advice = "probabilities at log K cost, without noise"
+    about = About(
+        title="hierarchical softmax",
+        paper="Morin & Bengio 2005",
+        formula="sum_(k on the path) bit softplus(-z_k) + (1 - bit) softplus(z_k)",
+        advice="probabilities at log K cost, without noise",
+    )
     Settings = HierarchySettings
     coefficients = staticmethod(coefficients)
     # Of sparse features, P@1 by 1.0 and 0.3: Bibtex 0.535 and 0.569; 15,000 rows of EURLex-4.3K
@@ -63,14 +67,11 @@ class HierarchicalSoftmax(Objective):
     word_defaults = {"learning_rate": 1.0, "hierarchy": "huffman"}
     label_settings = ("hierarchy",)
     candidates = ("path",)
-    ranks_by_score = False
-    merges_pairs = True
-    uses_log_expected_count = False
+    traits = Traits(ranks_by_score=False, merges_pairs=True, uses_log_expected_count=False)
     tree: Tree
 
-    @property
-    def wants_order(self) -> bool:
-        return self.settings.hierarchy == "clusters"
+    def resolved_traits(self) -> Traits:
+        return replace(self.traits, uses_class_order=self.settings.hierarchy == "clusters")
 
     def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:
         self.tree = (

@@ -75,6 +75,7 @@ from embedx.kernels import (
     log,
     moved_lambert_w,
 )
+from embedx.objectives.contract import About, Traits
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     LOWEST,
@@ -297,12 +298,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class Implicit(LocalObjective):
     name = "implicit"
-    title = "proximal steps on the double sum"
-    paper = "a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`"
-    formula = "as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)"
-    advice = (
-        "like umax, with bounded steps; at large learning rates it is complementary sampled"
-        " softmax, which is biased"
+    about = About(
+        title="proximal steps on the double sum",
+        paper="a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`",
+        formula="as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)",
+        advice=(
+            "like umax, with bounded steps; at large learning rates it is complementary sampled"
+            " softmax, which is biased"
+        ),
     )
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
@@ -316,5 +319,4 @@ class Implicit(LocalObjective):
     }
     kind = "proximal"
     candidates = ("drawn",)
-    unbiased = False
-    uses_score_gain = True
+    traits = Traits(bound=True, uses_score_gain=True)

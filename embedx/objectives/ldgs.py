@@ -11,6 +11,7 @@ place (`tail`).
 """
 
 from embedx.errors import Setting
+from embedx.objectives.contract import About
 from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
 from embedx.search.spec import SearchSpec
 from embedx.settings import param
@@ -35,14 +36,17 @@ class LdgsSettings(SearchSettings):
 
 class Ldgs(RetrievalObjective):
     name = "ldgs"
-    title = "loss decomposition guided search"
-    paper = (
-        "Yen et al. 2018, with exact scores of the rows found; algorithm 2 is `--set rescore=no`"
-    )
-    formula = LOSS
-    advice = (
-        "10^5 labels and more, dense features or a hidden layer: near the exact loss at a fraction"
-        " of its time"
+    about = About(
+        title="loss decomposition guided search",
+        paper=(
+            "Yen et al. 2018, with exact scores of the rows found; algorithm 2 is `--set"
+            " rescore=no`"
+        ),
+        formula=LOSS,
+        advice=(
+            "10^5 labels and more, dense features or a hidden layer: near the exact loss at a"
+            " fraction of its time"
+        ),
     )
     Settings = LdgsSettings
     # The blocks of words pass no messages: the rows found for a word are kept by their exact scores

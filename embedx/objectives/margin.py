@@ -22,7 +22,7 @@ mean label of the positives. In classification that is 1, in skip-gram how often
 import numpy as np
 
 from embedx.kernels import HALF, ONE, TWO, ZERO, kernel, kernel_part
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param
 
@@ -189,22 +189,26 @@ class MarginSettings(SampledSettings):
 
 class Margin(Objective):
     name = "margin"
-    title = "smoothed max-margin"
-    paper = "Yen et al. 2018"
-    formula = "max_c sum_k (c_k (z_k + [k≠y]) - mu/2 c_k^2)"
-    advice = (
-        "the fastest exact loss for huge label sets, because few rows are updated; it defines no"
-        " probabilities"
+    about = About(
+        title="smoothed max-margin",
+        paper="Yen et al. 2018",
+        formula="max_c sum_k (c_k (z_k + [k≠y]) - mu/2 c_k^2)",
+        advice=(
+            "the fastest exact loss for huge label sets, because few rows are updated; it defines"
+            " no probabilities"
+        ),
+        words_caution="for labels: on words it gives no probabilities",
     )
-    words_caution = "for labels: on words it gives no probabilities"
     Settings = MarginSettings
     coefficients = staticmethod(coefficients)
     positives = "joint"
-    pairs_as_set = True
+    traits = Traits(
+        pairs_as_set=True,
+        sparse_gradient=True,
+        calibrated=False,
+        uses_log_expected_count=False,
+    )
     candidates = ("all", "drawn")
-    sparse_gradient = True
-    calibrated = False
-    uses_log_expected_count = False
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         return np.array([self.settings.smoothing], np.float32)

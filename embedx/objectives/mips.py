@@ -7,16 +7,19 @@ scores of the others as 0; here they are left out, and words have drawn rows in 
 (`tail`).
 """
 
+from embedx.objectives.contract import About
 from embedx.objectives.retrieval import LOSS, RetrievalObjective, SearchSettings
 from embedx.search.spec import SearchSpec
 
 
 class Mips(RetrievalObjective):
     name = "mips"
-    title = "maximum inner product search"
-    paper = "Yen et al. 2018, algorithm 1; Auvolat et al. 2015"
-    formula = LOSS
-    advice = "like ldgs, with one index of whole rows: about twice as fast per example"
+    about = About(
+        title="maximum inner product search",
+        paper="Yen et al. 2018, algorithm 1; Auvolat et al. 2015",
+        formula=LOSS,
+        advice="like ldgs, with one index of whole rows: about twice as fast per example",
+    )
     Settings = SearchSettings
 
     def search(self, n_classes: int) -> SearchSpec:

@@ -15,7 +15,7 @@ and nothing has to be corrected at prediction. Negative sampling is the same wit
 import numpy as np
 
 from embedx.kernels import ZERO, kernel
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import binary
 
 
@@ -36,18 +36,19 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class NoiseContrastive(Objective):
     name = "nce"
-    title = "noise-contrastive estimation"
-    paper = "Gutmann & Hyvärinen 2010"
-    formula = "softplus(-x_y) + m E_q[softplus(x_k)], x_k = z_k - log(m q_k)"
-    advice = (
-        "negative sampling that gives probabilities: scores need no normalisation, given many"
-        " negatives and a bias"
+    about = About(
+        title="noise-contrastive estimation",
+        paper="Gutmann & Hyvärinen 2010",
+        formula="softplus(-x_y) + m E_q[softplus(x_k)], x_k = z_k - log(m q_k)",
+        advice=(
+            "negative sampling that gives probabilities: scores need no normalisation, given many"
+            " negatives and a bias"
+        ),
     )
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     positives = "summed"
-    keeps_accidental_hits = True
-    separable = True
+    traits = Traits(keeps_accidental_hits=True, separable=True)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws

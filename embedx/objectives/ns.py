@@ -16,11 +16,13 @@ of what becomes a score of the softmax at prediction (Bamler & Mandt 2020, eq. 6
 negative).
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy import ndarray
 
 from embedx.kernels import ZERO, kernel, kernel_part, sigmoid, softplus
-from embedx.objectives.contract import Objective, SampledSettings, log_softmax
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits, log_softmax
 from embedx.objectives.parts import binary
 from embedx.settings import param
 
@@ -77,30 +79,33 @@ class NegativeSamplingSettings(SampledSettings):
 
 class NegativeSampling(Objective):
     name = "ns"
-    title = "negative sampling"
-    paper = "Mikolov et al. 2013"
-    formula = "softplus(-z_y) + m E_q[softplus(z_k)]"
-    advice = (
-        "word vectors: the fastest measured, the best on similarity with sampled-softmax;"
-        " overconfident after many epochs"
+    about = About(
+        title="negative sampling",
+        paper="Mikolov et al. 2013",
+        formula="softplus(-z_y) + m E_q[softplus(z_k)]",
+        advice=(
+            "word vectors: the fastest measured, the best on similarity with sampled-softmax;"
+            " overconfident after many epochs"
+        ),
     )
     Settings = NegativeSamplingSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"bias": "none", "optimizer": "bounded-adagrad", "block_size": 16}
     large_text_defaults = {"optimizer": "sgd"}
     positives = "summed"
-    keeps_accidental_hits = True
-    separable = True
-    ranks_by_score = False
-    adds_log_noise = True
+    traits = Traits(
+        keeps_accidental_hits=True,
+        separable=True,
+        ranks_by_score=False,
+        adds_log_noise=True,
+    )
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
         weight = self.negatives / n_draws
         return np.array([weight, self.settings.score_l2, np.log(weight)], np.float32)
 
-    @property
-    def uses_log_expected_count(self) -> bool:
-        return self.settings.score_l2 > 0
+    def resolved_traits(self) -> Traits:
+        return replace(self.traits, uses_log_expected_count=self.settings.score_l2 > 0)
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
         return np.log(p) - np.log(self.negatives * noise)

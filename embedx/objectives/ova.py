@@ -16,13 +16,14 @@ continue it smoothly that never reach them, so that higher scores have higher pr
 above 1: SMALLEST e^(p / SMALLEST - 1) below, 1 - SMALLEST² / (p - 1 + 2 SMALLEST) above.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy import float32, float64, ndarray
 
 from embedx.kernels import HALF, ONE, TWO, ZERO, kernel
-from embedx.objectives.contract import Objective, SampledSettings, log_softmax
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits, log_softmax
 from embedx.objectives.parts import binary, importance, log_sigmoid
 from embedx.settings import param
 
@@ -111,10 +112,12 @@ class OneVsAllSettings(SampledSettings):
 
 class OneVsAll(Objective):
     name = "ova"
-    title = "one-vs-all"
-    paper = "Rifkin & Klautau 2004"
-    formula = "softplus(-z_y) + sum_(k≠y) softplus(z_k)"
-    advice = "several labels per input: an independent probability for each label"
+    about = About(
+        title="one-vs-all",
+        paper="Rifkin & Klautau 2004",
+        formula="softplus(-z_y) + sum_(k≠y) softplus(z_k)",
+        advice="several labels per input: an independent probability for each label",
+    )
     Settings = OneVsAllSettings
     coefficients = staticmethod(coefficients)
     # 3 MB of Wikipedia, 1 epoch, held-out log-likelihood and words/s: all rows by rowwise-adagrad
@@ -123,16 +126,14 @@ class OneVsAll(Objective):
     positives = "joint"
     candidates = ("all", "drawn")
     noise = "uniform"
-    separable = True
-    unbiased = True
+    traits = Traits(separable=True, unbiased=True)
 
     @property
     def dual_steps(self) -> Any:
         return dual_steps if self.settings.loss == "squared-hinge" else None
 
-    @property
-    def bound(self) -> bool:
-        return self.settings.loss == "logistic"
+    def resolved_traits(self) -> Traits:
+        return replace(self.traits, bound=self.settings.loss == "logistic")
 
     def loss_unit(self, per: str) -> str:
         return super().loss_unit(per) if self.settings.loss == "logistic" else f"per {per}"

@@ -14,7 +14,7 @@ allow for it (the paper's is 1e-8 for 2,919 classes and raw features).
 import numpy as np
 
 from embedx.kernels import ZERO, kernel, sigmoid, softplus
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import importance, positive
 
 
@@ -44,13 +44,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class OneVsEach(Objective):
     name = "ove"
-    title = "one-vs-each"
-    paper = "Titsias 2016"
-    formula = "sum_(k≠y) softplus(z_k - z_y)"
-    advice = "a bound without state; its steps grow with the number of classes, so use adagrad"
+    about = About(
+        title="one-vs-each",
+        paper="Titsias 2016",
+        formula="sum_(k≠y) softplus(z_k - z_y)",
+        advice="a bound without state; its steps grow with the number of classes, so use adagrad",
+    )
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"learning_rate": 2.0, "sampler": "unigram"}
     noise = "uniform"
-    unbiased = True
-    bound = True
+    traits = Traits(unbiased=True, bound=True)

@@ -2,12 +2,14 @@
 of many scores.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numba.extending import register_jitable
 from numpy import float32, ndarray
 
 from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, sigmoid, softplus
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import Objective, SampledSettings, Traits
 from embedx.settings import param
 
 # Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot
@@ -199,17 +201,15 @@ class LocalObjective(Objective):
 
     in_kernel: tuple[str, ...] = ()  # the settings that are constants of `coefficients` too
     word_defaults = {"block_size": 32}
-    unbiased = True
-    bound = True
+    traits = Traits(unbiased=True, bound=True)
     state_width = 1
 
     @property
     def is_relative(self) -> bool:
         return self.settings.is_relative
 
-    @property
-    def merges_pairs(self) -> bool:
-        return not self.is_relative
+    def resolved_traits(self) -> Traits:
+        return replace(self.traits, merges_pairs=not self.is_relative)
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
         return np.array(

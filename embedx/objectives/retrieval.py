@@ -8,13 +8,14 @@ that those that are not found have most of it.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from embedx.errors import Setting
 from embedx.objectives import margin, sampled_softmax
-from embedx.objectives.contract import Objective
+from embedx.objectives.contract import Objective, Traits
 from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
@@ -93,7 +94,7 @@ class RetrievalObjective(Objective):
     """
 
     positives = "joint"
-    pairs_as_set = True
+    traits = Traits(pairs_as_set=True)
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
     # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of
@@ -112,30 +113,28 @@ class RetrievalObjective(Objective):
     def is_margin(self) -> bool:
         return self.settings.loss == "margin"
 
-    @property
-    def has_tail(self) -> bool:
-        """Whether drawn rows stand for those that are not found, where words are trained."""
-        return self.settings.tail and not self.is_margin
+    def resolved_traits(self) -> Traits:
+        return replace(
+            self.traits,
+            calibrated=not self.is_margin,
+            has_tail=self.settings.tail and not self.is_margin,
+        )
 
     @property
     def n_found(self) -> int:
         """How many rows each word keeps."""
-        return self.settings.found or (4 if self.has_tail else 8)
+        return self.settings.found or (4 if self.traits.has_tail else 8)
 
     @property
     def loss_scope(self) -> str:
         """Which rows the loss of words is a sum over, if it is a bound below that over all, as
         words after its unit.
         """
-        return "" if self.has_tail else " among the rows found"
+        return "" if self.traits.has_tail else " among the rows found"
 
     @property
     def coefficients(self) -> Any:
         return margin.coefficients if self.is_margin else sampled_softmax.coefficients
-
-    @property
-    def calibrated(self) -> bool:
-        return not self.is_margin
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         complementary = 0  # the softmax over the rows found, each with its weight

@@ -26,10 +26,12 @@ term exact and the others weighed by n / E[n]. Its logarithm is too small on ave
 too, and the positive's probability too large; many draws cure it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part, larger
-from embedx.objectives.contract import Objective, SampledSettings
+from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import largest_score, n_positives, positive
 from embedx.settings import param
 
@@ -117,26 +119,30 @@ class SampledSoftmaxSettings(SampledSettings):
 
 class SampledSoftmax(Objective):
     name = "sampled-softmax"
-    title = "sampled softmax"
-    paper = "Jean et al. 2015"
-    formula = "log sum_k n_k e^x_k - x_y, x_k = z_k - log e_k"
-    advice = (
-        "softmax over sampled rows, close to the full softmax with any number of negatives if --set"
-        " keep-hits=yes"
+    about = About(
+        title="sampled softmax",
+        paper="Jean et al. 2015",
+        formula="log sum_k n_k e^x_k - x_y, x_k = z_k - log e_k",
+        advice=(
+            "softmax over sampled rows, close to the full softmax with any number of negatives if"
+            " --set keep-hits=yes"
+        ),
     )
     Settings = SampledSoftmaxSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"optimizer": "bounded-adagrad", "learning_rate": 1.5}
 
-    @property
-    def keeps_accidental_hits(self) -> bool:
-        return self.settings.keep_hits and not self.settings.complementary
-
-    @property
-    def merges_pairs(self) -> bool:
-        return self.settings.complementary
+    def resolved_traits(self) -> Traits:
+        is_complementary = self.settings.complementary
+        return replace(
+            self.traits,
+            merges_pairs=is_complementary,
+            keeps_accidental_hits=self.settings.keep_hits and not is_complementary,
+        )
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         # of all rows, none is drawn
-        kept = WITH_HITS if self.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS
+        kept = (
+            WITH_HITS if self.traits.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS
+        )
         return np.array([COMPLEMENTARY if self.settings.complementary else kept], np.float32)

@@ -14,23 +14,26 @@ first visit starts at the draws' own estimate of the normaliser, as `umax`.
 
 import numpy as np
 
+from embedx.objectives.contract import About, Traits
 from embedx.objectives.parts import DoubleSumSettings, LocalObjective
 from embedx.objectives.umax import coefficients
 
 
 class SgdDoubleSum(LocalObjective):
     name = "sgd-double-sum"
-    title = "SGD on the double sum of Raman et al. 2016"
-    paper = "baseline of Fagan & Iyengar 2018"
-    formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = (
-        "only as the baseline of umax and implicit: with plain SGD it diverges unless the learning"
-        " rate is tiny"
+    about = About(
+        title="SGD on the double sum of Raman et al. 2016",
+        paper="baseline of Fagan & Iyengar 2018",
+        formula="u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)",
+        advice=(
+            "only as the baseline of umax and implicit: with plain SGD it diverges unless the"
+            " learning rate is tiny"
+        ),
     )
     Settings = DoubleSumSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "learning_rate": 1.0}
-    stable = False
+    traits = Traits(stable=False, unbiased=True, bound=True)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         # never raised, and a step of any length

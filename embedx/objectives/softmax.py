@@ -10,7 +10,7 @@ With several labels this is the cross-entropy to them, each with its weight.
 import numpy as np
 
 from embedx.kernels import ZERO, exp, kernel, larger
-from embedx.objectives.contract import Objective
+from embedx.objectives.contract import About, Objective, Traits
 
 
 @kernel
@@ -45,13 +45,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class Softmax(Objective):
     name = "softmax"
-    title = "exact softmax"
-    paper = "Bridle 1990"
-    formula = "log sum_k e^z_k - z_y"
-    advice = "up to about ten thousand classes: the loss that the others approximate"
+    about = About(
+        title="exact softmax",
+        paper="Bridle 1990",
+        formula="log sum_k e^z_k - z_y",
+        advice="up to about ten thousand classes: the loss that the others approximate",
+    )
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32}
     positives = "joint"
-    merges_pairs = True
+    traits = Traits(merges_pairs=True, uses_log_expected_count=False)
     candidates = ("all",)
-    uses_log_expected_count = False

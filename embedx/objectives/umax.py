@@ -28,6 +28,7 @@ compute. And the learning rate is that of the scores, without the N of eq. 7.
 import numpy as np
 
 from embedx.kernels import kernel
+from embedx.objectives.contract import About
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
     DoubleSumSettings,
@@ -84,11 +85,14 @@ class UmaxSettings(DoubleSumSettings):
 
 class Umax(LocalObjective):
     name = "umax"
-    title = "U-max"
-    paper = "Fagan & Iyengar 2018"
-    formula = "u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)"
-    advice = (
-        "like ar, for inputs seen few times: u follows the learning rate, not the number of updates"
+    about = About(
+        title="U-max",
+        paper="Fagan & Iyengar 2018",
+        formula="u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)",
+        advice=(
+            "like ar, for inputs seen few times: u follows the learning rate, not the number of"
+            " updates"
+        ),
     )
     Settings = UmaxSettings
     coefficients = staticmethod(coefficients)

@@ -21,6 +21,7 @@ from numba.extending import register_jitable
 from numpy import float64, ndarray
 
 from embedx.kernels import ZERO, sigmoid, softplus
+from embedx.objectives.contract import Traits
 from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
@@ -61,7 +62,7 @@ class UtilityObjective(LocalObjective):
     # 3 MB of Wikipedia, 1 and 5 epochs, held-out log-likelihood: ar-logistic by rowwise-adagrad
     # at 1 -8.747 and -8.686, by adagrad at 0.1 -8.689 and -8.627
     word_defaults = {"block_size": 32, "optimizer": "adagrad"}
-    bound = False
+    traits = Traits(unbiased=True)
     state_width = 2
     uniforms_width = 2
 

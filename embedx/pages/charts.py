@@ -22,6 +22,8 @@ LEFT, RIGHT, TOP, BOTTOM = 66, 428, 10, 258  # of the plot within the picture
 LINE = 24  # height of a line of a dot plot
 LETTER, MAX_NAME = 7, 18  # width of a letter, and how many of a name are shown beside a dot plot
 TICKS = 5
+# relative difference of scores that are computed in another order
+ROUNDING = 1e-9
 N_COLOURS = 8  # those of the page; further names are dashed
 # of the longest run: scores worse than all later ones are cut off, because the ends matter
 SHOWN_FROM = 0.15
@@ -33,14 +35,17 @@ class Axis:
     def __init__(
         self, label: str, low: float, high: float, start: float, end: float, *, is_log: bool = False
     ) -> None:
-        self.label, self.low, self.high, self.start, self.end, self.is_log = (
-            label,
-            low,
-            high,
-            start,
-            end,
-            is_log,
-        )
+        if not is_log and high - low <= ROUNDING * max(abs(low), abs(high)):
+            # values that are equal but for rounding lie in the middle
+            margin = max(abs(low), abs(high)) or 1.0
+            low -= margin
+            high += margin
+        self.label = label
+        self.low = low
+        self.high = high
+        self.start = start
+        self.end = end
+        self.is_log = is_log
 
     def __call__(self, value: float) -> float:
         low, high, value = (

@@ -349,7 +349,7 @@ def about_reliability(classifier: Classifier, reliability: Reliability) -> str:
     )
     if "calibration" in classifier.arrays:
         return f"{about} Probabilities are calibrated on rows that were held out of training."
-    if not classifier.objective.calibrated:
+    if not classifier.objective.traits.calibrated:
         return (
             f"{about} {classifier.objective.name} has no probabilities of its own: these are a"
             " softmax of its scores."

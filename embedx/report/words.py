@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
+from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves, words as evaluation
 from embedx.evaluation.word_report import Report
@@ -67,6 +68,7 @@ def findings(
 
     Raises `EmbedxError` for unknown words or projections.
     """
+    objectives.check_packages(model, vectors.facts, vectors.settings)
     values = neighbours_and_map(vectors, settings, progress)
     values |= about_scores([model], tests, progress)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from embedx import registry
 from embedx.errors import InapplicableError, Setting, SettingError, choice
+from embedx.registry import Registry, wrong_class
 from embedx.samplers.contract import Candidates, Paths, Sampler
 from embedx.settings import Options, Record, settings_of
 
@@ -21,7 +21,16 @@ REGISTRY = (
     "path.Path",
 )
 
-SAMPLERS: dict[str, type[Sampler]] = registry.load(__name__, REGISTRY)
+
+def _wrong(sampler: object) -> str:
+    """What is wrong with a sampler from elsewhere; "" if nothing is."""
+    return wrong_class(sampler, Sampler, ("name", "meaning", "candidates"))
+
+
+# Other packages add theirs by the entry point `embedx.samplers`.
+SAMPLERS: Registry[type[Sampler]] = Registry(
+    __name__, REGISTRY, setting="sampler", group="embedx.samplers", check=_wrong
+)
 
 
 def names_of(candidates: Iterable[Candidates], noise: str) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ def _descent(run: Run, counts: Counts, seconds_before: float) -> Descent:
     search = objective.search(len(outputs))
     if search is not None:
         tail = engine.NO_TAIL
-        if objective.has_tail:
+        if objective.traits.has_tail:
             tail = engine.Tail(run.sampler, settings.draws or 0, settings.seed)
         rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
     rate = float(settings.learning_rate or 0)

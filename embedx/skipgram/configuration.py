@@ -94,7 +94,7 @@ class Configuration:
         variance. 10 MB of Wikipedia, held-out log-likelihood with 128 draws for each block: -8.892
         by counts to the power of 0.75, -8.877 as kept.
         """
-        return self.collapsed is None and self.objective.has_tail
+        return self.collapsed is None and self.objective.traits.has_tail
 
     def new_sampler(self) -> Sampler:
         """The sampler; where a search finds candidates, what draws until it can, and their tail. It
@@ -107,7 +107,7 @@ class Configuration:
         )
         own = {"sampler_exponent": 1.0} if self.draws_kept_words and name == "unigram" else {}
         return samplers.make(
-            name, own | self.sampler_options, corrected=self.objective.adds_log_noise
+            name, own | self.sampler_options, corrected=self.objective.traits.adds_log_noise
         )
 
     def groups(self) -> list[Settings]:
@@ -134,7 +134,7 @@ class Configuration:
             ()
             if self.collapsed is None
             else OF_STREAMING
-            if self.objective.has_tail
+            if self.objective.traits.has_tail
             else (*OF_STREAMING, "draws")
         )
         return {name: value for name, value in found.items() if name not in unused}
@@ -305,7 +305,7 @@ def _collapsed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]
         )
         other = ("does not apply to ", Setting("objective", name))
         raise InapplicableError("collapsed", True, other, f"taken by {takers}, by default")
-    for each in (*NOT_TAKEN, *([] if made.has_tail else ["draws"])):
+    for each in (*NOT_TAKEN, *([] if made.traits.has_tail else ["draws"])):
         if options.get(each) is not None:
             collapsed = (Setting("collapsed", True), " ", Setting("objective", name))
             raise InapplicableError(each, None, ("does not apply with ", collapsed))
@@ -313,7 +313,7 @@ def _collapsed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]
     if search is not None and search.message_iterations > 0:
         remedy = ("leave out ", Setting("rescore", False))
         raise InapplicableError("collapsed", True, "needs exact scores of the rows found", remedy)
-    draws = {"draws": TAIL} if made.has_tail else {}
+    draws = {"draws": TAIL} if made.traits.has_tail else {}
     settings = SkipGramSettings.from_options(
         {**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]}
     )
@@ -338,7 +338,7 @@ def collapses(objective: Objective) -> bool:
         and objective.uniforms_width == 0
         and objective.kind == "gradient"
     )
-    takes_all = objective.candidates == ("all",) and objective.merges_pairs
+    takes_all = objective.candidates == ("all",) and objective.traits.merges_pairs
     return is_stateless and (
-        takes_all or ("retrieved" in objective.candidates and objective.calibrated)
+        takes_all or ("retrieved" in objective.candidates and objective.traits.calibrated)
     )

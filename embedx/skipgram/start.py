@@ -57,6 +57,7 @@ class Start:
         self.objective: type[Objective] | None = None  # None: the vectors of a file
         self.counts = np.zeros(len(self.model), np.int64)
         if "objective" in self.model.facts:
+            objectives.check_packages(self.path, self.model.facts, self.model.settings)
             self.objective = objectives.find(self.model.facts["objective"])
             self.counts = self._trained_counts()
             self._check_rows(self.objective)
@@ -188,7 +189,7 @@ class Start:
         """Whether biases mean the same in the model and here."""
         if self.objective is None or "bias" not in self.model.arrays:
             return False
-        same = self.objective.adds_log_noise == objective.adds_log_noise
+        same = self.objective.traits.adds_log_noise == objective.traits.adds_log_noise
         return same and self.keeps_outputs(objective)
 
     def write(

@@ -77,7 +77,7 @@ def form_of(objective: Objective) -> int:
     """How the objective gets the pairs of a block."""
     if objective.positives == "summed":
         return SUMMED
-    return JOINT if objective.merges_pairs or objective.pairs_as_set else SINGLE
+    return JOINT if objective.traits.merges_pairs or objective.traits.pairs_as_set else SINGLE
 
 
 def block_plan(
@@ -110,9 +110,9 @@ def block_plan(
         n_rows=n_rows,
         candidates=blocks.CANDIDATES[candidates],
         form=form_of(objective),
-        keeps_accidental_hits=objective.keeps_accidental_hits,
-        uses_log_expected_count=objective.uses_log_expected_count,
-        uses_score_gain=objective.uses_score_gain,
+        keeps_accidental_hits=objective.traits.keeps_accidental_hits,
+        uses_log_expected_count=objective.traits.uses_log_expected_count,
+        uses_score_gain=objective.traits.uses_score_gain,
         bias=settings.dim if settings.bias != "none" else -1,
         optimizer=optimizers.update_rule(
             settings.optimizer, row_length=settings.dim, max_gradient=max_gradient
@@ -281,7 +281,7 @@ class RetrievedStream(Streamed):
         max_candidates = max(n_found, math.ceil(own.candidate_fraction * search.n_scored))
         self.search = search.for_columns(self.columns)._replace(max_candidates=max_candidates)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
-        n_draws = self.plan.n_draws if objective.has_tail else 0
+        n_draws = self.plan.n_draws if objective.traits.has_tail else 0
         self.retrieved_run = self.run._replace(
             plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
         )

@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy import float32, float64, ndarray
 
+from embedx import objectives
 from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DataError, DivergedError, Setting
 from embedx.evaluation import heldout
@@ -379,7 +380,7 @@ class Run:
         if self.heldout is not None and outcome.interrupted_by is None:
             metrics = to_the_end(self.heldout_metrics)
             vectors.facts["heldout"] = metrics
-            if self.config.objective.calibrated and outcome.diverged is None:
+            if self.config.objective.traits.calibrated and outcome.diverged is None:
                 outcome.diverged = self._divergence_on_heldout(metrics, outcome)
         return TrainedVectors(vectors, outcome)
 
@@ -419,6 +420,7 @@ class Run:
         ]
         facts = {
             "objective": self.config.objective.name,
+            **objectives.packages(self.config.objective.name, self.config.settings.sampler),
             "corpus": self.corpus.key,
             "sources": sources[:MAX_SOURCES],
             "corpus_tokens": self.corpus.n_tokens,
@@ -545,9 +547,9 @@ def _note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress)
         advice = unsegmented(corpus)
         if advice:
             progress.note(advice)
-    if objective.words_caution:
+    if objective.about.words_caution:
         progress.note(
-            "warning: ", Setting("objective", objective.name), f": {objective.words_caution}"
+            "warning: ", Setting("objective", objective.name), f": {objective.about.words_caution}"
         )
 
 

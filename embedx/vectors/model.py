@@ -91,6 +91,7 @@ SCHEMA = FolderSchema(
     },
     facts={
         "objective": Value(str),
+        "packages": Value(dict),
         "words": Value(int, at_least=0),
         "source": Value(str),
         **FACTS_OF_RUN,

@@ -57,6 +57,6 @@ REPRESENTATIVES = {
         lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"
     ),
     "path": of(lambda o: "path" in o.candidates),
-    "columns": of(lambda o: o.samplers()[0] == "all" and not o.separable),
-    "tiles": of(lambda o: o.samplers()[0] == "all" and o.separable),
+    "columns": of(lambda o: o.samplers()[0] == "all" and not o.traits.separable),
+    "tiles": of(lambda o: o.samplers()[0] == "all" and o.traits.separable),
 }

@@ -11,7 +11,7 @@ def contract_class(objective):
         made.positives,
         made.kind,
         SAMPLERS[made.samplers()[0]].candidates,
-        made.separable,
+        made.traits.separable,
         made.state_width > 0,
     )
 

@@ -27,6 +27,7 @@ LAYERS = (
     {"tasks"},
     {"comparison"},
     {"api"},
+    {"testing"},
     {"cli"},
 )
 

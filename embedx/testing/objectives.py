@@ -1,0 +1,480 @@
+"""What holds for every objective: gradients against finite differences, compiled code against plain
+Python, finite losses, probabilities, bounds, and every trait that it declares.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+from numpy import ndarray
+
+from embedx.engine.loading import compile_function
+from embedx.kernels import adjusted
+from embedx.kernels.batch import COEFFICIENTS, COEFFICIENTS_64, Batch
+from embedx.objectives.contract import Objective
+from embedx.samplers import SAMPLERS
+
+N = 7  # candidates
+K = 6  # classes, where all outcomes of draws are enumerated
+FROZEN = 2**50  # updates after which no state moves
+GARBAGE = 1e30  # score of a candidate without weight
+N_UPDATES = (0, 3)
+# of the positives of an example
+WEIGHTS = {"single": (1.5,), "joint": (1.0, 0.5), "summed": (1.0, 2.0)}
+UNIFORM = np.full(K, 1 / K)
+UNIGRAM = np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
+
+
+def variants(objective: type[Objective]) -> dict[str, Objective]:
+    """An objective with its default settings, and with each setting that is a choice or a switch
+    changed, by name.
+    """
+    made = {objective.name: objective(objective.Settings())}
+    for field in dataclasses.fields(objective.Settings):
+        values = field.metadata["choices"] or ()
+        if isinstance(field.default, bool):
+            values = (not field.default,)
+        for value in set(values) - {field.default}:
+            settings = objective.Settings(**{field.name: value})
+            made[f"{objective.name}-{field.name}={value}"] = objective(settings)
+    return made
+
+
+class Candidates(NamedTuple):
+    """Candidates of some examples, (n, N) each."""
+
+    z: ndarray
+    label: ndarray
+    sample_count: ndarray
+    log_expected_count: ndarray
+
+    @property
+    def weighed(self) -> ndarray:
+        return (self.label > 0) | (self.sample_count > 0)
+
+    @property
+    def importance(self) -> ndarray:
+        return self.sample_count / np.exp(self.log_expected_count)
+
+
+def coefficients_of(objective: Any, dtype: Any = np.float64) -> Any:
+    """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by
+    itself apart from that.
+    """
+    signature = COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS
+    compile_function(objective.coefficients, signature)
+    return objective.coefficients
+
+
+def evaluate(
+    objective: Any,
+    z: Any,
+    label: Any,
+    sample_count: Any,
+    log_expected_count: Any,
+    state: ndarray | None = None,
+    n_updates: Any = FROZEN,
+    key: Any = None,
+    lr: float = 0.0,
+    dtype: Any = np.float64,
+    n_draws: int = 5,
+    n_classes: int = N,
+    uniforms: ndarray | None = None,
+    plain: bool = False,
+) -> tuple[float, ndarray, ndarray]:
+    """Loss, coefficients and the new state of some examples.
+
+    Scores of candidates without weight are GARBAGE; `plain` runs everything as Python.
+    """
+    given = (z, label, sample_count, log_expected_count)
+    candidates = Candidates(*(np.atleast_2d(np.array(a, np.float64)) for a in given))
+    n_examples, n = candidates.z.shape
+    scores = np.where(candidates.weighed, candidates.z, GARBAGE)
+
+    def padded(values: ndarray) -> ndarray:
+        array = np.zeros((n_examples + 1, n + 2), dtype)
+        array[:n_examples, :n] = values
+        return array
+
+    keys = np.arange(n_examples) if key is None else np.array(key)
+    if state is None:
+        state = np.zeros((keys.max() + 1, objective.state_width))
+    state = state.astype(dtype)
+    if uniforms is None:
+        shape = (n_examples, objective.uniforms_width)
+        uniforms = np.random.default_rng(0).uniform(0.01, 0.99, shape)
+    updates = np.broadcast_to(np.array(n_updates, dtype=np.int64), n_examples).copy()
+    batch = Batch(
+        padded(scores),
+        padded(candidates.label),
+        padded(candidates.sample_count),
+        padded(candidates.log_expected_count),
+        uniforms.astype(dtype),
+        keys,
+        updates,
+        padded(score_gains(candidates.z.shape)),
+    )
+
+    constants = objective.constants(n_draws, n_classes).astype(dtype)
+    coefficients = coefficients_of(objective, dtype)
+    parts: Any = contextlib.nullcontext()
+    if plain and hasattr(coefficients, "py_func"):
+        coefficients = coefficients.py_func
+        parts = mock.patch.object(
+            adjusted.Part, "__call__", lambda part, *arguments: part.py_func(*arguments)
+        )
+    with parts, np.errstate(all="ignore"):  # garbage may overflow before it is dropped
+        loss = coefficients(batch, state, constants, n_examples, n, dtype(lr))
+    return float(loss), batch.z[:n_examples, :n], state
+
+
+def score_gains(shape: tuple[int, ...]) -> ndarray:
+    """Score gains of some candidates."""
+    return np.linspace(0.5, 2, int(np.prod(shape))).reshape(shape)
+
+
+def examples(objective: Any, n: int = 4, seed: int = 0) -> Candidates:
+    """Examples such as the objective takes; in each some column has no weight."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 1.5, (n, N))
+    label, sample_count = np.zeros((n, N)), np.zeros((n, N))
+    for e in range(n):
+        if "path" in objective.candidates:
+            depth = rng.integers(1, N)
+            label[e, :depth] = rng.integers(0, 2, depth)
+            sample_count[e, :depth] = 1 - label[e, :depth]
+            continue
+        sample_count[e] = 1 if objective.candidates == ("all",) else rng.choice([0, 1, 1, 2], N)
+        places = rng.permutation(N)
+        sample_count[e, places[3]] = 0
+        sample_count[e, places[4]] = 1
+        for place, weight in zip(places, WEIGHTS[objective.positives], strict=False):
+            label[e, place] = weight
+            sample_count[e, place] = 1 if objective.traits.keeps_accidental_hits else 0
+    candidates = Candidates(z, label, sample_count, 0 * z)
+    if objective.traits.uses_log_expected_count:
+        drawn = np.log(rng.uniform(0.2, 0.8, (n, N)))
+        candidates.log_expected_count[:] = np.where(candidates.weighed, drawn, 0)
+    return candidates
+
+
+def near_optimal_state(objective: Any, candidates: Candidates) -> ndarray:
+    """A sensible state: near the best one for the candidates with weight."""
+    scores = np.where(candidates.weighed, candidates.z, -30.0)
+    best = objective.optimal_state(scores, candidates.label)
+    assert best.shape == (len(candidates.z), objective.state_width), "optimal_state: wrong shape"
+    return np.asarray(best + 0.3)
+
+
+# ---- the loss
+
+
+def check_declarations(objective: Objective) -> None:
+    """What it declares goes together."""
+    traits = objective.traits
+    assert traits.keeps_accidental_hits or objective.positives != "summed"
+    assert objective.about.formula, "no formula"
+    assert objective.about.advice, "no advice"
+    assert objective.samplers(), "no sampler has candidates of its kinds"
+    assert set(objective.samplers()) <= set(SAMPLERS)
+
+
+def check_gradient(objective: Objective) -> None:
+    """The coefficients are the gradient of the loss."""
+    if objective.kind != "gradient":
+        return
+    candidates = examples(objective)
+    state = near_optimal_state(objective, candidates)
+    _, slopes, after = evaluate(objective, *candidates, state)
+    message = "a state that was updated often moved at learning rate 0"
+    np.testing.assert_allclose(after, state, atol=1e-9, err_msg=message)
+    for place in np.ndindex(*candidates.z.shape):
+        step = np.zeros_like(candidates.z)
+        step[place] = 1e-5
+        up, _, _ = evaluate(objective, *candidates._replace(z=candidates.z + step), state)
+        down, _, _ = evaluate(objective, *candidates._replace(z=candidates.z - step), state)
+        np.testing.assert_allclose(
+            slopes[place], (up - down) / 2e-5, rtol=1e-6, atol=2e-8, err_msg="no gradient"
+        )
+
+
+def check_plain_python(objective: Objective) -> None:
+    """Compiled code computes what plain Python does."""
+    candidates = examples(objective, seed=1)
+    state = near_optimal_state(objective, candidates)
+    for n_updates in N_UPDATES:
+        exact = evaluate(objective, *candidates, state, n_updates, lr=0.1, plain=True)
+        for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-4)):
+            compiled = evaluate(objective, *candidates, state, n_updates, lr=0.1, dtype=dtype)
+            pairs: Any = zip(compiled, exact, strict=True)
+            for ours, truth in pairs:
+                np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
+
+
+def check_no_weight(objective: Objective) -> None:
+    """A candidate without weight gets coefficient 0, and an example without positive moves no
+    state.
+    """
+    for n_updates in N_UPDATES:
+        candidates = examples(objective)
+        candidates.label[1] = candidates.sample_count[1] = candidates.log_expected_count[1] = 0
+        state = near_optimal_state(objective, candidates)
+        _, slopes, after = evaluate(
+            objective, *candidates, state, n_updates, lr=0.1, dtype=np.float32
+        )
+        without = (candidates.label == 0) & (candidates.sample_count == 0)
+        assert not slopes[without].any(), "a candidate without weight has a coefficient"
+        assert (slopes[0] != 0).any(), "an example with a positive has no coefficients"
+        np.testing.assert_array_equal(after[1], state[1].astype(np.float32))
+
+
+def check_first_update(objective: Objective) -> None:
+    """The first update of a state reads nothing from it."""
+    if objective.state_width == 0:
+        return
+    candidates = examples(objective)
+    of_zeros, of_garbage = (
+        evaluate(objective, *candidates, np.full((4, objective.state_width), value), 0, lr=0.1)
+        for value in (0.0, 1e9)
+    )
+    for ours, same in zip(of_zeros, of_garbage, strict=True):
+        np.testing.assert_array_equal(ours, same, "a first update reads the state")
+
+
+def check_examples_in_turn(objective: Objective) -> None:
+    """Examples of one call are computed as if one by one, though they share a key."""
+    candidates = examples(objective, seed=2)
+    keys = np.array([2, 0, 2, 2])
+    n_updates = np.array([0, 5, 1, 2])
+    uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
+    state = np.full((3, objective.state_width), 0.5)
+    loss, slopes, after = evaluate(
+        objective, *candidates, state, n_updates, keys, 0.1, uniforms=uniforms
+    )
+    scores = np.where(candidates.weighed, candidates.z, GARBAGE)
+    gains = score_gains(scores.shape)
+    _, label, sample_count, log_expected_count = candidates
+    together = Batch(
+        scores, label, sample_count, log_expected_count, uniforms, keys, n_updates, gains
+    )
+    constants = objective.constants(5, N).astype(float)
+    total = 0.0
+    for e in range(4):
+        alone = Batch(*(a[e : e + 1].copy() for a in together))
+        total += coefficients_of(objective)(alone, state, constants, 1, N, np.float64(0.1))
+        np.testing.assert_allclose(slopes[e], alone.z[0], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(loss, total, rtol=1e-12)
+    np.testing.assert_allclose(after, state, rtol=1e-12)
+
+
+# ---- traits of the loss
+
+
+def check_stable(objective: Objective) -> None:
+    """`stable`: everything is finite at extreme scores."""
+    if not objective.traits.stable:
+        return
+    rng = np.random.default_rng(4)
+    _, label, sample_count, log_expected_count = examples(objective, n=30)
+    state = None
+    for n_updates in (0, 1, 50):
+        z = 1e4 * rng.choice([-1.0, 0.0, 1.0], label.shape)
+        z[::3] = 1e4 * np.where(label[::3] > 0, -1, 1)  # the positive far below all others
+        z[1::3] = 1e4 * np.where(label[1::3] > 0, 1, -1)
+        candidates = Candidates(z, label, sample_count, log_expected_count - 5)
+        loss, slopes, state = evaluate(
+            objective, *candidates, state, n_updates, lr=0.5, dtype=np.float32
+        )
+        assert np.isfinite(loss), "the loss is not finite at extreme scores"
+        assert np.isfinite(slopes).all(), "coefficients are not finite at extreme scores"
+        assert np.isfinite(state).all(), "the state is not finite at extreme scores"
+
+
+def check_separable(objective: Objective) -> None:
+    """`separable`: a coefficient depends on its own candidate alone."""
+    if not objective.traits.separable:
+        return
+    candidates = examples(objective)
+    _, slopes, _ = evaluate(objective, *candidates)
+    moved = candidates.z.copy()
+    moved[:, 0] += 1
+    _, others, _ = evaluate(objective, *candidates._replace(z=moved))
+    np.testing.assert_array_equal(slopes[:, 1:], others[:, 1:], "it is not separable")
+
+
+def check_unused_inputs(objective: Objective) -> None:
+    """Inputs that it does not use make no difference."""
+    candidates = examples(objective)
+    state = near_optimal_state(objective, candidates)
+    expected = evaluate(objective, *candidates, state, lr=0.1)
+    if not objective.traits.uses_log_expected_count:
+        heavier = candidates._replace(log_expected_count=candidates.log_expected_count + 1)
+        for ours, same in zip(evaluate(objective, *heavier, state, lr=0.1), expected, strict=True):
+            np.testing.assert_array_equal(ours, same, "it uses log_expected_count")
+    if not objective.traits.uses_score_gain:
+        with mock.patch(f"{__name__}.score_gains", np.zeros):
+            changed = evaluate(objective, *candidates, state, lr=0.1)
+        for ours, same in zip(changed, expected, strict=True):
+            np.testing.assert_array_equal(ours, same, "it uses score_gain")
+
+
+# ---- draws: every outcome of two draws among K classes
+
+
+def positives(objective: Any) -> ndarray:
+    """Labels (K,) of an input."""
+    is_joint = objective.positives == "joint"
+    return np.array([0, 0, 1, 0, 0.5 if is_joint else 0, 0])
+
+
+def outcomes(objective: Any, label: ndarray, q: ndarray | None) -> tuple[ndarray, ndarray, ndarray]:
+    """probability (n,), sample_count (n, K) and log_expected_count (K,) of two draws from q; of
+    draws from the others without replacement if q is None.
+    """
+    if q is None:
+        others = np.flatnonzero(label == 0).tolist()
+        pairs = list(itertools.combinations(others, 2))
+        sample_count = np.array([[float(k in pair) for k in range(K)] for pair in pairs])
+        expected = np.full(K, np.log(2 / len(others)))
+        return np.full(len(pairs), 1 / len(pairs)), sample_count, expected
+    pairs = [(i, j) for i in range(K) for j in range(K)]
+    sample_count = np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
+    if not objective.traits.keeps_accidental_hits:
+        sample_count[:, label > 0] = 0
+    return np.array([q[i] * q[j] for i, j in pairs]), sample_count, np.log(2 * q)
+
+
+def expected_and_exact(
+    objective: Any, q: ndarray | None
+) -> tuple[tuple[float, ndarray], tuple[float, ndarray]]:
+    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and
+    the same optimal state.
+    """
+    label = positives(objective)
+    z = np.random.default_rng(5).normal(0, 1.2, K)
+    state = objective.optimal_state(z[None], label[None])
+    uniforms = np.full((1, objective.uniforms_width), 0.6)
+    probability, sample_count, log_expected_count = outcomes(objective, label, q)
+    loss, slopes = 0.0, np.zeros(K)
+    for p, drawn in zip(probability, sample_count, strict=True):
+        expected = np.where((label > 0) | (drawn > 0), log_expected_count, 0)
+        one, coefficients, _ = evaluate(
+            objective, z, label, drawn, expected, state, n_draws=2, n_classes=K, uniforms=uniforms
+        )
+        loss += p * one
+        slopes += p * coefficients[0]
+
+    hits = objective.traits.keeps_accidental_hits
+    everything = np.ones(K) if hits else (label == 0).astype(float)
+    certain = np.zeros(K)
+    exact, wanted, _ = evaluate(
+        objective, z, label, everything, certain, state, n_draws=K, n_classes=K, uniforms=uniforms
+    )
+    return (loss, slopes), (exact, wanted[0])
+
+
+def check_unbiased(objective: Objective) -> None:
+    """`unbiased`: expected coefficients over draws are those of sampler "all"."""
+    if not objective.traits.unbiased:
+        return
+    for q in (UNIFORM, UNIGRAM, None):
+        (loss, slopes), (exact, wanted) = expected_and_exact(objective, q)
+        np.testing.assert_allclose(slopes, wanted, atol=1e-10, err_msg="draws are biased")
+        np.testing.assert_allclose(loss, exact, rtol=1e-6, atol=1e-10, err_msg="draws are biased")
+
+
+# ---- bounds and probabilities
+
+
+def exact_losses(z: ndarray, y: ndarray) -> ndarray:
+    """The losses of the exact softmax."""
+    return np.asarray(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), y])
+
+
+def all_rows(objective: Any, z: ndarray, y: ndarray, state: ndarray) -> ndarray:
+    """The losses, one by one, with all rows."""
+    n = z.shape[1]
+    label = np.eye(n)[y]
+    rows = zip(z, label, 1 - label, np.zeros_like(z), state[:, None], strict=True)
+    return np.array([evaluate(objective, *row, n_draws=n, n_classes=n)[0] for row in rows])
+
+
+def some_scores(
+    n: int = 20, k: int = K, size: float = 2.0, seed: int = 6
+) -> tuple[ndarray, ndarray]:
+    """Scores (n, k) and the positive of each row."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, size, (n, k)), rng.integers(0, k, n)
+
+
+def check_bound(objective: Objective) -> None:
+    """`bound`: the loss is never below the exact one, and least at the optimal state."""
+    if not objective.traits.bound:
+        return
+    z, y = some_scores()
+    best = objective.optimal_state(z, np.eye(K)[y])
+    losses = all_rows(objective, z, y, best)
+    assert (losses >= exact_losses(z, y) - 1e-9).all(), "the loss is below the exact softmax's"
+    for column in range(objective.state_width):
+        for step in (-0.1, 0.1, 1.0):
+            moved = best.copy()
+            moved[:, column] += step
+            others = all_rows(objective, z, y, moved)
+            assert (others >= losses - 1e-9).all(), "a state is better than optimal_state"
+
+
+def check_noise_in_predictions(objective: Objective) -> None:
+    """`adds_log_noise`: whether predictions depend on the noise."""
+    rng = np.random.default_rng(2)
+    objective.prepare(rng.integers(1, 9, K))
+    z = rng.normal(0, 2, (3, objective.n_rows(K)))
+    noise = rng.dirichlet(np.ones(K), 3)
+    without = objective.log_probability(z, np.zeros(K))
+    by_input = objective.log_probability(z, np.log(noise))
+    depends = not np.allclose(without, by_input)
+    assert depends == objective.traits.adds_log_noise, "adds_log_noise is not what it does"
+
+
+def check_ranks(objective: Objective) -> None:
+    """`ranks_by_score`: probabilities are in the order of the scores, whatever the noise."""
+    if not objective.traits.ranks_by_score:
+        return
+    rng = np.random.default_rng(7)
+    objective.prepare(rng.integers(1, 9, K))
+    z = rng.normal(0, 2, (3, objective.n_rows(K)))
+    log_p = objective.log_probability(z, np.log(rng.dirichlet(np.ones(K))))
+    order = np.argsort(z, axis=-1)
+    np.testing.assert_array_equal(np.argsort(log_p, axis=-1), order, "ranks differ from scores")
+
+
+def check_probabilities(objective: Objective) -> None:
+    """The probabilities of all classes sum to one."""
+    for n_classes in (1, 2, 6):
+        rng = np.random.default_rng(2)
+        objective.prepare(rng.integers(0, 9, n_classes))
+        z = rng.normal(0, 2, (2, 3, objective.n_rows(n_classes)))
+        noise = rng.dirichlet(np.ones(n_classes))
+        log_p = objective.log_probability(z, np.log(noise))
+        assert log_p.shape == (2, 3, n_classes), "log_probability: wrong shape"
+        np.testing.assert_allclose(np.exp(log_p).sum(axis=-1), 1, rtol=1e-6)
+
+
+CHECKS = (
+    check_declarations,
+    check_gradient,
+    check_plain_python,
+    check_no_weight,
+    check_first_update,
+    check_examples_in_turn,
+    check_stable,
+    check_separable,
+    check_unused_inputs,
+    check_unbiased,
+    check_bound,
+    check_noise_in_predictions,
+    check_ranks,
+    check_probabilities,
+)

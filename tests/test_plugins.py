@@ -1,0 +1,305 @@
+"""Objectives and samplers of other packages: installed, broken, missing."""
+
+import importlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from embedx import objectives
+from embedx.errors import DataError, SettingError
+from embedx.kernels import kernel_folder
+from embedx.registry import Registry
+from tests.support import forked
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
+PACKAGE = PAGE[PAGE.index("## In a package of your own") :]
+CORPUS = "cat dog fur paw\ncar road fuel wheel\n" * 200
+LABELLED = "__label__pets cat dog fur paw\n__label__cars car road fuel wheel\n" * 50
+
+
+def command(words, site, folder):
+    """A command in a process that finds the packages in `site`."""
+    path = os.pathsep.join([str(ROOT), str(site)])
+    environment = forked.environment(folder) | {"PYTHONPATH": path, "COLUMNS": "100"}
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def embedx(line, site, folder):
+    return command([sys.executable, "-m", "embedx", *shlex.split(line)], site, folder)
+
+
+# ---- the package of the docs
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Where the package of docs/extending.md is installed, and its entry points are."""
+    source = tmp_path_factory.mktemp("source")
+    site = tmp_path_factory.mktemp("site")
+    (pyproject,) = re.findall(r"```toml\n(.*?)```", PACKAGE, re.DOTALL)
+    (example,) = re.findall(r"<!-- example: (hinge\.py) -->", PAGE)
+    (source / "pyproject.toml").write_text(pyproject)
+    shutil.copy(ROOT / "docs" / "examples" / example, source / "embedx_hinge.py")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    offline = ["--no-build-isolation", "--disable-pip-version-check", "--target", str(site)]
+    done = subprocess.run([*pip, *offline, str(source)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+@pytest.fixture(scope="module")
+def trained(package, tmp_path_factory):
+    """A folder where the commands of the page were run, and what each printed."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "corpus.txt").write_text(CORPUS)
+    (folder / "reviews.txt").write_text(LABELLED)
+    (shown,) = re.findall(r"```bash\n(.*?)```", PACKAGE, re.DOTALL)
+    install, *lines = shown.splitlines()
+    assert install == "pip install ."
+    small = {"train": "--min-count 1 --sample 0 --dim 4 --threads 1", "classify": "--threads 1"}
+    printed = {}
+    for line in lines:
+        words = line.split()
+        name = words[1] if words[0] == "embedx" else words[2]
+        if words[0] == "embedx":
+            done = embedx(f"{' '.join(words[1:])} {small.get(name, '')}", package, folder)
+        else:
+            done = command([sys.executable, *words[1:]], package, folder)
+        assert done.returncode == 0, done.stderr
+        printed[name] = done.stdout
+    return folder, printed
+
+
+def test_the_package_of_the_docs_trains_words_and_labels(trained):
+    folder, printed = trained
+    assert "ranking hinge; Collobert & Weston 2008" in printed["objectives"]
+    assert "--set margin=VALUE" in printed["objectives"]
+    assert "words\t8 words, loss " in printed["train"]
+    assert "labels\t2 labels, loss " in printed["classify"]
+    assert printed["embedx.testing"] == "hinge\tpassed\n"
+    for name in ("words", "labels"):
+        model = json.loads((folder / name / "model.json").read_text())
+        expected = {"objective": {"package": "embedx-hinge", "version": "0.1"}}
+        assert model["facts"]["packages"] == expected
+    words = json.loads((folder / "words" / "model.json").read_text())
+    assert words["settings"]["margin"] == 2
+
+
+def test_a_package_works_in_compare(package, tmp_path):
+    (tmp_path / "reviews.txt").write_text(LABELLED)
+    line = (
+        "compare reviews.txt --test reviews.txt --objectives hinge:margin=2,ova --seeds 1"
+        " --epochs 2 --threads 1 --output compared"
+    )
+    done = embedx(line, package, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "hinge:margin=2" in done.stdout
+
+
+def test_a_model_whose_package_is_missing_names_it(trained, tmp_path):
+    folder, _ = trained
+    missing = "was trained with the objective hinge, of the package embedx-hinge 0.1, which is not"
+    for line in (
+        "predict labels reviews.txt",
+        "eval words --text corpus.txt",
+        "train corpus.txt --start words --output more",
+    ):
+        done = embedx(line, tmp_path, folder)
+        assert done.returncode == 2
+        assert missing in done.stderr
+        assert done.stderr.strip().endswith("pip install embedx-hinge")
+        assert "train again" not in done.stderr
+    done = embedx("nn words cat", tmp_path, folder)  # which needs no objective
+    assert done.returncode == 0, done.stderr
+
+
+# ---- packages that cannot be used
+
+
+def install(site, name, group, entry, text):
+    """Install a package of one module NAME.py with an entry point, as pip would."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+    (site / f"{name}.py").write_text(text)
+
+
+BROKEN = {  # entry point, text of the module and what is wrong
+    "imports": ("other = imports:Other", "import nowhere_to_be_found", "ModuleNotFoundError"),
+    "exits": ("other = exits:Other", "raise SystemExit(3)", "SystemExit: 3"),
+    "lacks": ("other = lacks:Other", "", "AttributeError"),
+    "syntax": ("other = syntax:Other", "class Other(:", "SyntaxError"),
+    "wrong": ("other = wrong:Other", "class Other: name = 'other'", "is no subclass of"),
+    "function": ("other = function:Other", "def Other(): pass", "is no subclass of"),
+    "abstract": (
+        "other = abstract:Other",
+        "from embedx.objectives.contract import Objective\nclass Other(Objective): name = 'other'",
+        "Other does not define about, coefficients",
+    ),
+    "renamed": (
+        "other = renamed:Other",
+        "from embedx.objectives.ns import NegativeSampling\n"
+        "class Other(NegativeSampling): name = 'another'",
+        "its class has the name another, its entry point other",
+    ),
+    "taken": (
+        "ns = taken:Other",
+        "from embedx.objectives.ns import NegativeSampling as Other",
+        "there is another objective ns",
+    ),
+}
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A registry of objectives that finds the packages in tmp_path, once they are there."""
+    monkeypatch.syspath_prepend(tmp_path)
+    yield Registry(
+        "embedx.objectives",
+        ("ns.NegativeSampling",),
+        setting="objective",
+        group="embedx.objectives",
+        check=objectives.OBJECTIVES.check,
+    )
+    for name in BROKEN:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_package_that_cannot_be_used_is_left_out_and_named_in_one_line(
+    name, registry, tmp_path, caplog
+):
+    entry, text, problem = BROKEN[name]
+    install(tmp_path, name, "embedx.objectives", entry, text)
+    before = registry["ns"]
+    assert list(registry) == ["ns"]
+    assert before.__module__ == "embedx.objectives.ns"
+    assert caplog.messages == []
+    registry.report_broken()
+    registry.report_broken()
+    (line,) = caplog.messages
+    assert f"the package {name} 1.0 cannot be used (" in line
+    assert problem in line
+    assert "\n" not in line
+    registered = entry.split()[0]
+    if registered == "ns":
+        registry.check_usable("ns")
+    else:
+        with pytest.raises(SettingError) as raised:
+            registry.check_usable(registered)
+        assert raised.value.setting == "objective"
+        assert problem in raised.value.problem
+
+
+def test_the_objective_of_a_package_is_registered_with_where_it_comes_from(registry, tmp_path):
+    text = (
+        "from embedx.objectives.ns import NegativeSampling\n"
+        "class Mine(NegativeSampling): name = 'mine'"
+    )
+    install(tmp_path, "mine", "embedx.objectives", "mine = mine:Mine", text)
+    try:
+        assert list(registry) == ["ns", "mine"]
+        assert registry.origin("mine") == {"package": "mine", "version": "1.0"}
+        assert registry.origin("ns") == {}
+        assert registry.broken == {}
+    finally:
+        sys.modules.pop("mine", None)
+
+
+def test_broken_packages_do_not_break_a_run_without_them(tmp_path):
+    site = tmp_path / "site"
+    install(site, "torn", "embedx.objectives", "torn = torn:Torn", "import nowhere_to_be_found")
+    install(site, "worn", "embedx.samplers", "worn = worn:Worn", "class Worn: name = 'worn'")
+    (tmp_path / "corpus.txt").write_text(CORPUS)
+    options = "--min-count 1 --sample 0 --dim 4 --epochs 1 --threads 1 --output model"
+    done = embedx(f"train corpus.txt {options}", site, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "cannot be used" in line]
+    assert [line.split(":")[0] for line in lines] == ["objective torn", "sampler worn"]
+
+    for option, package in (("--objective torn", "torn 1.0"), ("--sampler worn", "worn 1.0")):
+        done = embedx(f"train corpus.txt {option} --output other", site, tmp_path)
+        assert done.returncode == 2
+        assert f"embedx: {option}: the package {package} cannot be used" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    done = embedx("--help", site, tmp_path)
+    assert done.stderr == ""
+
+
+def test_the_help_of_all_commands_imports_no_package(tmp_path):
+    install(tmp_path, "loud", "embedx.objectives", "loud = loud:Loud", "print('imported')")
+    done = embedx("--help", tmp_path, tmp_path)
+    assert done.returncode == 0
+    assert "imported" not in done.stdout
+
+
+# ---- models
+
+
+@pytest.mark.parametrize(
+    ("origin", "remedy"),
+    [
+        ({"package": "embedx-far", "version": "2.0"}, "pip install embedx-far"),
+        ({"module": "experiments.far"}, "import experiments.far and register it first"),
+        (None, "install the package that defines it, or a newer embedx"),
+        ("damaged", "install the package that defines it, or a newer embedx"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["objective", "sampler"])
+def test_a_model_says_what_it_needs(setting, origin, remedy):
+    facts = {"objective": "ns", "packages": {setting: origin}}
+    settings = {"sampler": "unigram"}
+    (facts if setting == "objective" else settings)[setting] = "far"
+    with pytest.raises(DataError) as raised:
+        objectives.check_packages("model", facts, settings)
+    assert f"the {setting} far" in raised.value.problem
+    assert raised.value.remedy == remedy
+
+
+def test_a_model_records_the_packages_of_others_alone(monkeypatch):
+    from docs.examples.hinge import Hinge
+
+    monkeypatch.setitem(objectives.OBJECTIVES, "hinge", Hinge)
+    assert objectives.packages("ns", "unigram") == {}
+    module = {"module": "docs.examples.hinge"}
+    assert objectives.packages("hinge", "unigram") == {"packages": {"objective": module}}
+
+
+# ---- kernels
+
+
+def test_kernels_of_a_package_are_kept_by_a_hash_of_its_sources(tmp_path, monkeypatch):
+    package = tmp_path / "losses"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text("MARGIN = 1.0\n")
+    (package / "hinge.py").write_text("def coefficients(): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("losses.hinge")
+
+    def folder():
+        kernel_folder._hash_of_package.cache_clear()
+        return kernel_folder.folder_within("kernels", module.coefficients)
+
+    try:
+        first = folder()
+        assert Path(first).parent == Path("kernels")
+        assert folder() == first
+        (package / "parts.py").write_text("MARGIN = 2.0\n")
+        assert folder() != first
+        own = kernel_folder.folder_within("kernels", kernel_folder.folder_within)
+        assert own == "kernels"
+    finally:
+        kernel_folder._hash_of_package.cache_clear()
+        for name in ("losses", "losses.hinge"):
+            sys.modules.pop(name, None)
