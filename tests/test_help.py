@@ -197,7 +197,7 @@ def test_settings_given_by_set_are_those_of_options(asked):
         (
             "train x --objective implict",
             (
-                "--objective implict: no such objective; did you mean implicit? choose one of"
+                "objective='implict': no such objective; did you mean implicit? choose one of"
                 " softmax, ns"
             ),
         ),
