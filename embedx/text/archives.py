@@ -95,8 +95,8 @@ def _is_wanted(name: str, pattern: str) -> bool:
 def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
     if not file.seekable():
         raise OSError(
-            "a zip archive is read from its end, which a pipe or a server does not have; save it as"
-            " a file"
+            "a zip archive is read from its end, which a pipe and some servers do not have; save it"
+            " as a file"
         )
     archive = zipfile.ZipFile(file)
     for each in archive.infolist():

@@ -25,12 +25,10 @@ from embedx.runtime.disk import amount
 from embedx.runtime.locks import is_locked, lock, unlock
 from embedx.runtime.progress import SILENT, Progress
 from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe, public_url
-from embedx.text.streams import BLOCK_BYTES, TIMEOUT, CountedReader, reason
+from embedx.text.streams import AGENT, BLOCK_BYTES, TIMEOUT, CountedReader, reason
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
 MAX_NAME = 255  # bytes of the name of a file
-# Wikimedia requires a name; some servers refuse Python's own
-AGENT = "embedx (https://pypi.org/project/embedx)"
 # of a file whose date the server does not say; it is never resumed
 CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"

@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import functools
 import gzip
+import http.client
 import io
 import itertools
 import lzma
@@ -15,12 +16,11 @@ import re
 import select
 import sys
 import threading
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from embedx.errors import DataError, Setting, Text
@@ -37,6 +37,20 @@ from embedx.text.wikipedia import DumpError, paragraphs
 
 BLOCK_BYTES = 1 << 18
 TIMEOUT = 60.0  # seconds without a byte from a server
+# Wikimedia requires a name; some servers refuse Python's own
+AGENT = "embedx (https://pypi.org/project/embedx)"
+# The extra of pyproject.toml that each kind of storage needs; smart_open itself reads the others.
+EXTRAS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gcs",
+    "azure": "azure",
+    "ssh": "ssh",
+    "scp": "ssh",
+    "sftp": "ssh",
+}
+SCHEMES = ("file", "http", "https", "ftp", "ftps", "hdfs", "viewfs", "webhdfs", *EXTRAS)
 BLOCKS_AHEAD = 8  # enough to even out the speeds of the two threads
 MAX_AHEAD = 128  # where several sources are read at once: most of one whose turn is still to come
 ZSTD_BYTES = 1 << 11  # read at a time, which bounds the output: at most 64 MB
@@ -95,6 +109,7 @@ class CountedReader(io.RawIOBase):
         return self.file.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self.expected = None  # what is read from another place on is not all
         return self.file.seek(offset, whence)
 
     def tell(self) -> int:
@@ -142,7 +157,7 @@ class UnpackedReader(archives.BlockReader):
 
 
 def open_source(source: Source) -> CountedReader:
-    """Open it, for the one and only time; `EmbedxError` if that fails."""
+    """Open it, for the one and only time, as it is stored; `EmbedxError` if that fails."""
     address = source.address
     try:
         if address == STANDARD_INPUT:
@@ -152,24 +167,49 @@ def open_source(source: Source) -> CountedReader:
             if sys.stdin is None:
                 raise OSError("it is closed")
             return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
-        if not is_url(address):
-            return CountedReader(open(address, "rb", buffering=0))
-        if address.startswith(("http://", "https://")):
-            # Not through smart_open, which needs the package requests for it.
-            response = urllib.request.urlopen(address, timeout=TIMEOUT)
-            return CountedReader(response, response.length)
-        import smart_open  # here because it takes a while to import
-
-        return CountedReader(smart_open.open(address, "rb", compression="disable"))
+        return _opened(address)
     except ImportError as error:
-        remedy = 'pip install "smart_open[all]"'
-        raise DataError(source.name, None, "reading this needs more packages", remedy) from error
+        scheme = scheme_of(address)
+        if scheme not in EXTRAS:
+            raise
+        problem = f"reading {scheme}:// needs more packages"
+        remedy = f'pip install "embedx[{EXTRAS[scheme]}]"'
+        raise DataError(source.name, None, problem, remedy) from error
     except Exception as error:  # every kind of storage has its own
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
         problem = f"cannot be opened ({reason(error)})"
         remedy = "check the name and your permissions"
         raise DataError(source.name, None, problem, remedy) from error
+
+
+def _opened(address: str) -> CountedReader:
+    """A file or URL, opened by smart_open.
+
+    Nothing is decompressed: smart_open goes by names and takes damaged data for the end of a file.
+    """
+    import smart_open  # here because it takes a while to import
+
+    if not is_url(address):
+        # with its scheme and from the root on, so that no name is read as anything else
+        place = f"file://{Path(address).absolute()}"
+        return CountedReader(smart_open.open(place, "rb", buffering=0, compression="disable"))
+    scheme = scheme_of(address)
+    if scheme not in SCHEMES:
+        raise OSError(f"{scheme}:// is none of {', '.join(SCHEMES)}")
+    if scheme not in ("http", "https"):
+        return CountedReader(smart_open.open(address, "rb", compression="disable"))
+    headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
+    file: Any = smart_open.open(
+        address,
+        "rb",
+        compression="disable",
+        transport_params={"timeout": TIMEOUT, "headers": headers},
+    )
+    return CountedReader(file, file.content_length if file.content_length >= 0 else None)
+
+
+def scheme_of(url: str) -> str:
+    """What stands before `://`, in small letters."""
+    return url.partition("://")[0].lower()
 
 
 # ---- decompression
@@ -420,9 +460,23 @@ def begins_labelled(head: bytes) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Why something could not be opened or read, in one line."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(reason.split()) or type(error).__name__
+    """Why something could not be opened or read, in one line: what the system said first, where
+    libraries have made errors of their own of it, which repeat the secrets of a URL.
+    """
+    response = getattr(error, "response", None)
+    if response is not None and hasattr(response, "status_code"):
+        return f"HTTP {response.status_code} {response.reason}"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        if isinstance(cause, http.client.IncompleteRead):
+            n_read: object = cause.partial  # the bytes or, of urllib3, their number
+            if isinstance(n_read, int) and cause.expected is not None:
+                total = n_read + cause.expected
+                return f"the connection ended after {n_read} of {total} bytes"
+        cause = cause.__cause__ or cause.__context__
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 # ---- reading ahead

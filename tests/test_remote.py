@@ -1,0 +1,148 @@
+"""Sources that smart_open opens: files of any name, URLs, and storage that needs more packages."""
+
+import gzip
+import http.server
+import io
+import threading
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from embedx.errors import EmbedxError
+from embedx.text import streams
+from embedx.text.sources import Source, resolve
+from embedx.text.streams import AGENT, open_source, text_blocks
+
+TEXT = b"a word\nand another\n"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        site = self.server.site
+        site.agents.append(self.headers["User-Agent"])
+        content = site.files.get(self.path.partition("?")[0])
+        if content is None:
+            return self.send_error(404, "Not Found")
+        wanted = self.headers["Range"]
+        start = int(wanted.removeprefix("bytes=").partition("-")[0] or 0) if wanted else 0
+        self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(content) - start + site.missing_bytes))
+        self.end_headers()
+        self.wfile.write(content[start:])
+        return None
+
+    def log_message(self, *_): ...
+
+
+class Site:
+    def __init__(self, port):
+        self.url = f"http://127.0.0.1:{port}"
+        self.files = {}
+        self.agents = []
+        self.missing_bytes = 0
+
+
+@pytest.fixture
+def site():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.site = Site(server.server_port)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.site
+        server.shutdown()
+        thread.join()
+
+
+def read(name):
+    [source] = resolve([name])
+    with open_source(source) as file:
+        return b"".join(text_blocks(source, file))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a:b.txt", "s3:x.txt", "~x.txt", "a#b?c=d.txt", "[x.txt", "two words.txt", "caf\udce9.txt"],
+)
+def test_a_file_of_any_name_is_opened(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_bytes(TEXT)
+    monkeypatch.chdir(tmp_path)
+    for place in (name, str(tmp_path / name)):
+        with open_source(Source(place, "text", None)) as file:
+            assert file.read() == TEXT
+
+
+def test_a_link_and_two_dots_lead_where_the_system_leads(tmp_path, monkeypatch):
+    (tmp_path / "far" / "inner").mkdir(parents=True)
+    (tmp_path / "far" / "text.txt").write_bytes(TEXT)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "inner")
+    monkeypatch.chdir(tmp_path)
+    with open_source(Source("link/../text.txt", "text", None)) as file:
+        assert file.read() == TEXT
+
+
+def test_a_url_is_read_as_it_is_stored_and_by_a_named_client(site):
+    site.files = {"/text.gz": gzip.compress(TEXT), "/text": TEXT}
+    assert read(f"{site.url}/text.gz") == TEXT
+    assert read(f"{site.url}/text?token=secret") == TEXT
+    assert set(site.agents) == {AGENT}
+
+
+def test_a_zip_archive_on_a_server_is_read_from_its_end(site):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("a.txt", TEXT)
+        archive.writestr("b.txt", TEXT * 100_000)
+    site.files = {"/texts.zip": packed.getvalue()}
+    assert read(f"{site.url}/texts.zip").split() == TEXT.split() * 100_001
+
+
+def test_a_connection_that_ends_early_is_damage(site):
+    site.files = {"/text": TEXT}
+    site.missing_bytes = 7
+    with pytest.raises(EmbedxError, match=r"cannot be read \(the connection ended after 19 of 26"):
+        read(f"{site.url}/text")
+
+
+def test_what_cannot_be_opened_is_said_without_the_secrets_of_its_url(site):
+    for url, why in (
+        (f"{site.url}/missing?token=secret", "HTTP 404 Not Found"),
+        ("http://user:secret@127.0.0.1:1/x?token=secret", "Connection refused"),
+        ("http://no.such.host.invalid/x?token=secret", r"Name or service not known|[Nn]ame"),
+    ):
+        with pytest.raises(EmbedxError, match=rf"cannot be opened \(({why}).*\); check") as caught:
+            read(url)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("s3://bucket/text.txt", "boto3", "s3"),
+        ("gs://bucket/text.txt", "google.cloud.storage", "gcs"),
+        ("azure://container/text.txt", "azure.storage.blob", "azure"),
+        ("sftp://host/text.txt", "paramiko", "ssh"),
+    ],
+)
+def test_storage_that_needs_more_packages_names_the_command(url, module, extra):
+    try:
+        __import__(module)
+    except ImportError:
+        with pytest.raises(EmbedxError) as caught:
+            read(url)
+        assert str(caught.value).endswith(f'needs more packages; pip install "embedx[{extra}]"')
+    else:
+        pytest.skip(f"{module} is installed")
+
+
+def test_another_scheme_is_named_with_those_that_are_read():
+    with pytest.raises(EmbedxError, match=r"cannot be opened \(gopher:// is none of file, http,"):
+        read("gopher://host/text.txt")
+
+
+def test_every_extra_is_one_that_can_be_installed():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    assert set(streams.EXTRAS.values()) <= set(project["project"]["optional-dependencies"])
