@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from embedx.comparison.text import Text
 from embedx.errors import DataError, EmbedxError, InapplicableError, Setting
 from embedx.pages import charts
 from embedx.runtime.progress import Silent
+from embedx.tasks.requests import request_of_json
 from tests.support import forked
 from tests.support.compared import ranked, run
 from tests.support.refusals import refused
@@ -190,24 +192,22 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
     two_topics, tmp_path, monkeypatch
 ):
     data, settings = small_text(two_topics, tmp_path)
-    usual, watched, made = runs.command_of, runs.watched, []
+    watched, made = runs.watched, []
     scripts = {
         "hs": "import sys; print('embedx: the loss is not finite', file=sys.stderr); sys.exit(3)",
         "ar": "raise MemoryError('no room')",
         "implicit": "import os; os.kill(os.getpid(), 9)",
     }
 
-    def command_of(data, objective, seed, *others):
-        made.append((seed, objective))
-        script = scripts.get(objective)
-        return [sys.executable, "-c", script] if script else usual(data, objective, seed, *others)
+    def ended(command, folder):
+        request = request_of_json(Path(command[-1]).read_text("utf-8"))
+        made.append((request.typed["seed"], request.objective))
+        script = scripts.get(request.objective)
+        if script is not None:
+            return watched([sys.executable, "-c", script], folder)
+        return (watched if len(made) == 2 else forked.watched)(command, folder)
 
-    monkeypatch.setattr(runs, "command_of", command_of)
-    monkeypatch.setattr(
-        runs,
-        "watched",
-        lambda *run: (watched if "-c" in run[0] or len(made) == 2 else forked.watched)(*run),
-    )
+    monkeypatch.setattr(runs, "watched", ended)
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
     found = comparison.compare(data, names, settings, folder)
     assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
@@ -402,7 +402,7 @@ def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
             comparison.compare(data, names, settings, tmp_path / folder)
     with refused("epochs", "time_budget", kind=InapplicableError):
         CompareSettings(epochs=1, time_budget=2.0)
-    assert CompareSettings().stopping == ("--time-budget", "60s")
+    assert CompareSettings().limit == {"time_budget": 60}
 
 
 def test_a_damaged_record_is_named_by_its_line(tmp_path):
@@ -419,17 +419,16 @@ def test_a_damaged_record_is_named_by_its_line(tmp_path):
 def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
     for typed, expected in ((None, "0.1"), ("0", None)):
         data = LabelledData(["digits"], {}, CompareSettings(validation=typed))
-        facts, arguments = data.prepare(Silent()), data.arguments("ns")
+        facts = data.prepare(Silent())
         assert facts["validation"] == (expected or "none")
-        assert ("--validation" in arguments) is (expected is not None)
+        assert data.request("ns").typed.get("validation") == expected
 
 
 def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     data = Text([str(two_topics)], {"subwords": "3-4", "buckets": 70}, CompareSettings())
     data.check(["ns", "hs"])
-    arguments = " ".join(data.arguments("ns"))
-    assert "--subwords 3-4" in arguments
-    assert "--set buckets=70" in arguments
+    typed = data.request("ns").typed
+    assert (typed["subwords"], typed["buckets"]) == ("3-4", 70)
     with pytest.raises(EmbedxError, match=r"^subwords='4-3': lengths go from 1"):
         Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
 
@@ -446,28 +445,24 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
     data.check(names)
     data.prepare(Silent())
     assert data.converging == {names[1]}
-    commands = [
-        " ".join(
-            runs.command_of(
-                data, name, 1, CompareSettings(), tmp_path, {}, ("--time-budget", "60s")
-            )
-        )
-        for name in names
+    limit = {"time_budget": 60.0}
+    requests = [
+        runs.request_of(data, name, 1, CompareSettings(), tmp_path, {}, limit) for name in names
     ]
-    assert [("--time-budget" in each, "--validation" in each) for each in commands] == [
-        (True,) * 2,
-        (False,) * 2,
-        (True,) * 2,
+    assert [("time_budget" in r.typed, "validation" in r.typed) for r in requests] == [
+        (True, True),
+        (False, False),
+        (True, True),
     ]
-    assert "--loss squared-hinge --weights tree --objective ova " in commands[1].replace(
-        "--set ", ""
-    )
+    assert requests[1].objective == "ova"
+    assert requests[1].typed["loss"] == "squared-hinge"
+    assert requests[1].typed["weights"] == "tree"
     data = Text([str(two_topics)], {}, CompareSettings())
     data.check(["ns:window=3"])
     for name, message in (
         ("ns:windw=3", "windw cannot be set here; did you mean window?"),
         ("ns:epochs=3", "epochs cannot be set"),
-        ("ns:window=x", "--window x: not a whole number"),
+        ("ns:window=x", "window='x': not a whole number"),
         ("nss:window=3", "objective='nss': no such objective"),
     ):
         with pytest.raises(EmbedxError, match=message):
@@ -538,10 +533,10 @@ def test_the_search_follows_the_better_rate_and_then_tries_more_negatives(
 
 def test_trials_take_the_part_of_the_time_that_tuning_has():
     settings = CompareSettings(time_budget=100.0, seeds=3, tune=0.2)
-    assert settings.stopping == ("--time-budget", "80s")
-    assert settings.stopping_of_trial == ("--time-budget", "12s")
-    assert CompareSettings(epochs=10, tune=0.25).stopping_of_trial == ("--epochs", "2")
-    assert CompareSettings(epochs=10, tune=0.25).stopping == ("--epochs", "10")
+    assert settings.limit == {"time_budget": 80}
+    assert settings.limit_of_trial == {"time_budget": 12}
+    assert CompareSettings(epochs=10, tune=0.25).limit_of_trial == {"epochs": 2}
+    assert CompareSettings(epochs=10, tune=0.25).limit == {"epochs": 10}
 
 
 def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkeypatch):

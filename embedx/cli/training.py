@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from embedx.cli.requests import CompareRequest, fits, is_required
 from embedx.errors import DataError, EmbedxError
-from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
+from embedx.tasks.requests import RUNS, ClassifyRequest, RunRequest, TrainRequest
 
 
 def train(request: TrainRequest) -> None:
@@ -91,9 +91,6 @@ def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
         train(request)
     elif isinstance(request, ClassifyRequest):
         classify(request)
-
-
-RUNS: dict[str, type[RunRequest]] = {"train": TrainRequest, "classify": ClassifyRequest}
 
 
 def check_arguments(

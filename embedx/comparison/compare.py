@@ -27,7 +27,7 @@ from embedx.labeled.digits import GENERATED
 from embedx.runtime import locks
 from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.progress import Progress, Silent
-from embedx.settings import settings_of
+from embedx.settings import as_arguments, settings_of
 from embedx.storage.folder import installed_version
 
 # named beside the data
@@ -237,7 +237,7 @@ def compare(
     check_folder(folder, resume, overwrite)
     identity = {
         "task": data.command,
-        "until": " ".join(settings.stopping),
+        "until": " ".join(as_arguments(settings.limit)),
         "tune": settings.tune,
         "threads": settings.used_threads,
         **data.identity(),
@@ -283,7 +283,7 @@ def _circumstances(
     if command:
         circumstances["command"] = shlex.join(command)
     if settings.tune:
-        trial = " ".join(settings.stopping_of_trial)
+        trial = " ".join(as_arguments(settings.limit_of_trial))
         circumstances["tuning"] = f"{trial} for each trial, scored on validation data"
     return circumstances
 

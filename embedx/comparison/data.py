@@ -12,7 +12,8 @@ from embedx.comparison.settings import OF_ALL_RUNS, OF_VALIDATION, CompareSettin
 from embedx.errors import InapplicableError, SettingError, Text, near
 from embedx.evaluation.statistics import Score
 from embedx.runtime.progress import Progress
-from embedx.settings import Settings, as_arguments, as_typed, read_value
+from embedx.settings import Record, Settings, as_typed, read_value
+from embedx.tasks.requests import RunRequest
 
 
 def listed(text: str) -> list[str]:
@@ -33,7 +34,7 @@ def listed(text: str) -> list[str]:
 class Data(ABC):
     """Files, the options of all runs on them, and how a model is scored.
 
-    names  what the command `command` of each run takes
+    names  what each run is trained on
     files  what is named beside them: train_labels, test, test_labels, pairs, analogies, next_item,
            cache_dir
     """
@@ -94,16 +95,22 @@ class Data(ABC):
         fields = {field.name: field for group in groups for field in dataclasses.fields(group)}
         return {name: field for name, field in fields.items() if name not in OF_ALL_RUNS}
 
-    def arguments(self, variant: str) -> list[str]:
-        """The arguments of a run, without seed, time and places."""
-        objective, options_of_variant = self.variant(variant)
+    def request(self, variant: str) -> RunRequest:
+        """A run with the objective and the settings of a variant, without seed, limit and
+        output.
+        """
+        objective, settings_of_variant = self.variant(variant)
         left_out = OF_VALIDATION if variant in self.converging else ()
-        options = {
+        settings = {
             name: value
-            for name, value in (self.options | self.of_runs | options_of_variant).items()
+            for name, value in (self.options | self.of_runs | settings_of_variant).items()
             if value is not None and name not in left_out
         }
-        return [*self.names, *as_arguments(options), "--objective", objective]
+        return self.request_of(objective, settings)
+
+    @abstractmethod
+    def request_of(self, objective: str, settings: Record) -> RunRequest:
+        """A run on the data with an objective and settings."""
 
     def identity(self) -> dict[str, Any]:
         """What decides the results, beside time, threads and machine."""

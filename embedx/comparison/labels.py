@@ -30,6 +30,7 @@ from embedx.labeled.tables import TableSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
+from embedx.tasks.requests import ClassifyRequest
 from embedx.text.sources import STANDARD_INPUT, file_identity
 from embedx.text.streams import begins_labelled
 
@@ -91,6 +92,14 @@ class LabelledData(Data):
         check_given(options, settings, objective)
         return settings, objective
 
+    def request_of(self, objective: str, settings: Record) -> ClassifyRequest:
+        return ClassifyRequest(
+            train=self.train,
+            train_labels=self.train_labels,
+            objective=objective,
+            typed=settings,
+        )
+
     def fingerprints(self) -> list[Any]:
         files = [
             self.train,
@@ -147,8 +156,8 @@ class LabelledData(Data):
         return converging
 
     def _options_of_runs(self, n_training_rows: int) -> dict[str, Any]:
-        """The labels of the training rows, and the validation data."""
-        options: dict[str, Any] = {"train_labels": self.train_labels}
+        """The validation data."""
+        options: dict[str, Any] = {}
         default_share = min(VALIDATION_SHARE, MAX_VALIDATION_ROWS / n_training_rows)
         validation = self.settings.validation or f"{default_share:.3g}"
         if share_of_rows(validation) != 0:

@@ -1,9 +1,9 @@
-"""One run: an objective is trained by the command line in a process of its own, and its model
-scored. So peak memory is that of the run alone, and a run that crashes or diverges does not end the
-others.
+"""One run: an objective is trained in a process of its own, and its model scored. So peak memory is
+that of the run alone, and a run that crashes or diverges does not end the others.
 """
 
 import contextlib
+import dataclasses
 import json
 import math
 import platform
@@ -19,7 +19,8 @@ from typing import Any
 from embedx.comparison.data import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DivergedError, EmbedxError, one_line
-from embedx.settings import as_arguments
+from embedx.settings import Record
+from embedx.tasks.requests import RunRequest
 from embedx.training.trainer import usable_cores
 
 # by default chosen from the data unless there is a learning rate, which depends on them
@@ -40,38 +41,30 @@ class Ended:
     peak: int | None  # bytes; None where the system does not tell
 
 
-def command_of(
+def request_of(
     data: Data,
     objective: str,
     seed: int,
     settings: CompareSettings,
     folder: Path,
     options: Mapping[str, Any],
-    stopping: Sequence[str],
-) -> list[str]:
-    """The command of a run that writes its model and its log to `folder`; `options` are for this
-    objective.
+    limit: Record,
+) -> RunRequest:
+    """A run that writes its model and its log to `folder`.
+
+    options  for this objective
+    limit    the setting that ends the run
     """
-    places = [
-        "--output",
-        str(folder / "model"),
-        "--log-json",
-        str(folder / "log"),
-        "--checkpoint-every",
-        "0",
-        "--json",
-    ]
-    until = () if objective in data.converging and settings.epochs is None else stopping
-    training = [
-        "--seed",
-        str(seed),
-        "--threads",
-        str(settings.used_threads),
-        *until,
-        *as_arguments(options),
-    ]
-    program = [sys.executable, "-m", "embedx", data.command]
-    return [*program, *data.arguments(objective), *training, *places]
+    request = data.request(objective)
+    is_limited = objective not in data.converging or settings.epochs is not None
+    typed = request.typed | {"seed": seed, "threads": settings.used_threads}
+    return dataclasses.replace(
+        request,
+        output=folder / "model",
+        log_json=folder / "log",
+        checkpoint_every="0",
+        typed={**typed, **(limit if is_limited else {}), **options},
+    )
 
 
 def measured(
@@ -110,8 +103,8 @@ def measured(
             record["lowered"] = facts["learning_rate_lowered"][-1]
         return {"result": record}
 
-    command = command_of(data, objective, seed, settings, folder, options, settings.stopping)
-    outcome = performed(command, folder, result)
+    request = request_of(data, objective, seed, settings, folder, options, settings.limit)
+    outcome = performed(request, folder, result)
     if options:
         outcome["tuned"] = dict(options)
     return outcome
@@ -133,12 +126,12 @@ def tried(
         is_finite = score is not None and math.isfinite(score)
         return {"used": known, "score": score if is_finite else None}
 
-    command = command_of(data, objective, 1, settings, folder, options, settings.stopping_of_trial)
-    return {"used": {}, "score": None} | performed(command, folder, result)
+    request = request_of(data, objective, 1, settings, folder, options, settings.limit_of_trial)
+    return {"used": {}, "score": None} | performed(request, folder, result)
 
 
 def performed(
-    command: Sequence[str],
+    request: RunRequest,
     folder: Path,
     result: Callable[[Mapping[str, Any], Ended], dict[str, Any]],
 ) -> dict[str, Any]:
@@ -147,8 +140,10 @@ def performed(
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    file = folder / "request.json"
+    file.write_text(request.to_json(), "utf-8")
     try:
-        ended = watched(command, folder)
+        ended = watched([sys.executable, "-m", "embedx.tasks", str(file)], folder)
         if ended.code == DivergedError.exit_code:
             return {"diverged": last_line(ended.complaints)}
         if ended.code < 0:

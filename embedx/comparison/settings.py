@@ -2,7 +2,7 @@
 
 from embedx.errors import InapplicableError, Setting
 from embedx.graphs.settings import GraphSettings
-from embedx.settings import MAX_THREADS, Settings, fraction, param, seconds, settings_of
+from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
 from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
@@ -85,11 +85,11 @@ class CompareSettings(Settings):
             raise InapplicableError("epochs", None, problem, "give one of them")
 
     @property
-    def stopping(self) -> tuple[str, str]:
-        """The option that ends each run, as it is typed."""
+    def limit(self) -> Record:
+        """The setting that ends each run."""
         if self.epochs is not None:
-            return "--epochs", str(self.epochs)
-        return "--time-budget", f"{self.budget:g}s"
+            return {"epochs": self.epochs}
+        return {"time_budget": self.budget}
 
     def plan(self, n_objectives: int) -> str:
         """What a comparison of so many objectives will take: `2 objectives × 3 seeds × 60 s = 6
@@ -115,17 +115,15 @@ class CompareSettings(Settings):
         return (self.time_budget or BUDGET) * (1 - (self.tune or 0.0))
 
     @property
-    def stopping_of_trial(self) -> tuple[str, str]:
-        """The option that ends each trial of --tune; MAX_TRIALS of them take its fraction of an
+    def limit_of_trial(self) -> Record:
+        """The setting that ends each trial of --tune; MAX_TRIALS of them take its fraction of an
         objective's time.
         """
         share = self.tune or 0.0
         if self.epochs is not None:
-            return "--epochs", str(max(1, round(self.epochs * share)))
-        return (
-            "--time-budget",
-            f"{(self.time_budget or BUDGET) * self.seeds * share / MAX_TRIALS:.3g}s",
-        )
+            return {"epochs": max(1, round(self.epochs * share))}
+        budget = (self.time_budget or BUDGET) * self.seeds * share / MAX_TRIALS
+        return {"time_budget": float(f"{budget:.3g}")}
 
     @property
     def used_threads(self) -> int:

@@ -14,9 +14,11 @@ from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.runtime.progress import Progress, Silent
+from embedx.settings import Record
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.tasks.requests import TrainRequest
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.sources import resolve, text_defaults
 from embedx.text.vocabulary import select
@@ -59,9 +61,8 @@ class Text(Data):
         self.cache_dir = files.get("cache_dir")
         self.next_item = files.get("next_item")
 
-        self.of_runs = {"cache_dir": self.cache_dir}
         if self.next_item is None:
-            self.of_runs |= {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
+            self.of_runs = {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
         else:
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
 
@@ -75,6 +76,11 @@ class Text(Data):
         for name in names:
             objective, options = self.variant(name)
             configure(objective, self.options | options)
+
+    def request_of(self, objective: str, settings: Record) -> TrainRequest:
+        return TrainRequest(
+            corpora=self.names, objective=objective, typed=settings, cache_dir=self.cache_dir
+        )
 
     def fingerprints(self) -> list[Any]:
         return [source.fingerprint for source in self.sources]

@@ -4,6 +4,7 @@ arguments, `embedx compare` for each of its runs, and `embedx resume` of what a 
 
 import abc
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, get_type_hints
@@ -67,6 +68,10 @@ class RunRequest(Request, abc.ABC):
     def log(self) -> Path | None:
         return self.log_json
 
+    def to_json(self) -> str:
+        """The request, for another process."""
+        return json.dumps({"command": self.command, "arguments": self.arguments()})
+
     @property
     @abc.abstractmethod
     def data(self) -> list[str]:
@@ -104,3 +109,12 @@ class ClassifyRequest(RunRequest):
     @property
     def data(self) -> list[str]:
         return [self.train]
+
+
+RUNS: dict[str, type[RunRequest]] = {kind.command: kind for kind in (TrainRequest, ClassifyRequest)}
+
+
+def request_of_json(text: str) -> RunRequest:
+    """The request of `RunRequest.to_json`."""
+    request = json.loads(text)
+    return RUNS[request["command"]].of_arguments(request["arguments"])

@@ -21,6 +21,7 @@ import numba
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "from embedx.cli.app import main\nmain()"
+REQUEST = "from embedx.tasks.__main__ import main\nmain()"
 EVAL = "import runpy\nrunpy.run_module('eval', run_name='__main__')"  # `python -m eval`
 MISTAKE = ["train", "text", "--dim", "-1"]
 PATIENCE = 300  # seconds
@@ -33,6 +34,7 @@ IMPORTS = {
         "embedx.cli.words",
         "embedx.skipgram.collapsed",
         "embedx.skipgram.task",
+        "embedx.tasks.__main__",
         "embedx.text.sources",
         "embedx.vectors.formats",
     ],
@@ -101,10 +103,14 @@ def watched(command, folder):
     """
     from embedx.comparison.runs import Ended
 
-    assert command[:3] == [sys.executable, "-m", "embedx"]
+    code = {"embedx": COMMAND, "embedx.tasks": REQUEST}[command[2]]
     kernels = environment(folder)["NUMBA_CACHE_DIR"]
     done = run(
-        *command[3:], cwd=Path.cwd(), env=os.environ | {"NUMBA_CACHE_DIR": kernels}, check=False
+        *command[3:],
+        cwd=Path.cwd(),
+        env=os.environ | {"NUMBA_CACHE_DIR": kernels},
+        check=False,
+        code=code,
     )
     return Ended(done.returncode, done.stdout, done.stderr, None)
 

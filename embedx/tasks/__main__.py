@@ -1,0 +1,32 @@
+"""A run in a process of its own, as `embedx compare` starts it: `python -m embedx.tasks REQUEST`.
+
+The file REQUEST is that of `RunRequest.to_json`. The last line on standard output is what the model
+records, as by --json; errors are the last line on standard error, with the exit code of the command
+line.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from embedx.errors import EmbedxError
+from embedx.runtime.progress import Reporter
+from embedx.settings import on_command_line
+from embedx.tasks.requests import request_of_json
+from embedx.tasks.run import run
+
+
+def main() -> None:
+    """Carry out the request."""
+    request = request_of_json(Path(sys.argv[1]).read_text("utf-8"))
+    try:
+        with Reporter(sys.stderr, request.log, spelling=on_command_line) as progress:
+            model = run(request, progress).model
+    except EmbedxError as error:
+        print(error.spelled(on_command_line), file=sys.stderr)
+        sys.exit(error.exit_code)
+    print(json.dumps({**model.facts, "settings": model.settings}))
+
+
+if __name__ == "__main__":
+    main()
