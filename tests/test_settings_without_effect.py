@@ -10,6 +10,7 @@ from embedx.classification.resolve import check_given, new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError
 from embedx.objectives import OBJECTIVES
+from embedx.samplers import SAMPLERS
 from embedx.skipgram.configuration import configure
 from tests.support.refusals import refused
 
@@ -60,8 +61,6 @@ SENTENCES = [[f"w{word}" for word in RANDOM.zipf(1.6, 12) % 60] for _ in range(6
 ROWS, ANSWERS = RANDOM.normal(size=(90, 4)), RANDOM.integers(0, 12, 90)
 # a search begins where there are more rows than here, so that its settings change nothing
 WITHOUT_SEARCH = [name for name in OBJECTIVES if "retrieved" not in OBJECTIVES[name].candidates]
-# of labels with all rows, where nothing is drawn
-ACCEPTED_THOUGH_WITHOUT_EFFECT = {(name, "negatives") for name in ("ova", "margin")}
 
 
 def other_value(field, default):
@@ -113,4 +112,70 @@ def test_each_setting_of_an_objective_changes_the_model_or_is_refused(name, mode
             continue
         if changed == usual and not limits_otherwise(objective, {field.name: value}):
             without_effect.append((field.name, value))
-    assert {(name, setting) for setting, _ in without_effect} <= ACCEPTED_THOUGH_WITHOUT_EFFECT
+    assert without_effect == []
+
+
+# There are not as many features as its default.
+VALUES_OF_SAMPLERS = {"tree_features": 1, "uniform_share": 0.5}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("model_of", [words_of, labels_of])
+def test_each_setting_of_a_sampler_changes_the_model_or_is_refused(name, model_of):
+    kind = SAMPLERS[name].candidates
+    objective = next(each for each, made in OBJECTIVES.items() if kind in made.candidates)
+    try:
+        usual = model_of(objective, sampler=name)
+    except EmbedxError:
+        return  # no sampler of this task
+    for sampler in SAMPLERS.values():
+        for field in dataclasses.fields(sampler.Settings):
+            value = VALUES_OF_SAMPLERS.get(field.name, other_value(field, field.default))
+            try:
+                changed = model_of(objective, sampler=name, **{field.name: value})
+            except (EmbedxError, TypeError):
+                continue
+            assert changed != usual, field.name
+
+
+# ---- where labels are searched
+
+# Values that have an effect where there are so few labels.
+OTHERWISE = {
+    "warm_up": 0.7,
+    "scored_fraction": 0.9,
+    "candidate_fraction": 0.9,
+    "clusters": 3,
+    "blocks": 2,
+    "slack": 0.0,
+    "min_score": 1.0,
+}
+# Limits that a margin does not reach: few rows are within its gap, and no coefficient is small.
+NOT_REACHED_BY_MARGIN = {"candidate_fraction", "min_coefficient"}
+BESIDE = {"candidate_fraction": {"scored_fraction": 0.5}}
+MANY_ROWS, MANY_ANSWERS = RANDOM.normal(size=(2000, 16)), np.arange(2000) % 400
+
+
+def searched_labels_of(name, **options):
+    options = {"warm_up": 0.3} | options
+    model = SoftmaxClassifier(
+        name, learning_rate=1.0, epochs=5, n_jobs=1, random_state=3, **options
+    ).fit(MANY_ROWS, MANY_ANSWERS)
+    return model.decision_function(MANY_ROWS).tobytes()
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in WITHOUT_SEARCH])
+def test_each_setting_of_a_search_changes_the_model_or_is_refused(name, loss):
+    without_effect = []
+    for field in dataclasses.fields(OBJECTIVES[name].Settings):
+        beside = {"loss": loss} | BESIDE.get(field.name, {})
+        value = OTHERWISE.get(field.name, other_value(field, field.default))
+        try:
+            changed = searched_labels_of(name, **beside | {field.name: value})
+        except (EmbedxError, TypeError):
+            continue
+        if field.name != "loss" and changed == searched_labels_of(name, **beside):
+            without_effect.append(field.name)
+    not_reached = NOT_REACHED_BY_MARGIN if loss == "margin" else set()
+    assert set(without_effect) <= not_reached

@@ -20,7 +20,7 @@ from embedx import checks, objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.resolve import new_objective
+from embedx.classification.resolve import check_given, new_objective
 from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
@@ -245,6 +245,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = ClassifySettings.from_options(
             {name: value for name, value in given.items() if value is not None}
         )
+        # Those of steps may be meant for `partial_fit` after a fit by lbfgs.
+        of_objective = {name: v for name, v in self._given().items() if name not in OF_STEPS}
+        check_given(of_objective, settings, objective)
         by_lbfgs = settings.optimizer == "lbfgs"
         if by_lbfgs:  # so that parameters are float64
             data = dataclasses.replace(data, features=data.features.astype(float64))

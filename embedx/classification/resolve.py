@@ -265,6 +265,9 @@ def conditions(
         yield name, by_steps, ("a stochastic ", Setting("optimizer"))
     for name, need in objective.without_effect().items():
         yield name, False, need
+    usual_sampler = objective.label_defaults.get("sampler", objective.samplers()[0])
+    kind = samplers.SAMPLERS[str(settings.sampler or usual_sampler)].candidates
+    yield "negatives", kind in ("drawn", "retrieved"), "a sampler that draws"
 
 
 def check_given(options: Options, settings: ClassifySettings, objective: Objective) -> None:

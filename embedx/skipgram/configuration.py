@@ -203,6 +203,7 @@ def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings, 
     needs: list[tuple[str, bool, str | Setting]] = [
         ("heldout_points", settings.heldout > 0, Setting("heldout")),
         ("draws", samplers.SAMPLERS[sampler].candidates in is_drawn, "a sampler that draws"),
+        ("negatives", samplers.SAMPLERS[sampler].candidates in is_drawn, "a sampler that draws"),
         ("buckets", settings.subwords is not None, Setting("subwords")),
         *((name, False, "labels, by `embedx classify`") for name in objective.label_settings),
         *((name, False, needed) for name, needed in made.without_effect().items()),
