@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
-from embedx.errors import DataError, EmbedxError, Setting
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
@@ -517,7 +517,7 @@ def test_comments_and_blanks_between_labels_of_sparse_rows_are_read(write):
         read(write("# only\n# comments\n"))
 
 
-def test_a_corpus_of_one_file_names_the_rows_to_train_on(write, here):
+def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, here):
     write("3 2 2\n0 0:1\n1 1:1\n1 0:1\n", "data.txt")
     write("1\n2\n", "tr.txt")
     write("3\n", "tst.txt")
@@ -525,13 +525,17 @@ def test_a_corpus_of_one_file_names_the_rows_to_train_on(write, here):
         'kind = "classes"\nreader = "xc"\nfiles = ["data.txt"]\nsplits = ["tr.txt", "tst.txt"]\n',
         "both.toml",
     )
-    with pytest.raises(DataError) as caught:
-        read_training("both")
-    assert "both@tr.txt" in caught.value.remedy[0]
-    assert caught.value.remedy[1] == Setting("test", "both@tst.txt")
-    training = read_training("both@tr.txt")
+    training = read_training("both")
     assert label_rows(training) == [[0], [1]]
-    assert label_rows(read("both@tst.txt", like=training.schema)) == [[1]]
+    assert label_rows(read("both", like=training.schema)) == [[1]]
+    assert label_rows(read_training("both@tr.txt")) == [[0], [1]]
+    os.remove("tst.txt")
+    with pytest.raises(DataError) as caught:
+        read("both", like=training.schema)
+    assert "tst.txt" in caught.value.problem
+    with gzip.open("TST.txt.gz", "wt") as file:
+        file.write("3\n")
+    assert label_rows(read("both", like=training.schema)) == [[1]]
 
 
 # Names

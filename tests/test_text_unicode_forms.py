@@ -4,7 +4,6 @@ import unicodedata
 
 import numpy as np
 import pytest
-from embedx.training.progress import Silent
 
 import embedx
 from embedx.cli.queries import neighbours

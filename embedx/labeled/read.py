@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from embedx.errors import DataError, EmbedxError, Setting, SettingError
+from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
 from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labeled, Labels
@@ -44,7 +44,7 @@ from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
 from embedx.labeled.tables import TableSettings, format_of, note_separator, read_table
 from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
 from embedx.runtime.progress import SILENT, Progress
-from embedx.text.sources import STANDARD_INPUT, recipe_meant
+from embedx.text.sources import COMPRESSED, STANDARD_INPUT, recipe_meant
 from embedx.text.tables import PARQUET_START
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
@@ -86,7 +86,10 @@ def read(
 
     name, split, column = _split_named(source)
     if not split:
-        _check_rows_are_of_one_kind(name)
+        is_test = like is not None and not names_new_labels
+        split = _split_of_recipe(name, is_test)
+        if split:
+            progress.note(f"{name}: the rows in {split}")
     try:
         needs_labels = labels is None and not keeps_empty
         data = _rows_of(name, progress, like, keeps_empty, text, table, needs_labels)
@@ -228,30 +231,40 @@ def check_there(source: str) -> None:
         source_of(_split_named(source)[0])
 
 
-def _check_rows_are_of_one_kind(name: str) -> None:
-    """Raise `DataError` for a recipe with training rows and test rows in one file."""
+def _split_of_recipe(name: str, is_test: bool) -> str:
+    """The file of the numbers of a recipe's training rows or test rows; "" if it has no such files.
+
+    Raises `DataError` if it should be beside the data and is not.
+    """
     recipe = recipe_meant(name)
     if recipe is None or not recipe.splits:
-        return
-    folder = os.path.dirname(recipe.find_files()[0])
-    files = [os.path.normpath(os.path.join(folder, split)) for split in recipe.splits]
-    training, test = (f"{name}@{file}" for file in files)
+        return ""
+    data_file = os.path.normpath(recipe.find_files()[0])
+    folder = os.path.dirname(data_file)
+    wanted = recipe.splits[is_test]
+    names = {wanted.lower() + suffix for suffix in ("", *COMPRESSED)}
+    for file in sorted(os.listdir(folder or ".")):
+        if file.lower() in names:
+            return os.path.join(folder, file)
+    kind = "test" if is_test else "training"
+    source = f"get it {recipe.obtain}, or " if recipe.obtain else ""
     raise DataError(
         name,
         None,
-        "its file has both the training rows and the test rows",
-        (f"name those to use by the files of their numbers: {training}, ", Setting("test", test)),
+        f"no file {os.path.join(folder, wanted)}, which has the numbers of the {kind} rows in"
+        f" {data_file}",
+        f"{source}name another: {name}@FILE",
     )
 
 
 def _split_named(source: str) -> tuple[str, str, int]:
-    """(data file, split file, column) as `source` names them; no split is ""."""
+    """(data file, split file, column) as `source` names them; no split is "", and column 1."""
     match = SPLIT.fullmatch(source)
     if not match or os.path.exists(source):
-        return source, "", 0
+        return source, "", 1
     has_user_name = URL_HOST.fullmatch(match["data"]) is not None  # https://user@host/file
     if has_user_name:
-        return source, "", 0
+        return source, "", 1
     split_with_colon = source[match.start("split") :]
     if os.path.exists(split_with_colon):
         return match["data"], split_with_colon, 1
