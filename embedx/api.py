@@ -12,7 +12,7 @@ from embedx.classification import classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.settings import CompareSettings
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.evaluation import words
 from embedx.evaluation.word_report import Report
 from embedx.labeled.read import read
@@ -202,18 +202,17 @@ def _evaluated(
     is_path = isinstance(model, str | Path)
     if isinstance(model, WordVectors) or (is_path and task_of(Path(str(model))) != classifier.TASK):
         if test is not None:
-            raise EmbedxError("--test is for classifiers, and the model has word vectors")
+            problem = "is for classifiers, and the model has word vectors"
+            raise InapplicableError("test", None, problem)
         return words.evaluated(model, progress=progress, **tests)  # type: ignore[arg-type]
     # That of a SoftmaxClassifier, which only exists with scikit-learn.
     found = classifier.load(str(model)) if is_path else getattr(model, "classifier_", model)
     if not isinstance(found, classifier.Classifier):
         kind = type(found).__name__
-        raise EmbedxError(f"{kind}: no trained model; give one, or its folder")
+        raise DataError(kind, None, "no trained model", "give one, or its folder")
     if test is None or tests:
-        raise EmbedxError(
-            "a classifier is scored on labelled data: name them with --test, alone or with"
-            " --test-labels"
-        )
+        labels_beside = ("name them, alone or with ", Setting("test_labels"))
+        raise SettingError("test", None, "a classifier is scored on labelled data", labels_beside)
     table = TableSettings(label_column=label_column)
     data = read(str(test), test_labels, progress=progress, like=found.known, table=table)
     return found.evaluate(data, progress=progress)

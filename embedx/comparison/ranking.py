@@ -249,7 +249,7 @@ def advice(ranking: Ranking) -> list[str]:
     if has_one_seed and len(ranking.lines) > 1:
         sentences.append(
             "Each was trained with one seed: errors and ranks leave out the variance over seeds;"
-            " --seeds 3 measures it."
+            " three seeds measure it."
         )
     return sentences
 

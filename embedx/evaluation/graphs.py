@@ -13,7 +13,7 @@ import numpy as np
 from numpy import int32, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation.heldout import log_probability_of
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.progress import Progress
@@ -56,10 +56,9 @@ def _cell_lines(file: str) -> Iterator[tuple[int, list[str]]]:
 def _check_sklearn() -> None:
     """Raise EmbedxError without scikit-learn."""
     if find_spec("sklearn") is None:
-        raise EmbedxError(
-            "--links and --node-labels need scikit-learn; install it with pip install"
-            ' "embedx[sklearn]"'
-        )
+        problem = ("and ", Setting("node_labels"), " need scikit-learn")
+        remedy = 'install it with pip install "embedx[sklearn]"'
+        raise InapplicableError("links", None, problem, remedy)
 
 
 def _lines_of_known_nodes(
@@ -89,8 +88,11 @@ def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     lines = _lines_of_known_nodes(model, file, 2, "two nodes", progress)
     pairs = [(model.index(a), model.index(b)) for a, b, *_ in lines]
     if len(pairs) < LINK_FOLDS:
-        raise EmbedxError(
-            f"{file}: {len(pairs)} pairs of nodes of the model; give the edges that were held out"
+        raise DataError(
+            file,
+            None,
+            f"{len(pairs)} pairs of nodes of the model",
+            "give the edges that were held out",
         )
     return np.array(pairs)
 
@@ -202,9 +204,11 @@ def _known_labels(model: WordVectors, file: str, progress: Progress) -> tuple[nd
 
     names = sorted(set().union(*labels_of_node.values()))
     if len(labels_of_node) < 2 * SPLITS_PER_SHARE or len(names) < 2:
-        raise EmbedxError(
-            f"{file}: {len(labels_of_node)} known nodes with {len(names)} labels are too few;"
-            " give more"
+        raise DataError(
+            file,
+            None,
+            f"{len(labels_of_node)} known nodes with {len(names)} labels are too few",
+            "give more",
         )
     nodes = sorted(labels_of_node)
     has_label = [[name in labels_of_node[node] for name in names] for node in nodes]
@@ -268,9 +272,11 @@ def read_sessions(
             n_excluded += 1
 
     if len(last) < 2:
-        raise EmbedxError(
-            f"{file}: {len(last)} sessions of known items; give two or more, one a line, as item"
-            " item ..."
+        raise DataError(
+            file,
+            None,
+            f"{len(last)} sessions of known items",
+            "give two or more, one a line, as item item ...",
         )
     if n_excluded:
         progress.note(
@@ -412,7 +418,7 @@ def scores(
 ) -> dict[str, list[Row]]:
     """The tables that are asked for, by name; of several models with a column for them."""
     if non_links is not None and link_file is None:
-        raise EmbedxError("--non-links applies only with --links")
+        raise InapplicableError("non_links", None, ("applies only with ", Setting("links")))
     tables: dict[str, list[Row]] = {}
     for path in models:
         model = load(path, progress)

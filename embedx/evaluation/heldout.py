@@ -32,7 +32,7 @@ from scipy.special import logsumexp
 
 from embedx import objectives, samplers
 from embedx.engine.encoders import ENCODERS
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.evaluation.statistics import Estimate, grouped
 from embedx.labeled.data import Labels
@@ -189,10 +189,8 @@ def draw(
     )
     n = len(pairs.targets)
     if n == 0:
-        raise EmbedxError(
-            "the held-out text has no two words of the model side by side; give more text, of the"
-            " same kind"
-        )
+        problem = "no two words of the model side by side"
+        raise DataError("the held-out text", None, problem, "give more text, of the same kind")
     n_calibration = max(min(max_calibration, n // 10), n - at_most)
     is_calibration = np.zeros(n, bool)
     rng = np.random.default_rng([seed, 1])
@@ -232,9 +230,11 @@ def trained_on(vectors: WordVectors) -> ndarray:
     has_settings = {"sample", "window", "sampler"} <= vectors.settings.keys()
     has_record = has_settings and "objective" in vectors.facts
     if vectors.counts is None or vectors.output_vectors is None or not has_record:
-        raise EmbedxError(
-            f"{vectors.facts.get('source', vectors)}: no record of how it was trained, hence no"
-            " probabilities; give a folder that `embedx train` wrote"
+        raise DataError(
+            vectors.facts.get("source", vectors),
+            None,
+            "no record of how it was trained, hence no probabilities",
+            "give a folder that `embedx train` wrote",
         )
     return trained_counts(vectors.counts, vectors.arrays.get("heldout_counts"))
 
@@ -300,10 +300,17 @@ def compare(a: Likelihood, b: Likelihood) -> Estimate:
 def check_same_words(a: list[str], b: list[str]) -> None:
     """Raise `EmbedxError` unless two models have the same words, in the same order."""
     if a != b:
-        raise EmbedxError(
-            f"the two models have different words, {len(a):,} and {len(b):,} of them, "
-            "so that log-likelihoods are not comparable; "
-            "train both on the same text with the same --min-count and --max-vocab"
+        counted = f"different words, {len(a):,} and {len(b):,} of them"
+        raise DataError(
+            "the two models",
+            None,
+            f"{counted}, so that log-likelihoods are not comparable",
+            (
+                "train both on the same text with the same ",
+                Setting("min_count"),
+                " and ",
+                Setting("max_vocab"),
+            ),
         )
 
 
@@ -328,11 +335,11 @@ def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogPro
     output = vectors.arrays["output"]
     bias = vectors.arrays.get("bias", float32(0))
     if len(output) != objective.n_rows(len(counts)):
-        raise EmbedxError(
-            f"{len(output):,} output rows, where --objective {objective.name} with {len(counts):,}"
-            f" words has {objective.n_rows(len(counts)):,}; restore the model from a copy, or train"
-            " again"
-        )
+        wanted = f" with {len(counts):,} words has {objective.n_rows(len(counts)):,}"
+        objective_name = Setting("objective", objective.name)
+        problem = (f"{len(output):,} rows, where ", objective_name, wanted)
+        remedy = "restore the model from a copy, or train again"
+        raise DataError("output.npy", None, problem, remedy)
     size = max(1, BLOCK_FLOATS // len(counts))
     if objective.traits.adds_log_noise:
         noise = sampler.log_noise(objective.negatives)

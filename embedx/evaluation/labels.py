@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, ndarray
 
-from embedx.errors import DivergedError, EmbedxError
+from embedx.errors import DataError, DivergedError, Setting, SettingError
 from embedx.evaluation.statistics import Score
 from embedx.kernels.select import best_of_rows
 from embedx.labeled.data import Labeled, Labels
@@ -324,7 +324,7 @@ def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
             -inf
     """
     if k < 0:
-        raise EmbedxError(f"top_k of {k} labels: must be 0 or more")
+        raise SettingError("top_k", k, "must be 0 or more")
     k = min(k, scores.shape[1])
     if k > MAX_INSERTED and scores.shape[1] < MIN_LABELS_PER_INSERTED * k:
         without_nan = np.fmax(scores, -np.inf)
@@ -404,10 +404,8 @@ def derivatives(
             z_of_label = z_of_labels[some]
             best = block.max(axis=1)
             if not (np.isfinite(best).all() and np.isfinite(z_of_label).all()):
-                raise DivergedError(
-                    "no temperature to fit: some scores of validation rows are not finite; try a"
-                    " smaller --learning-rate"
-                )
+                problem = "no temperature to fit: some scores of validation rows are not finite"
+                raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))
             block = np.maximum(block - best[:, None], MIN_SCORE)
             p = np.exp(temperature * block)
             p /= p.sum(axis=1, keepdims=True)
@@ -416,9 +414,8 @@ def derivatives(
             slope += float((z_of_label - best - mean).sum())
             variance += float((mean_square - mean * mean).sum())
     if n == 0:
-        raise EmbedxError(
-            "no temperature to fit: not one validation row has a label that training has seen"
-        )
+        problem = "no row has a label that training has seen, so no temperature is fitted"
+        raise DataError("the validation data", None, problem)
     return slope / n, variance / n
 
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import EmbedxError, choice
+from embedx.errors import DataError, Setting, SettingError, choice
 from embedx.evaluation import statistics
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.schema import decoded
@@ -152,7 +152,7 @@ class WordTests:
             ("method", self.method, METHODS),
         ):
             if value not in known:
-                raise EmbedxError(f"--{name} {value}: {choice(value, known)}")
+                raise SettingError(name, value, choice(value, known))
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
@@ -175,10 +175,10 @@ def default_tests() -> list[TestSet]:
     """WordSim-353, SimLex-999 and Google's analogies, from gensim's package."""
     gensim = find_spec("gensim")  # an import would take seconds
     if gensim is None or gensim.origin is None:
-        raise EmbedxError(
-            "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to"
-            " 3.13, or name test sets by --pairs or --analogies"
-        )
+        install = "pip install gensim, which needs Python 3.11 to 3.13"
+        by_name = (", or name test sets by ", Setting("pairs"), " or ", Setting("analogies"))
+        problem = "not here: they come with gensim"
+        raise DataError("the default test sets", None, problem, (install, by_name))
     folder = Path(gensim.origin).parent / "test" / "test_data"
     return [
         read_pairs(folder / "wordsim353.tsv", "WordSim-353"),
@@ -198,17 +198,20 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
         except (IndexError, ValueError):
             if order == 0 and len(fields) > 2:
                 continue  # the names of the columns
-            raise EmbedxError(
-                f"{where}: not a pair with its score; lines look like `{PAIR}`"
+            raise DataError(
+                where, None, "not a pair with its score", f"lines look like `{PAIR}`"
             ) from None
         if not (a and b and math.isfinite(score)):
-            raise EmbedxError(
-                f"{where}: a word is missing or the score is not finite; fix or delete the line"
+            raise DataError(
+                where,
+                None,
+                "a word is missing or the score is not finite",
+                "fix or delete the line",
             )
         words.append((a, b))
         gold.append(score)
     if not words:
-        raise EmbedxError(f"{path}: holds no pairs; lines look like `{PAIR}`")
+        raise DataError(path, None, "holds no pairs", f"lines look like `{PAIR}`")
     return SimilarityPairs(name or path.stem, words, np.array(gold))
 
 
@@ -227,13 +230,13 @@ def read_analogies(
         # a word with a comma in it is no list
         question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
-            raise EmbedxError(
-                f"{where}: {len(question)} words; a question has four, such as `{QUESTION}`"
+            raise DataError(
+                where, None, f"{len(question)} words", f"a question has four, such as `{QUESTION}`"
             )
         sections.append(section)
         words.append(question)
     if not words:
-        raise EmbedxError(f"{path}: holds no questions; lines look like `{QUESTION}`")
+        raise DataError(path, None, "holds no questions", f"lines look like `{QUESTION}`")
     return Analogies(name or path.stem, sections, words, candidates)
 
 
@@ -254,15 +257,17 @@ def fields_of(line: str, n: int) -> list[str]:
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     """(file:line, text) of each line that is neither blank nor a `#` comment."""
     if not os.path.exists(path):
-        raise EmbedxError(f"{path}: no such file")
+        raise DataError(path, None, "no such file")
     n_bytes = 0
     lines = Lines(source_of(str(path)), Silent())
     for chunk in lines:
         n_bytes += len(chunk)
         if n_bytes > MAX_TEXT:
-            raise EmbedxError(
-                f"{path}: more than {MAX_TEXT:,} bytes of text; is it the right file? If so, give a"
-                " part of it"
+            raise DataError(
+                path,
+                None,
+                f"more than {MAX_TEXT:,} bytes of text",
+                "is it the right file? If so, give a part of it",
             )
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
             if line.strip() and not line.startswith("#"):

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import Setting, SettingError
 from embedx.evaluation import analogies, statistics
 from embedx.evaluation.word_report import Report, ScoreDifference, TestScore
 from embedx.evaluation.word_sets import (
@@ -202,8 +202,11 @@ def evaluate(
     ]
     opened = [each.of(which) for each in loaded]
     if oov and not any(each.subwords for each in opened):
-        raise EmbedxError(
-            f"--oov: {' and '.join(names)} without n-grams; train with --subwords 3-6"
+        raise SettingError(
+            "oov",
+            None,
+            f"{' and '.join(names)} without n-grams",
+            ("train with ", Setting("subwords", "3-6")),
         )
     answered = [score(each, sets, progress, oov) for each in opened]
     answered = [[*each, last] if (last := pooled(each)) else each for each in answered]
@@ -233,7 +236,7 @@ def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
         is_pattern = glob.has_magic(name) and not os.path.exists(name)
         paths = sorted(glob.glob(name)) if is_pattern else [name]
         if not paths:
-            raise EmbedxError(f"--against {name}: no such file or model folder")
+            raise SettingError("against", name, "no such file or model folder")
         models += paths
     return models
 

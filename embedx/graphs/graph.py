@@ -9,7 +9,7 @@ from numpy import float32, int32, int64, ndarray
 from scipy.sparse import coo_matrix, csr_matrix, issparse
 
 from embedx import checks
-from embedx.errors import DataError, EmbedxError, Setting, SettingError
+from embedx.errors import DataError, Setting, SettingError
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
 from embedx.runtime.memory import allocating, check_declared, plan_memory
@@ -155,9 +155,8 @@ class Graph:
             raise DataError("matrix", None, f"no adjacency matrix ({error})", remedy) from error
         n_rows, n_columns = found.shape
         if n_rows != n_columns:
-            raise EmbedxError(
-                f"a matrix of {n_rows:,} × {n_columns:,} is no graph; it must be square"
-            )
+            problem = f"{n_rows:,} × {n_columns:,} is no graph"
+            raise DataError("matrix", None, problem, "it must be square")
         need = (BYTES_OF_NAME + BYTES_OF_NODE) * n_rows
         check_declared("matrix", need, f"{n_rows:,} nodes", TOO_LARGE)
         names = [str(k) for k in range(n_rows)] if names is None else list(names)
@@ -202,10 +201,9 @@ class Graph:
                 values = np.ascontiguousarray(given, float32)
         if (wrong := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))).size:
             a, b = names[int(sources[wrong[0]])], names[int(targets[wrong[0]])]
-            raise EmbedxError(
-                f"edge {wrong[0] + 1:,}, {a} {b}: weight {values[wrong[0]]:g}; it must be a number"
-                " of 0 or more"
-            )
+            edge = f"edge {wrong[0] + 1:,}, {a} {b}"
+            remedy = "it must be a number of 0 or more"
+            raise DataError(edge, None, f"weight {values[wrong[0]]:g}", remedy)
         return cls.of_parts(
             names, lambda: [(sources, targets, values)], weights is not None, directed
         )
@@ -233,7 +231,7 @@ class Graph:
         rows = csr_matrix((weights, neighbours, offsets), (len(names), len(names)))
         rows.sum_duplicates()  # in place; sorts rows, too
         if rows.nnz == 0:
-            raise EmbedxError("a graph without edges; give two nodes per line")
+            raise DataError("graph", None, "no edges", "give two nodes per line")
         offsets, is_met = rows.indptr.astype(int64), np.zeros(len(names), bool)
         cumulative = rows.data if weighted else np.zeros(0, float32)
         finish_rows(offsets, rows.indices, cumulative, is_met)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import mminfo, mmread
 
-from embedx.errors import DataError, EmbedxError, SettingError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
@@ -103,13 +103,15 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
     except EmbedxError as error:
         if isinstance(error, DataError) and error.file == file:
             raise
-        raise EmbedxError(f"{file}: {error}") from error
+        raise DataError(file, None, error.parts) from error
     except MemoryError:
         raise
     except Exception as error:  # scipy raises what it likes, given the bytes
-        raise EmbedxError(
-            f"{file}: not a sparse matrix ({error}); write one with scipy.sparse.save_npz or"
-            " mmwrite"
+        raise DataError(
+            file,
+            None,
+            f"not a sparse matrix ({error})",
+            "write one with scipy.sparse.save_npz or mmwrite",
         ) from error
 
 
@@ -270,7 +272,9 @@ def _edges(
         progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
     if n_thirds and not settings.weighted:
         progress.note(
-            f"the third column of {n_thirds:,} edges is not used; --weighted takes it as weights"
+            f"the third column of {n_thirds:,} edges is not used; ",
+            Setting("weighted", True),
+            " takes it as weights",
         )
     # by word
     weights = _weights(edges, is_third) if settings.weighted else np.zeros(0, np.float32)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float64, int32, int64, ndarray, uint64
 
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import node_types, read_graph
 from embedx.graphs.settings import MAX_GRADIENT, GraphSettings
@@ -217,9 +217,8 @@ class Walks:
             types = node_types(settings.node_types, graph.names)
             numbers = {each: k for k, each in enumerate(dict.fromkeys(wanted))}
             if missing := [each for each in numbers if each not in types]:
-                raise EmbedxError(
-                    f"--metapath {settings.metapath}: no node of the graph has the type"
-                    f" {missing[0]}"
+                raise SettingError(
+                    "metapath", settings.metapath, f"no node of the graph has the type {missing[0]}"
                 )
             node_type = np.array(
                 [numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], int32

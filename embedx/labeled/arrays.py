@@ -70,8 +70,8 @@ def read_array(source: Source, head: bytes, progress: Progress) -> Any:
     except (EmbedxError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
-        raise EmbedxError(
-            f"{source.name}: no readable {_kind(head)} ({reason(error)}); write it again"
+        raise DataError(
+            source.name, None, f"no readable {_kind(head)} ({reason(error)})", "write it again"
         ) from error
 
 
@@ -87,9 +87,11 @@ def _kind(head: bytes) -> str:
 def features_in(name: str, array: Any) -> Any:
     """The array as float32 (n_rows, n_features), the same memory if it is that already."""
     if array.ndim < 2 or array.dtype.kind not in "biuf" or 0 in array.shape:
-        raise EmbedxError(
-            f"{name}: shape {tuple(map(int, array.shape))} of {array.dtype}; features are numbers"
-            " in rows and columns, (ROWS, FEATURES)"
+        raise DataError(
+            name,
+            None,
+            f"shape {tuple(map(int, array.shape))} of {array.dtype}",
+            "features are numbers in rows and columns, (ROWS, FEATURES)",
         )
     if array.dtype != np.float32 or not (issparse(array) or array.flags.c_contiguous):
         MemoryBudget(name).take(4 * array.size)  # for the copy
@@ -113,14 +115,19 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
         check_finite(name, array.data)
         return Labels.of_matrix(array), int(array.shape[1])
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise EmbedxError(
-            f"{name}: {array.ndim} dimensions of {array.dtype}; labels are integers (ROWS,), "
-            "or a sparse matrix (ROWS, LABELS) of scipy.sparse.save_npz"
+        raise DataError(
+            name,
+            None,
+            f"{array.ndim} dimensions of {array.dtype}",
+            (
+                "labels are integers (ROWS,), or a sparse matrix (ROWS, LABELS) of "
+                "scipy.sparse.save_npz"
+            ),
         )
     bad = np.flatnonzero((array < 0) | (array >= MAX_IDS))
     if len(bad):
-        raise EmbedxError(
-            f"{name}: label {array[bad[0]]} of row {bad[0] + 1}; number the labels from 0"
+        raise DataError(
+            name, None, f"label {array[bad[0]]} of row {bad[0] + 1}", "number the labels from 0"
         )
     labels = Labels.single(array)
     return labels, int(labels.ids.max(initial=-1)) + 1
@@ -163,9 +170,11 @@ def _idx(name: str, content: bytes) -> ndarray:
     dtype = np.dtype(IDX_TYPES[content[2]])
     needed = start + math.prod(shape) * dtype.itemsize
     if len(content) != needed:
-        raise EmbedxError(
-            f"{name}: {len(content)} bytes, but its IDX header says {needed}; fetch or copy it"
-            " again"
+        raise DataError(
+            name,
+            None,
+            f"{len(content)} bytes, but its IDX header says {needed}",
+            "fetch or copy it again",
         )
     return np.frombuffer(content, dtype, offset=start).reshape(shape)
 
@@ -222,4 +231,4 @@ def check_finite(name: str, values: ndarray) -> None:
             where = f"row {place[0] + 1}, feature {place[1]}"
         else:
             where = f"value {place[0] + 1}"
-        raise EmbedxError(f"{name}: {where} is not a finite float32; correct or rescale it")
+        raise DataError(name, None, f"{where} is not a finite float32", "correct or rescale it")

@@ -37,18 +37,21 @@ def source_of(name: str) -> Source:
             return Source(public_url(name), ROWS, url_fingerprint(name), location=name)
         return Source(name, ROWS, None)
     if os.path.isdir(name):
-        raise EmbedxError(f"{name}: a directory; name the one file that holds the rows")
+        raise DataError(name, None, "a directory", "name the one file that holds the rows")
     if recipe := recipe_meant(name):
         if recipe.kind != "classes":
-            raise EmbedxError(
-                f"{name}: text without labels; train word vectors on it with `embedx train {name}`"
+            raise DataError(
+                name,
+                None,
+                "text without labels",
+                f"train word vectors on it with `embedx train {name}`",
             )
         name = recipe.find_files()[0]
     try:
         size = os.stat(name).st_size
     except OSError as error:
         remedy = near_file(name, "check the name and your permissions", recipe_names())
-        raise EmbedxError(f"{name}: cannot be opened ({error.strerror}); {remedy}") from error
+        raise DataError(name, None, f"cannot be opened ({error.strerror})", remedy) from error
     # a pipe, as in <(zcat ...), is read once
     return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)
 
@@ -96,9 +99,11 @@ class MemoryBudget:
         """Count so many bytes more; `EmbedxError` if that is too much."""
         self.n_taken += n_bytes
         if self.n_taken > UNMEASURED and self.n_taken > self.n_bytes:
-            raise EmbedxError(
-                f"{self.name}: takes more than half of the available memory; use fewer rows or more"
-                " memory"
+            raise DataError(
+                self.name,
+                None,
+                "takes more than half of the available memory",
+                "use fewer rows or more memory",
             )
 
 
@@ -120,8 +125,8 @@ class Lines:
         # the first chunk, by which the format is known
         self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)
         if not self.head:
-            raise EmbedxError(
-                f"{self.name}: an empty file; is it the right one, and was it copied whole?"
+            raise DataError(
+                self.name, None, "an empty file", "is it the right one, and was it copied whole?"
             )
 
     @property

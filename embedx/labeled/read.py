@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from embedx.errors import DataError, EmbedxError, SettingError
+from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
 from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labeled, Labels
@@ -76,10 +76,8 @@ def read(
     between others always are.
     """
     if source == labels == STANDARD_INPUT:
-        raise EmbedxError(
-            "-: standard input cannot be both the features and the labels; name a file for one of"
-            " them"
-        )
+        problem = "standard input cannot be both the features and the labels"
+        raise DataError(STANDARD_INPUT, None, problem, "name a file for one of them")
     if source == GENERATED:
         training, test = digits()
         return training if like is None else test
@@ -95,8 +93,8 @@ def read(
         data = _rows_of(name, progress, like, keeps_empty, text, table, needs_labels)
         if labels is not None:
             if len(data.labels.ids):
-                raise EmbedxError(
-                    f"{name}: has labels of its own; leave out the file of labels, {labels}"
+                raise DataError(
+                    name, None, "has labels of its own", f"leave out the file of labels, {labels}"
                 )
             data = _with_labels(data, labels, table.label_separator, progress, like)
         else:
@@ -110,8 +108,8 @@ def read(
             data = data.rows(_split_rows(split, column, len(data)))
         return data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
-        raise EmbedxError(
-            f"{source}: takes more memory than is available; use fewer rows or more memory"
+        raise DataError(
+            source, None, "takes more memory than is available", "use fewer rows or more memory"
         ) from error
 
 
@@ -179,18 +177,25 @@ def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> No
     """Raise `EmbedxError` if there are fewer than two labels."""
     ids = data.labels.ids
     if not len(ids):
-        raise EmbedxError(
-            f"{source}: no row has a label; name the file of the labels with --train-labels"
+        raise DataError(
+            source,
+            None,
+            "no row has a label",
+            ("name the file of the labels with ", Setting("train_labels")),
         )
     first = ids[0]
     if (ids == first).all():
         n_rows = np.count_nonzero(data.labels.n_of_row)
         names = data.schema.names
         label = names[first] if names else first
-        raise EmbedxError(
-            f'{labels_file or source}: only one label, "{label}", on {n_rows:,} of {len(data):,}'
-            " rows; give data with two labels or more, or train word vectors on text with `embedx"
-            " train`"
+        raise DataError(
+            labels_file or source,
+            None,
+            f'only one label, "{label}", on {n_rows:,} of {len(data):,} rows',
+            (
+                "give data with two labels or more, or train word vectors on text with "
+                "`embedx train`"
+            ),
         )
 
 
@@ -207,16 +212,23 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     if known.by_name:
         for number in numbers:
             if not is_id(number):
-                raise EmbedxError(
-                    f"{file}: the labels of the training data have names already, such as"
-                    f' "{number}"; leave out --label-names, which names labels that are whole'
-                    " numbers from 0"
+                raise DataError(
+                    file,
+                    None,
+                    f'the labels of the training data have names already, such as "{number}"',
+                    (
+                        "leave out ",
+                        Setting("label_names"),
+                        ", which names labels that are whole numbers from 0",
+                    ),
                 )
         n_labels = max(int(number) if len(number) < 20 else MAX_IDS for number in numbers) + 1
     if len(names) != n_labels:
-        raise EmbedxError(
-            f"{file}: {len(names):,} names for {n_labels:,} labels, which count from 0; write one a"
-            " line for each"
+        raise DataError(
+            file,
+            None,
+            f"{len(names):,} names for {n_labels:,} labels, which count from 0",
+            "write one a line for each",
         )
     if known.by_name:
         id_of = np.array([int(number) for number in numbers], np.int32)
@@ -338,9 +350,11 @@ def _file_rows(
     if is_binary(head):
         return _array_rows(name, read_array(source, head, progress), like)
     if head and IDX_NAME.search(os.path.basename(name)):
-        raise EmbedxError(
-            f"{name}: no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS;"
-            " fetch it again"
+        raise DataError(
+            name,
+            None,
+            (f"no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS"),
+            "fetch it again",
         )
     if head.startswith(PARQUET_START):
         return read_table(source, None, "parquet", table, like, needs_labels, text, progress)
@@ -400,8 +414,8 @@ def _check_like_without_table(name: str, trained: Columns, progress: Progress) -
     """Say that numbers of the training table are missing; `EmbedxError` if it has no text."""
     numbers = ", ".join(trained.numbers)
     if not trained.text:
-        raise EmbedxError(
-            f"{name}: no table, as the training data are; give a table with {numbers}"
+        raise DataError(
+            name, None, "no table, as the training data are", f"give a table with {numbers}"
         )
     if trained.numbers:
         progress.note(f"{name}: no table, so that rows have no {numbers}")
@@ -424,9 +438,11 @@ def _fit_features(name: str, features: Any, n_features: int, progress: Progress)
         features.sum_duplicates()
         check_finite(name, features.data)  # sums may be too large
     elif features.shape[1] != n_features:
-        raise EmbedxError(
-            f"{name}: {features.shape[1]} features, but the training data have {n_features};"
-            " give the same"
+        raise DataError(
+            name,
+            None,
+            f"{features.shape[1]} features, but the training data have {n_features}",
+            "give the same",
         )
 
 
@@ -444,9 +460,11 @@ def _text_rows(
     if like and has_words != (like.text is not None):
         kind = "words" if has_words else "ID:VALUE"
         trained_kind = "ID:VALUE" if has_words else "words"
-        raise EmbedxError(
-            f"{lines.name}: features are {kind}, but those of the training data are"
-            f" {trained_kind}; give the same kind"
+        raise DataError(
+            lines.name,
+            None,
+            f"features are {kind}, but those of the training data are {trained_kind}",
+            "give the same kind",
         )
     if has_words:
         return read_lines(lines, text, like.text if like else None)
@@ -484,9 +502,11 @@ def _with_labels(
     id_of, names = settled(words, by_name, names, file, are_numbers)
     labels = Labels(labels.offsets, id_of[labels.ids])
     if len(labels) != len(data):
-        raise EmbedxError(
-            f"{file}: labels of {len(labels)} rows, but the features have {len(data)}; do they"
-            " belong together?"
+        raise DataError(
+            file,
+            None,
+            f"labels of {len(labels)} rows, but the features have {len(data)}",
+            "do they belong together?",
         )
 
     schema = data.schema

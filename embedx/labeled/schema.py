@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.runtime.progress import Silent
@@ -111,13 +111,13 @@ def read_label_names(file: str) -> list[str]:
     first: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if not name:
-            raise EmbedxError(
-                f"{file}:{number}: no name; write the name of label {number - 1} there"
-            )
+            raise DataError(file, number, "no name", f"write the name of label {number - 1} there")
         if first.setdefault(name, number) < number:
-            raise EmbedxError(
-                f'{file}:{number}: the name "{name}" is also in line {first[name]}; use different'
-                " names"
+            raise DataError(
+                file,
+                number,
+                f'the name "{name}" is also in line {first[name]}',
+                "use different names",
             )
     return names
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-from embedx.errors import DataError, EmbedxError, Setting
+from embedx.errors import DataError, Setting, Text, joined
 from embedx.labeled.arrays import content_of, is_plain
 from embedx.labeled.cells import cell, labels_of, mark_of, number_of, text_of
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labels, TextSchema, offsets_of
@@ -240,7 +240,7 @@ def read_table(
 
     first = next(records, None)
     if first is None:
-        raise EmbedxError(f"{name}: no rows; is it the right file, and was it copied whole?")
+        raise DataError(name, None, "no rows", "is it the right file, and was it copied whole?")
     batch_size = max(1, min(ROWS, CELLS // len(first[1])))
     head = [first, *itertools.islice(records, batch_size - 1)]
 
@@ -411,8 +411,10 @@ class _Heading:
         if reason is None:
             return True
         self._progress.note(
-            f"{self._file}: read without a heading, because {reason}:"
-            f' "{_listed(first)}" is a row of data (otherwise --header yes)'
+            f'{self._file}: read without a heading, because {reason}: "{_listed(first)}" is a row'
+            " of data (otherwise ",
+            Setting("header", "yes"),
+            ")",
         )
         return False
 
@@ -660,15 +662,22 @@ def _check_roles(
     file: str, roles: _Roles, available: Mapping[str, None], needs_labels: bool
 ) -> None:
     """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
-    missing = []
+    missing: list[Text] = []
     if not roles.text and not roles.numbers:
-        missing.append("text-column (or --set feature-columns, of numbers)")
+        numbers = (" (or ", Setting("feature_columns"), ", of numbers)")
+        missing.append((Setting("text_column"), numbers))
     if needs_labels and not roles.label:
-        missing.append("label-column")
+        missing.append(Setting("label_column"))
     if missing:
-        raise EmbedxError(
-            f"{file}: name the columns to use by --{' and --'.join(missing)}, or if the file has no"
-            f" heading by their numbers, from 1; there are {_listed(available)}"
+        raise DataError(
+            file,
+            None,
+            (
+                "name the columns to use by ",
+                joined(missing, " and "),
+                ", or if the file has no heading by their numbers, from 1",
+            ),
+            f"there are {_listed(available)}",
         )
 
 
@@ -678,9 +687,11 @@ def _check_kind_of_features(file: str, roles: _Roles, like: DataSchema) -> None:
         return
     kind = "columns of numbers" if roles.numbers else "words"
     trained_kind = "ID:VALUE" if like.text is None else "words"
-    raise EmbedxError(
-        f"{file}: features are {kind}, but those of the training data are {trained_kind}; give"
-        " the same kind"
+    raise DataError(
+        file,
+        None,
+        f"features are {kind}, but those of the training data are {trained_kind}",
+        "give the same kind",
     )
 
 
@@ -694,11 +705,11 @@ def _note_roles(file: str, roles: _Roles, head: list[Record], progress: Progress
         "not used": roles.unused,
     }
     parts = [f"{role}: {_listed(columns)}" for role, columns in columns_by_role.items() if columns]
-    note = f"{file}: {'; '.join(parts)}"
+    note: Text = f"{file}: {'; '.join(parts)}"
     unused_numbers = [] if roles.numbers else _numeric(roles.unused, head)
     if unused_numbers:
         names = ",".join(unused_numbers[:MAX_COLUMNS_IN_MESSAGE])
-        note += f" (--set feature-columns={names} takes numbers)"
+        note = (note, " (", Setting("feature_columns", names), " takes numbers)")
     progress.note(note)
 
 
@@ -797,8 +808,9 @@ def note_separator(name: str, labels: list[bytes], progress: Progress) -> None:
         with_separator = [text for text in texts if separator in text]
         if with_separator and _looks_like_separator(separator, texts):
             progress.note(
-                f'{name}: labels such as "{with_separator[0]}" are taken whole; --set'
-                f' "label-separator={separator}" splits them'
+                f'{name}: labels such as "{with_separator[0]}" are taken whole; ',
+                Setting("label_separator", separator),
+                " splits them",
             )
             return
 

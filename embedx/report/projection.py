@@ -7,7 +7,7 @@ import importlib.util
 import numpy as np
 from numpy import float64, ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import Setting, SettingError
 
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 PERPLEXITY = 30.0  # scikit-learn's default; it has to be below the number of points
@@ -22,9 +22,11 @@ def chosen(name: str | None) -> str:
     """
     has_tsne = importlib.util.find_spec("sklearn") is not None
     if name == "tsne" and not has_tsne:
-        raise EmbedxError(
-            '--projection tsne: needs scikit-learn; pip install "embedx[sklearn]", or take'
-            " --projection pca"
+        raise SettingError(
+            "projection",
+            "tsne",
+            "needs scikit-learn",
+            ('pip install "embedx[sklearn]", or take ', Setting("projection", "pca")),
         )
     return name or ("tsne" if has_tsne else "pca")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx.classification import classifier as classification
 from embedx.classification.classifier import Classifier
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation import learning_curves
 from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.read import read
@@ -16,7 +16,7 @@ from embedx.report import labels, pair, words
 from embedx.report.settings import LABEL_SETTINGS, WORD_SETTINGS, ReportSettings
 from embedx.runtime.atomic import followed, write_text
 from embedx.runtime.progress import Progress, Silent
-from embedx.settings import as_typed, option_name
+from embedx.settings import as_typed
 from embedx.storage.folder import present, task_of
 from embedx.storage.outputs import check_file
 from embedx.vectors import model as vectors
@@ -88,7 +88,7 @@ def report(
     test_sets = {"pairs": pairs, "analogies": analogies, "test": test, "test_labels": test_labels}
     check_options(model, task, {**test_sets, **options})
     if test_labels is not None and test is None:
-        raise EmbedxError("--test-labels needs --test")
+        raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
     inputs = [*models, test, test_labels, *(pairs or []), analogies]
     check_file(page, overwrite, [name for name in inputs if name is not None])
 
@@ -123,9 +123,11 @@ def common_task(models: Sequence[str | Path], folders: Sequence[Path]) -> str:
     task, *others = known_tasks(models, folders)
     for name, other_task in zip(models[1:], others, strict=True):
         if other_task != task:
-            raise EmbedxError(
-                f"{name}: {kind_of(other_task)}, but {models[0]} is {kind_of(task)}; only models of"
-                " one task can be compared"
+            raise DataError(
+                name,
+                None,
+                f"{kind_of(other_task)}, but {models[0]} is {kind_of(task)}",
+                "only models of one task can be compared",
             )
     return task
 
@@ -135,9 +137,11 @@ def known_tasks(models: Sequence[str | Path], folders: Sequence[Path]) -> list[s
     tasks = []
     for name, folder, task in zip(models, folders, list(map(task_of, folders)), strict=True):
         if task is None:
-            raise EmbedxError(
-                f"{name}: {why_no_model(folder)}; give a folder that `embedx train` or"
-                " `embedx classify` wrote"
+            raise DataError(
+                name,
+                None,
+                f"{why_no_model(folder)}",
+                "give a folder that `embedx train` or `embedx classify` wrote",
             )
         tasks.append(task)
     return tasks
@@ -160,9 +164,8 @@ def check_options(model: str | Path, task: str, options: Mapping[str, Any]) -> N
         kind_of_option = CLASSIFIER
     for name in inapplicable:
         if options.get(name) not in (None, []):
-            raise EmbedxError(
-                f"{option_name(name)} is for {kind_of_option}; {model} is {kind_of(task)}"
-            )
+            remedy = f"{model} is {kind_of(task)}"
+            raise InapplicableError(name, None, f"is for {kind_of_option}", remedy)
 
 
 def kind_of(task: str) -> str:

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 
 NO_LIMIT = 2**63
 
@@ -27,8 +27,11 @@ def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, boo
     free = free_disk(folder)
     if model > free:
         needs = f"{amount(model)} are to be written (model {amount(model)})"
-        raise EmbedxError(
-            f"{folder}: the disk has {amount(free)} free, but {needs}; choose another --output"
+        raise DataError(
+            folder,
+            None,
+            f"the disk has {amount(free)} free, but {needs}",
+            ("choose another ", Setting("output")),
         )
     more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
     is_short = model + checkpoints > free

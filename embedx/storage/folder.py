@@ -130,7 +130,7 @@ def _read(path: Path, schema: FolderSchema) -> Folder:
             if os.path.exists(path)
             else "no such folder"
         )
-        raise EmbedxError(f"{path}: {what}; give one that {schema.source}")
+        raise DataError(path, None, what, f"give one that {schema.source}")
     description = read_described(path, schema)
     names = {
         stem: read_names(path / f"{stem}.tsv", lines)
@@ -171,8 +171,8 @@ def reading(file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise damaged(file, "missing") from None
     except PermissionError as error:
-        raise EmbedxError(
-            f"{file}: cannot be read ({error.strerror}); check its permissions"
+        raise DataError(
+            file, None, f"cannot be read ({error.strerror})", "check its permissions"
         ) from error
     except Exception as error:  # numpy raises what it likes, given the bytes
         text = (
@@ -230,9 +230,11 @@ def read_description(path: Path) -> Record:
             description[key] for key in ("names", "arrays", "settings", "facts", "task")
         )
         if version != FORMAT:
-            raise EmbedxError(
-                f"{file}: format {_short(version)}, while this embedx reads format {FORMAT};"
-                " upgrade embedx"
+            raise DataError(
+                file,
+                None,
+                f"format {_short(version)}, while this embedx reads format {FORMAT}",
+                "upgrade embedx",
             )
         if description.get("checksum", checksum_of(description)) != checksum_of(description):
             raise ValueError("its checksum differs")
@@ -356,18 +358,25 @@ def check_output(folder: Path, overwrite: bool) -> None:
         there = present(place)
         if there.exists():
             if not overwrite:
-                raise EmbedxError(
-                    f"{there}: exists already; add --overwrite, or choose another --output"
+                raise DataError(
+                    there,
+                    None,
+                    "exists already",
+                    ("add ", Setting("overwrite", True), ", or choose another ", Setting("output")),
                 )
             if os.path.ismount(there):
-                raise EmbedxError(
-                    f"{there}: a mount point, which cannot be replaced; name a folder within it as"
-                    " --output"
+                raise DataError(
+                    there,
+                    None,
+                    "a mount point, which cannot be replaced",
+                    ("name a folder within it as ", Setting("output")),
                 )
             if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
-                raise EmbedxError(
-                    f"{there}: not a model folder, so it is not overwritten; choose another"
-                    " --output"
+                raise DataError(
+                    there,
+                    None,
+                    "not a model folder, so it is not overwritten",
+                    ("choose another ", Setting("output")),
                 )
         parent = next(each for each in place.parents if each.exists())
         # the longest of the names that a model and its checkpoints get until they are complete
@@ -377,9 +386,11 @@ def check_output(folder: Path, overwrite: bool) -> None:
         with contextlib.suppress(FileNotFoundError):
             trial.rmdir()
     except OSError as error:
-        raise EmbedxError(
-            f"{folder}: {error.strerror or error}, so it cannot be written to; choose another"
-            " --output"
+        raise DataError(
+            folder,
+            None,
+            f"{error.strerror or error}, so it cannot be written to",
+            ("choose another ", Setting("output")),
         ) from error
 
 

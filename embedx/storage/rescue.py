@@ -7,10 +7,24 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Text, in_python, spelled
 
 # Bytes of a name that every file system takes, also when `.replaced-XXXXXXXX` is added.
 MAX_NAME = 120
+
+
+class RescuedError(EmbedxError):
+    """A model that could not be saved where it was to be.
+
+    problem  why
+    remedy   where it is instead, or what to do
+    """
+
+    def __init__(self, problem: Text, remedy: Text) -> None:
+        super().__init__(problem, *(("; ", remedy) if remedy else ()))
+        self.args = (problem, remedy)
+        self.problem = problem
+        self.remedy = remedy
 
 
 def save_or_rescue(
@@ -27,17 +41,17 @@ def save_or_rescue(
     except Exception as error:
         problem, remedy = _reason(error)
         if not isinstance(error, EmbedxError):
-            problem = f"{folder}: cannot write the model: {problem}"
+            problem = (f"{folder}: cannot write the model: ", problem)
         tried = []
         for place in _spare_places():
             rescued = _saved_within(save, place, folder.name)
             if isinstance(rescued, Path):
-                raise EmbedxError(f"{problem}; the model is in {rescued} instead") from error
+                raise RescuedError(problem, f"the model is in {rescued} instead") from error
             tried.append(f"{place} ({rescued})")
         nowhere = ", ".join(tried) or "no temporary folder was found"
         remedy = how_to_resume() or remedy
-        message = f"{problem}; it could not be saved elsewhere either: {nowhere}"
-        raise EmbedxError("; ".join(filter(None, (message, remedy)))) from error
+        unsaved = (problem, f"; it could not be saved elsewhere either: {nowhere}")
+        raise RescuedError(unsaved, remedy) from error
 
 
 def _saved_within(save: Callable[[Path], Path], place: Path, name: str) -> Path | str:
@@ -49,14 +63,15 @@ def _saved_within(save: Callable[[Path], Path], place: Path, name: str) -> Path 
     except Exception as error:
         if spare is not None:
             shutil.rmtree(spare, ignore_errors=True)
-        return _reason(error)[0].rpartition(": ")[2]
+        return spelled(_reason(error)[0], in_python).rpartition(": ")[2]
 
 
-def _reason(error: Exception) -> tuple[str, str]:
+def _reason(error: Exception) -> tuple[Text, Text]:
     """What went wrong, and its remedy, "" if there is none."""
+    if isinstance(error, DataError):
+        return DataError(error.file, error.line, error.problem).parts, error.remedy
     if isinstance(error, EmbedxError):
-        problem, _, remedy = str(error).partition("; ")
-        return problem, remedy
+        return error.parts, ""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror, ""
     return f"{type(error).__name__} ({error})", ""

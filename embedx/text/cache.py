@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError, SettingError, joined, near_file
+from embedx.errors import DataError, SettingError, joined, near_file
 from embedx.runtime.cache_home import absolute, kept_in, with_spare
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
@@ -118,9 +118,8 @@ def encode_sentences(
         writer.write_tokens(np.array(pending))
         progress.finish()
         if not numbers:
-            raise EmbedxError(
-                "the sentences have no words; perhaps the iterator was used up before"
-            )
+            remedy = "was the iterator used up before?"
+            raise DataError("sentences", None, "no words", remedy)
         if wrong := [word for word in numbers if not isinstance(word, str)]:
             problem = f"{reprlib.repr(wrong[0])} is a word, but no string"
             raise DataError("sentences", None, problem, "give strings: str(word) for each")

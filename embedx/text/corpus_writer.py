@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.runtime import locks
 from embedx.runtime.cache_home import make_private
 from embedx.runtime.progress import SILENT, Progress
@@ -137,8 +137,11 @@ class CorpusWriter:
                 raise
             if (winner := load(target, SILENT)) is None:
                 progress.note(
-                    f"{target}: is in the way, and cannot be replaced; delete it, or name another"
-                    " --cache-dir"
+                    (
+                        f"{target}: is in the way, and cannot be replaced; delete it, or name "
+                        "another "
+                    ),
+                    Setting("cache_dir"),
                 )
             return winner
         return EncodedCorpus(target)  # which none can clear before it is unlocked
@@ -198,7 +201,7 @@ def explained(home: Path, attempt: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = "free some space or choose another folder with --cache-dir"
-        raise EmbedxError(
-            f"{home}: the token cache cannot be {attempt} ({error.strerror or error}); {remedy}"
+        remedy = ("free some space or choose another folder with ", Setting("cache_dir"))
+        raise DataError(
+            home, None, f"the token cache cannot be {attempt} ({error.strerror or error})", remedy
         ) from error

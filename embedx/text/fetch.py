@@ -19,7 +19,7 @@ import urllib.request
 from email.utils import formatdate, parsedate_to_datetime
 from pathlib import Path
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.runtime.atomic import sync
 from embedx.runtime.disk import amount
 from embedx.runtime.locks import is_locked, lock, unlock
@@ -43,7 +43,7 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
     """
     recipe = find_recipe(named) if isinstance(named, str) else named
     if recipe is None:
-        raise EmbedxError(f"{named}: no recipe of that name; {near_recipe(str(named))}")
+        raise DataError(named, None, "no recipe of that name", f"{near_recipe(str(named))}")
     if not recipe.urls:
         return Path(recipe.find_files()[0])  # or how to get them
     name = recipe.download
@@ -59,7 +59,7 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
         return Path(here[0])
     part = folder / f"{recipe.download}.part"
     if is_locked(part):
-        raise EmbedxError(f"{part}: another process is fetching it; wait for that one")
+        raise DataError(part, None, "another process is fetching it", "wait for that one")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if part.is_symlink():
@@ -75,8 +75,11 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
                 part.unlink()
     except OSError as error:
         why = error.strerror or error
-        raise EmbedxError(
-            f"{recipe.name}: {folder}: {why}; free some space or choose another folder with --to"
+        raise DataError(
+            recipe.name,
+            None,
+            f"{folder}: {why}",
+            ("free some space or choose another folder with ", Setting("to")),
         ) from error
     if to is not None:
         _link(target, progress)
@@ -130,7 +133,7 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
     size = part.stat().st_size
     kept = f"; the {amount(size)} received are kept, and resumed next time" if size else ""
     remedy = f"; or fetch it elsewhere and put {recipe.download} into {part.parent}"
-    raise EmbedxError(f"{recipe.name}: cannot be fetched ({'; '.join(failures)}){kept}{remedy}")
+    raise DataError(recipe.name, None, f"cannot be fetched ({'; '.join(failures)}){kept}{remedy}")
 
 
 def _download_from(url: str, part: Path, progress: Progress) -> None:

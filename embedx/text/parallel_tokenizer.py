@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.text.in_order import in_order
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
@@ -75,9 +75,10 @@ def pieces(
         )
         bad, first_bad, too_long = own.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
         if bad and settings.on_bad_utf8 == "error":
-            remedy = "convert it with iconv -t UTF-8, or choose --set on-bad-utf8=replace or skip"
-            raise EmbedxError(
-                f"{source.name}: not UTF-8 at byte {first_bad} of the (unpacked) text; {remedy}"
+            replace = (Setting("on_bad_utf8", "replace"), " or skip")
+            remedy = ("convert it with iconv -t UTF-8, or choose ", replace)
+            raise DataError(
+                source.name, None, f"not UTF-8 at byte {first_bad} of the (unpacked) text", remedy
             )
         numbers = np.full(own.n_types, -1, np.int32)
         look_up(own.table, table, n_known, numbers)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy import int32, int64
 
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 from embedx.kernels import kernel
 from embedx.runtime.progress import Progress
 from embedx.text import cache
@@ -54,9 +54,8 @@ def with_phrases(
         if (
             wrong := next((word for word in corpus.words if word.split() != [word]), None)
         ) is not None:
-            raise EmbedxError(
-                f"--phrases takes words without white space; {wrong!r} is one of the corpus"
-            )
+            problem = f"takes words without white space; {wrong!r} is one of the corpus"
+            raise SettingError("phrases", None, problem)
         n_passes = len(wanted.passes) if isinstance(wanted, Phrases) else wanted.phrases
         found: list[Sequence[Collocation]] = []
         joined, is_last = corpus, False

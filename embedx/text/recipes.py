@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import EmbedxError, near_file
+from embedx.errors import DataError, near_file
 from embedx.settings import Record
 
 # what a recipe is for, and the readers of each
@@ -102,15 +102,15 @@ class Recipe:
             remedy = f"get it with `embedx corpus fetch {self.name}`, or {where}"
         else:
             remedy = f"put {self.files[0]} into the working directory or name its path instead"
-        raise EmbedxError(f"{self.name}: not on this machine; {remedy}")
+        raise DataError(self.name, None, "not on this machine", remedy)
 
     def part(self, name: str) -> "Recipe":
         """Another part of the same files. Raises `EmbedxError` if the recipe has none
         of that name.
         """
         if name not in self.parts:
-            raise EmbedxError(
-                f"{self.name}: has no part {name}; it has {', '.join(self.parts) or 'none'}"
+            raise DataError(
+                self.name, None, f"has no part {name}", f"it has {', '.join(self.parts) or 'none'}"
             )
         own = {"members": "", "parts": {}, **self.parts[name]}
         return replace(self, name=f"{self.name}:{name}", **own)
@@ -276,8 +276,8 @@ def _load(file: Path, name: str, given: list[str]) -> Recipe:
                 f"kind = {kind!r} and reader = {reader!r}; readers of each kind are {KINDS}"
             )
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise EmbedxError(
-            f"{file}: not a readable recipe ({error}); compare it with corpora/README.md"
+        raise DataError(
+            file, None, f"not a readable recipe ({error})", "compare it with corpora/README.md"
         ) from error
     return Recipe(name=name, folder=file.parent, **content)
 

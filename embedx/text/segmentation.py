@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from embedx.errors import Setting, Text
 from embedx.text.encoded_corpus import EncodedCorpus
 
 # Letters of scripts that are written without spaces between words, and the mean length of tokens
@@ -37,7 +38,7 @@ MAX_TYPES = 20_000  # whose letters are counted
 MOST = 0.5  # of the characters of a text
 
 
-def advice(corpus: EncodedCorpus) -> str:
+def advice(corpus: EncodedCorpus) -> Text:
     """What to do about a text that is mostly unsegmented, in a line; "" for other text."""
     n_types = min(len(corpus.words), MAX_TYPES)
     counts = corpus.counts[:n_types].tolist()
@@ -54,6 +55,7 @@ def advice(corpus: EncodedCorpus) -> str:
             return (
                 f"warning: the text is {script} without spaces between words, so that its tokens"
                 f" have {n_letters / n_tokens:.0f} letters on average; segment it first, for"
-                f" example with {SEGMENTERS[script]}, or train with --subwords 1-3"
+                f" example with {SEGMENTERS[script]}, or train with ",
+                Setting("subwords", "1-3"),
             )
     return ""

@@ -4,7 +4,7 @@ joined.
 
 import math
 
-from embedx.errors import EmbedxError, Setting, SettingError
+from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.settings import Options, Record, Settings, check_used, param, settings_of
 from embedx.text.unicode_forms import FORMS
 
@@ -82,10 +82,9 @@ class TextSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tokenizer == "none" and self.lowercase:
-            raise EmbedxError(
-                "--lowercase changes words, and --tokenizer none takes them as they are; leave out"
-                " one of them"
-            )
+            as_they_are = (Setting("tokenizer", "none"), " takes them as they are")
+            problem = ("changes words, and ", as_they_are)
+            raise InapplicableError("lowercase", True, problem, "leave out one of them")
         if self.format == "text":
             for name in ("json_field", "column"):
                 if getattr(self, name) is not None:
@@ -96,7 +95,8 @@ class TextSettings(Settings):
                         ("leave it out, or leave out ", Setting("format", self.format)),
                     )
         if self.on_bad_record == "skip" and self.json_field is None and self.column is None:
-            raise EmbedxError("--on-bad-record applies only with --json-field or --column")
+            fields = (Setting("json_field"), " or ", Setting("column"))
+            raise InapplicableError("on_bad_record", None, ("applies only with ", fields))
 
     def record(self) -> Record:
         """The values that decide the tokens: not the memory for counting them, what is done about
@@ -180,9 +180,10 @@ class PhraseSettings(Settings):
         low, high = (-1, 1) if self.phrase_scoring == "npmi" else (0, math.inf)
         if not low <= self.threshold <= high or self.threshold == 0 == low:
             wanted = "from -1 to 1" if self.phrase_scoring == "npmi" else "above 0"
-            raise EmbedxError(
-                f"--phrase-threshold {self.threshold:g}: must be {wanted} for --set"
-                f" phrase-scoring={self.phrase_scoring}"
+            raise SettingError(
+                "phrase_threshold",
+                self.threshold,
+                (f"must be {wanted} for ", Setting("phrase_scoring", self.phrase_scoring)),
             )
 
     @property
@@ -212,11 +213,11 @@ def check_word_settings(options: Options) -> None:
         options.get("vocab") is not None,
         [name for name in settings_of(PhraseSettings) if name != "phrases"],
     )
-    check_used(options, ((name, bool(options.get("phrases")), "--phrases") for name in others))
+    check_used(
+        options, ((name, bool(options.get("phrases")), Setting("phrases")) for name in others)
+    )
+    not_listed = ("words that are not listed by ", Setting("vocab"))
     check_used(
         options,
-        (
-            (name, not is_listed, "words that are not listed by --vocab")
-            for name in ("min_count", "max_vocab")
-        ),
+        ((name, not is_listed, not_listed) for name in ("min_count", "max_vocab")),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import float32, int32, ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import SettingError
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import VocabularySettings
 from embedx.text.unicode_forms import normalized
@@ -85,16 +85,16 @@ def select(
     # only these, because most words are rare
     kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]
     if len(kept) == 0 and settings.vocab is not None:
-        raise EmbedxError(
-            f"--vocab {settings.vocab}: none of its words is in the text; is the text tokenised in"
-            " the same way?"
+        raise SettingError(
+            "vocab",
+            settings.vocab,
+            "none of its words is in the text",
+            "is the text tokenised in the same way?",
         )
     if len(kept) == 0:
-        seen = (
-            f"no word occurs {settings.min_count} times, the most frequent one"
-            f" {counts.max(initial=0)}"
-        )
-        raise EmbedxError(f"{seen}; lower --min-count, or give more text")
+        most = counts.max(initial=0)
+        problem = f"no word occurs so often, the most frequent one {most} times"
+        raise SettingError("min_count", settings.min_count, problem, "lower it, or give more text")
     remap = np.full(len(counts), -1, int32)
     remap[kept] = np.arange(len(kept), dtype=int32)
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap
@@ -124,5 +124,5 @@ def listed(path: str, form: str | None = None) -> list[str]:
     except OSError as error:
         why = str(error.strerror)
     if not words:
-        raise EmbedxError(f"--vocab {path}: {why}; give a file with one word per line")
+        raise SettingError("vocab", path, why, "give a file with one word per line")
     return words

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, Setting, SettingError
 from embedx.runtime import atomic
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Settings, param
@@ -83,7 +83,7 @@ def export_vocabulary(model: WordVectors, out: Path, overwrite: bool = False) ->
     The file is written and errors are raised as by `export`.
     """
     if model.counts is None:
-        raise EmbedxError(f"{out}: the model has no counts of its words")
+        raise DataError(out, None, "the model has no counts of its words")
     check_free(out, overwrite)
     rows = zip(_writable(model.words, SILENT), model.counts.tolist(), strict=True)
     lines = (f"{word} {count}\n".encode() for word, count in rows)
@@ -136,9 +136,11 @@ def _move(new: Path, name: str, place: Path, overwrite: bool) -> None:
 def _check_place(out: Path, format: Format, overwrite: bool) -> None:
     """Raise EmbedxError if the format cannot be written there."""
     if out.suffix in (*COMPRESSED, ".zst") and not (format.is_text and out.suffix in COMPRESSED):
-        raise EmbedxError(
-            f"{out}: --format {format.name} is not compressed as {out.suffix}; choose another"
-            " suffix, or none"
+        raise DataError(
+            out,
+            None,
+            (Setting("format", format.name), f" is not compressed as {out.suffix}"),
+            "choose another suffix, or none",
         )
     if not (format.owns is not None and out.is_dir()):
         outputs.check_file(out, overwrite)
@@ -149,7 +151,11 @@ def _check_place(out: Path, format: Format, overwrite: bool) -> None:
         raise DataError(
             out,
             None,
-            f"holds files that --format {format.name} does not write, so it is not overwritten",
+            (
+                "holds files that ",
+                Setting("format", format.name),
+                " does not write, so it is not overwritten",
+            ),
             "choose another name",
         )
 
@@ -164,14 +170,16 @@ def _table(
         able = ", ".join(
             name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes
         )
-        raise EmbedxError(
-            f"--dtype {settings.dtype}: not available with --format {format.name}; taken by {able}"
+        raise SettingError(
+            "dtype",
+            settings.dtype,
+            ("not available with ", Setting("format", format.name)),
+            f"taken by {able}",
         )
     model = model.of(settings.vectors)
     if not model.vector_size:
-        raise EmbedxError(
-            "the vectors of the model have 0 dimensions, so that there is nothing to write"
-        )
+        problem = "the vectors have 0 dimensions, so that there is nothing to write"
+        raise DataError("model", None, problem)
     n = len(model) if settings.top is None else min(settings.top, len(model))
     words = model.words[:n]
     has_ngrams = format.has_ngrams and model.subwords is not None
@@ -179,10 +187,8 @@ def _table(
         has_ngrams
         and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None
     ):
-        raise EmbedxError(
-            f"the word {wrong!r} has white space, and its n-grams would differ without; choose"
-            " another --format"
-        )
+        problem = f"the word {wrong!r} has white space, and its n-grams would differ without"
+        raise DataError("model", None, problem, ("choose another ", Setting("format")))
     return Table(
         _writable(words, progress) if format.is_text else words,
         model.vectors[:n],
@@ -198,13 +204,15 @@ def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
     written = [WHITE_SPACE.sub("_", word) for word in words]
     n_changed = sum(name != word for name, word in zip(written, words, strict=True))
     if "" in written:
-        raise EmbedxError(
-            "the empty word of the model cannot be written in this format; train without it"
-        )
+        problem = "the empty word cannot be written in this format"
+        raise DataError("model", None, problem, "train without it")
     if n_changed:
         if twice := next((name for name, times in Counter(written).items() if times > 1), None):
-            raise EmbedxError(
-                f"two words would be written as {twice!r}; rename one and train again"
+            raise DataError(
+                "model",
+                None,
+                f"two words would be written as {twice!r}",
+                "rename one and train again",
             )
         progress.note(f"white space within {n_changed:,} words is written as `_`")
     return written

@@ -29,7 +29,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx import checks
-from embedx.errors import DataError, EmbedxError, choice, near
+from embedx.errors import DataError, EmbedxError, SettingError, choice, near
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import MOST, Record
 from embedx.storage.folder import (
@@ -140,20 +140,21 @@ class WordVectors:
         Raises EmbedxError without.
         """
         if which not in VECTORS:
-            raise EmbedxError(f"--vectors {which}: {choice(which, VECTORS)}")
+            raise SettingError("vectors", which, f"{choice(which, VECTORS)}")
         if which == VECTORS[0]:
             return self
         output = self.output_vectors
         if output is None:
             name = self.facts.get("source", "this model")
-            raise EmbedxError(
-                f"--vectors {which}: {name} has no output vectors, which only a model folder keeps"
+            raise SettingError(
+                "vectors", which, f"{name} has no output vectors, which only a model folder keeps"
             )
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
-            raise EmbedxError(
-                f"--vectors {which}: the {len(output):,} output rows of {objective} do not belong"
-                " to words"
+            raise SettingError(
+                "vectors",
+                which,
+                f"the {len(output):,} output rows of {objective} do not belong to words",
             )
         return replace(
             self,
@@ -420,7 +421,7 @@ class WordVectors:
         excluded rows of each; among the first `n_words`, or all.
         """
         if top_k < 0:
-            raise EmbedxError(f"top_k {top_k}: must be at least 0")
+            raise SettingError("top_k", top_k, "must be at least 0")
         vectors = self.vectors[:n_words]
         norms = self._norms[:n_words]
         results = []

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from embedx import registry
-from embedx.errors import EmbedxError, near_file
+from embedx.errors import DataError, Setting, near_file
 from embedx.runtime.progress import SILENT, Progress
 from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.recipes import public_url
@@ -55,9 +55,11 @@ def of_name(out: Path) -> str:
     """
     found = of_suffix(out)
     if found is None and _suffix(out):
-        raise EmbedxError(
-            f"{out}: unknown suffix {_suffix(out)}; add --format, or choose a known one:"
-            f" {by_name()}"
+        raise DataError(
+            out,
+            None,
+            f"unknown suffix {_suffix(out)}",
+            ("add ", Setting("format"), f", or choose a known one: {by_name()}"),
         )
     return found or "word2vec"
 
@@ -89,8 +91,8 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     """
     name = str(path)
     if not (is_url(name) or os.path.exists(name)):
-        raise EmbedxError(
-            f"{name}: no such file or model folder; {near_file(name, 'check the name')}"
+        raise DataError(
+            name, None, "no such file or model folder", f"{near_file(name, 'check the name')}"
         )
     with UnpackedReader(
         Source(public_url(name), "vectors", None, location=name)
@@ -104,12 +106,12 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
         stream = io.BufferedReader(file, contract.BLOCK_BYTES)
         reader = next((each.read for each in FORMATS.values() if each.recognises(head)), None)
         if reader is None:
-            raise EmbedxError(
-                f"{name}:1: neither a header `words dim` nor a word with its vector; {KNOWN}"
+            raise DataError(
+                name, 1, "neither a header `words dim` nor a word with its vector", KNOWN
             )
         found = reader(Opened(name, head, stream, progress, trust_pickle))
     if not found.words:
-        raise EmbedxError(f"{name}: holds no word; {KNOWN}")
+        raise DataError(name, None, "holds no word", KNOWN)
     return without_duplicates(name, with_readable_names(name, found, progress), progress)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import smart_open
 from numpy import float32, ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting, SettingError, Text
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
@@ -75,8 +75,11 @@ class Opened(NamedTuple):
             with path.open("rb") as raw:
                 if raw.read(16) == self.head[:16]:
                     return path
-        raise EmbedxError(
-            f"{self.name}: {kind} needs random access; copy it to a file on this machine, unpacked"
+        raise DataError(
+            self.name,
+            None,
+            f"{kind} needs random access",
+            "copy it to a file on this machine, unpacked",
         )
 
 
@@ -121,9 +124,11 @@ class Table:
             return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int8), scale
         if self.dtype == "float16" and (largest > MAX_FLOAT16).any():
             word = shown(words[int(np.argmax(largest > MAX_FLOAT16))])
-            raise EmbedxError(
-                f"--dtype float16: the vector of {word} has numbers above {MAX_FLOAT16:,g}; write"
-                " float32"
+            raise SettingError(
+                "dtype",
+                "float16",
+                f"the vector of {word} has numbers above {MAX_FLOAT16:,g}",
+                "write float32",
             )
         return block.astype(DTYPES[self.dtype]), np.ones(len(block), float32)
 
@@ -189,11 +194,11 @@ def shown(text: object) -> str:
     return written if len(written) <= MAX_SHOWN + 2 else f"{written[: MAX_SHOWN + 1]}…{written[-1]}"
 
 
-def check_memory(name: str, n_bytes: int, remedy: str) -> None:
+def check_memory(name: str, n_bytes: int, remedy: Text) -> None:
     """Raise EmbedxError where that is more than the available memory."""
     if n_bytes > available_memory():
-        raise EmbedxError(
-            f"{name}: takes {amount(n_bytes)}, more memory than is available; {remedy}"
+        raise DataError(
+            name, None, f"takes {amount(n_bytes)}, more memory than is available", remedy
         )
 
 
@@ -203,7 +208,7 @@ def check_finite(
     """Raise EmbedxError if a vector is not finite."""
     bad = first_not_finite(vectors)
     if bad is not None:
-        raise EmbedxError(f"{name}: {whose} {shown(words[bad])} is not finite; {remedy}")
+        raise DataError(name, None, f"{whose} {shown(words[bad])} is not finite", remedy)
 
 
 def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -> Found:
@@ -211,12 +216,15 @@ def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -
     not fit together.
     """
     if not all(isinstance(word, str) for word in words):
-        raise EmbedxError(f"{name}: words that are not text; {AGAIN}")
+        raise DataError(name, None, "words that are not text", AGAIN)
     vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
     for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
         if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):
-            raise EmbedxError(
-                f"{name}: `{each}` is {array.dtype} {array.shape} for {len(words):,} words; {AGAIN}"
+            raise DataError(
+                name,
+                None,
+                f"`{each}` is {array.dtype} {array.shape} for {len(words):,} words",
+                AGAIN,
             )
     kind = "f" if scale is None else "i"
     if (
@@ -226,11 +234,16 @@ def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -
         or vectors.dtype.kind != kind
     ):
         given = "missing" if vectors is None else f"{vectors.dtype} {vectors.shape}"
-        raise EmbedxError(
-            f"{name}: `vectors` is {given} and not ({len(words):,}, dim), of floats, or of int8"
-            f" beside `scale`; {AGAIN}"
+        raise DataError(
+            name,
+            None,
+            (
+                f"`vectors` is {given} and not ({len(words):,}, dim), of floats, or of "
+                "int8 beside `scale`"
+            ),
+            AGAIN,
         )
-    check_memory(name, 4 * vectors.size, "write fewer words, by --top")
+    check_memory(name, 4 * vectors.size, ("write fewer words, by ", Setting("top")))
     found = np.empty(vectors.shape, float32)
     with np.errstate(all="ignore"):  # check_finite reports what overflows
         np.multiply(vectors, 1 if scale is None else scale[:, None], out=found, casting="unsafe")

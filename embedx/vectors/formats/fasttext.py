@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int64, ndarray
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError
 from embedx.runtime.progress import Progress
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
@@ -118,8 +118,8 @@ def read(file: Opened) -> Found:
     input_rows, end = _matrix(name, data, end, "input", input_shape)
     _, end = _matrix(name, data, end, "output", (None, sizes.dim))
     if end != len(data):
-        raise EmbedxError(
-            f"{name}: continues for {len(data) - end:,} bytes after the model; {AGAIN}"
+        raise DataError(
+            name, None, f"continues for {len(data) - end:,} bytes after the model", AGAIN
         )
 
     word_rows = input_rows[:n_words]
@@ -157,25 +157,32 @@ def _subwords(
 def _sizes(name: str, data: mmap.mmap) -> Sizes:
     """The sizes at the beginning of a model. Raises EmbedxError for a model that is not read."""
     if len(data) < HEAD.size + SIZES.size:
-        raise EmbedxError(f"{name}: ends within the head of a fastText model; {AGAIN}")
+        raise DataError(name, None, "ends within the head of a fastText model", AGAIN)
     _, version, dim, *settings = HEAD.unpack_from(data, 0)
     model, n_buckets, shortest, longest = settings[6:10]
     n_entries, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
     if version not in READ_VERSIONS:
-        raise EmbedxError(
-            f"{name}: version {version} of fastText's format; versions 11 and 12 are read"
+        raise DataError(
+            name, None, f"version {version} of fastText's format", "versions 11 and 12 are read"
         )
     if model == SUPERVISED_MODEL or n_pruned >= 0:
-        raise EmbedxError(
-            f"{name}: a classifier or a pruned model of fastText, which is not read; give a"
-            " skipgram or cbow model"
+        raise DataError(
+            name,
+            None,
+            "a classifier or a pruned model of fastText, which is not read",
+            "give a skipgram or cbow model",
         )
     sizes = Sizes(dim, n_buckets, shortest, longest, n_entries, n_words, n_labels, n_tokens)
     if not _is_plausible(sizes, len(data)):
-        raise EmbedxError(
-            f"{name}: {dim} dimensions, {n_buckets} buckets, n-grams of up to {longest} characters"
-            f" (at most {MAX_CHARACTERS}) and {n_entries:,} entries in a file of {len(data):,}"
-            f" bytes; it is damaged or cut short: {AGAIN}"
+        raise DataError(
+            name,
+            None,
+            (
+                f"{dim} dimensions, {n_buckets} buckets, n-grams of up to {longest} "
+                f"characters (at most {MAX_CHARACTERS}) and {n_entries:,} entries in a "
+                f"file of {len(data):,} bytes"
+            ),
+            f"it is damaged or cut short: {AGAIN}",
         )
     return sizes
 
@@ -202,16 +209,24 @@ def _dictionary(name: str, data: mmap.mmap, sizes: Sizes) -> Dictionary:
     for k in range(n_entries):
         end = data.find(b"\0", begin, begin + MAX_WORD_BYTES)
         if end < 0 or end + 1 + ENTRY.size > len(data):
-            raise EmbedxError(
-                f"{name}: ends within word {k + 1:,} of {n_entries:,}, or that has no end; {AGAIN}"
+            raise DataError(
+                name,
+                None,
+                f"ends within word {k + 1:,} of {n_entries:,}, or that has no end",
+                AGAIN,
             )
 
         count, entry_type = ENTRY.unpack_from(data, end + 1)
         is_word = k < sizes.n_words
         if count < 0 or (entry_type == WORD_TYPE) != is_word:
-            raise EmbedxError(
-                f"{name}: word {k + 1:,} of {n_entries:,} has the count {count:,} and the type"
-                f" {entry_type}; {AGAIN}"
+            raise DataError(
+                name,
+                None,
+                (
+                    f"word {k + 1:,} of {n_entries:,} has the count {count:,} and the type "
+                    f"{entry_type}"
+                ),
+                AGAIN,
             )
 
         if is_word:
@@ -229,12 +244,14 @@ def _matrix(
     wanted_shape  rows and columns; any number of rows where it is None
     """
     if begin + SHAPE.size > len(data):
-        raise EmbedxError(f"{name}: ends before its {layer} rows; {AGAIN}")
+        raise DataError(name, None, f"ends before its {layer} rows", AGAIN)
     is_quantised, n_rows, dim = SHAPE.unpack_from(data, begin)
     if is_quantised:
-        raise EmbedxError(
-            f"{name}: a quantised model of fastText (.ftz), which is not read; give the .bin that"
-            " it was made of"
+        raise DataError(
+            name,
+            None,
+            "a quantised model of fastText (.ftz), which is not read",
+            "give the .bin that it was made of",
         )
 
     begin_rows = begin + SHAPE.size
@@ -245,9 +262,14 @@ def _matrix(
         wanted = f"rows of {wanted_dim:,} numbers"
         if wanted_rows is not None:
             wanted = f"{wanted_rows:,} {wanted}"
-        raise EmbedxError(
-            f"{name}: {n_rows:,} {layer} rows of {dim:,} numbers in {bytes_left:,} bytes,"
-            f" where {wanted} should be; it is damaged or cut short: {AGAIN}"
+        raise DataError(
+            name,
+            None,
+            (
+                f"{n_rows:,} {layer} rows of {dim:,} numbers in {bytes_left:,} bytes, "
+                f"where {wanted} should be"
+            ),
+            f"it is damaged or cut short: {AGAIN}",
         )
 
     rows = np.frombuffer(data, "<f4", n_rows * dim, begin_rows).reshape(n_rows, dim)
@@ -283,9 +305,8 @@ def _add_ngrams(
 def write(path: Path, table: Table) -> None:
     word = next((word for word in table.words if "\0" in word), None)
     if word is not None:
-        raise EmbedxError(
-            f"the word {word!r} holds a zero character, which ends words in a fastText .bin model"
-        )
+        problem = "holds a zero character, which ends words in a fastText .bin model"
+        raise DataError(f"the word {word!r}", None, problem)
     write_pieces(path, pieces(table))
 
 

@@ -11,17 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.vectors.formats.contract import Format, Found, Opened, Table, as_vectors
 
 
 def read(file: Opened) -> Found:
     if not file.trusted:
-        raise EmbedxError(
-            f"{file.name}: this is a pickle, perhaps gensim's own format; opening it would run"
-            " whatever code is in it: write the vectors by gensim's"
-            " KeyedVectors.save_word2vec_format or, if you trust its origin, add --trust-pickle to"
-            " `embedx eval` or `embedx export`"
+        raise DataError(
+            file.name,
+            None,
+            "this is a pickle, perhaps gensim's own format",
+            (
+                (
+                    "opening it would run whatever code is in it: write the vectors by "
+                    "gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, "
+                    "add "
+                ),
+                Setting("trust_pickle", True),
+                " to `embedx eval` or `embedx export`",
+            ),
         )
     try:
         opened = _library(file.name).load(str(file.path("gensim's own file")))
@@ -31,7 +39,7 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except Exception as error:  # a pickle can fail in any way
-        raise EmbedxError(f"{file.name}: gensim finds no word vectors in it ({error})") from error
+        raise DataError(file.name, None, f"gensim finds no word vectors in it ({error})") from error
     counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
     return as_vectors(
         file.name, words, arrays | ({"counts": counts} if counts.dtype.kind in "iu" else {})
@@ -53,13 +61,13 @@ def _library(name: str) -> Any:
     try:
         from gensim.models import KeyedVectors
     except ImportError as error:
-        raise EmbedxError(f"{name}: gensim's format needs gensim; pip install gensim") from error
+        raise DataError(name, None, "gensim's format needs gensim", "pip install gensim") from error
     return KeyedVectors
 
 
 GENSIM = Format(
     name="gensim",
-    meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read only with --trust-pickle",
+    meaning="gensim's own: a pickle, and NAME.vectors.npy beside it; read only where it is trusted",
     programs="gensim.models.KeyedVectors.load",
     suffixes=(".kv", ".wordvectors"),
     dtypes=("float32", "float16"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.arrays import NPZ_METHODS
 from embedx.text.streams import reason
 from embedx.vectors.formats.contract import (
@@ -45,7 +45,7 @@ def read(file: Opened) -> Found:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
         n_bytes = sum(member.file_size for member in members)
-        check_memory(name, COPIES * n_bytes, "write fewer words, by --top")
+        check_memory(name, COPIES * n_bytes, ("write fewer words, by ", Setting("top")))
         if any(member.compress_type not in NPZ_METHODS for member in members):
             raise ValueError("packed by bzip2 or LZMA, which NumPy does not write")
         with np.load(path, allow_pickle=False) as loaded:
@@ -55,8 +55,11 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
-        raise EmbedxError(
-            f"{name}: no readable .npz of text `words` and of `vectors` ({reason(error)}); {AGAIN}"
+        raise DataError(
+            name,
+            None,
+            f"no readable .npz of text `words` and of `vectors` ({reason(error)})",
+            AGAIN,
         ) from error
     return as_vectors(name, words, arrays)
 
@@ -65,15 +68,15 @@ def write(path: Path, table: Table) -> None:
     width = max(map(len, table.words), default=1) or 1
     unwritable = next((word for word in table.words if word.endswith("\0")), None)
     if unwritable is not None:
-        raise EmbedxError(
-            f"the word {shown(unwritable)} ends with a zero byte, which .npz does not keep; write"
-            " another format"
-        )
+        problem = "ends with a zero byte, which .npz does not keep"
+        raise DataError(f"the word {shown(unwritable)}", None, problem, "write another format")
     if 4 * width * len(table.words) > MAX_WORD_BYTES:
-        raise EmbedxError(
-            f"{len(table.words):,} words of up to {width:,} characters are too many for an .npz,"
-            " where each takes the space of the longest; write safetensors, or fewer words by"
-            " --top"
+        n_words = f"{len(table.words):,} words of up to {width:,} characters"
+        raise DataError(
+            path,
+            None,
+            f"{n_words} are too many for an .npz, where each takes the space of the longest",
+            ("write safetensors, or fewer words by ", Setting("top")),
         )
     with path.open("wb") as out:
         np.savez(out, words=np.array(table.words, f"<U{width}"), **table.arrays())  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.storage.folder import plain
 from embedx.text.parquet import batches, decoded_bytes
 from embedx.text.streams import reason
@@ -39,7 +39,7 @@ def read(file: Opened) -> Found:
         raise
     except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
         complaint = f"no readable Parquet file with columns `word` and `vector` ({reason(error)})"
-        raise EmbedxError(f"{file.name}: {complaint}; {AGAIN}") from error
+        raise DataError(file.name, None, complaint, AGAIN) from error
     return as_vectors(file.name, words, arrays)
 
 
@@ -66,7 +66,7 @@ def _columns(name: str, path: Path, file: Any) -> tuple[list[Any], dict[str, np.
     lists = table.column("vector")
     lengths = compute.list_value_length(lists).to_numpy()
     if len(np.unique(lengths)) > 1:
-        raise EmbedxError(f"{name}: vectors of different lengths; {AGAIN}")
+        raise DataError(name, None, "vectors of different lengths", AGAIN)
     numbers = compute.list_flatten(lists).to_numpy()
     if numbers.dtype.kind in "iu" and "scale" not in arrays:
         numbers = numbers.astype(np.float32)
@@ -102,8 +102,8 @@ def _library(name: str, doing: str) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise EmbedxError(
-            f'{name}: {doing} Parquet needs pyarrow; pip install "embedx[parquet]"'
+        raise DataError(
+            name, None, f"{doing} Parquet needs pyarrow", 'pip install "embedx[parquet]"'
         ) from error
     return pyarrow
 

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting
 from embedx.pages.plain import escape
 from embedx.storage.folder import plain, unescape
 from embedx.text.streams import reason
@@ -36,13 +36,13 @@ MAX_HEADER = 100_000_000  # bytes; that of the library
 
 def read(file: Opened) -> Found:
     path = file.path("a safetensors file")
-    check_memory(file.name, path.stat().st_size, "write fewer words, by --top")
+    check_memory(file.name, path.stat().st_size, ("write fewer words, by ", Setting("top")))
     try:
         tensors = load_file(path)
         lines = tensors.pop("words").tobytes().decode("utf-8").split("\n")[:-1]
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise EmbedxError(
-            f"{path}: no readable safetensors of `words` and `vectors` ({reason(error)}); {AGAIN}"
+        raise DataError(
+            path, None, f"no readable safetensors of `words` and `vectors` ({reason(error)})", AGAIN
         ) from None
     return as_vectors(
         file.name, [unescape(line) if "\\" in line else line for line in lines], tensors

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.labeled.files import MemoryBudget
 from embedx.storage.schema import is_utf8
 from embedx.vectors.formats import contract
@@ -68,7 +68,7 @@ def header(file: Opened) -> tuple[int, int]:
     """
     count, dim = map(int, file.stream.readline().split())
     if dim == 0:
-        raise EmbedxError(f"{file.name}:1: the header says 0 dimensions; it must read `words dim`")
+        raise DataError(file.name, 1, "the header says 0 dimensions", "it must read `words dim`")
     return count, dim
 
 
@@ -87,9 +87,11 @@ def read_text(file: Opened) -> Found:
     count, dim = header(file)
     found = read_lines(file, dim, count)
     if count != len(found.words):
-        raise EmbedxError(
-            f"{file.name}: the first line declares {count:,} words, but {len(found.words):,}"
-            f" follow; the file is cut short or its first line wrong: {AGAIN}"
+        raise DataError(
+            file.name,
+            None,
+            f"the first line declares {count:,} words, but {len(found.words):,} follow",
+            f"the file is cut short or its first line wrong: {AGAIN}",
         )
     return found
 
@@ -130,9 +132,11 @@ def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
     n_bytes = 0
     while line := stream.readline(contract.MAX_LINE_BYTES + 1):
         if len(line) > contract.MAX_LINE_BYTES:
-            raise EmbedxError(
-                f"{name}: a line of more than {contract.MAX_LINE_BYTES:,} bytes; is this really a"
-                " file of vectors?"
+            raise DataError(
+                name,
+                None,
+                f"a line of more than {contract.MAX_LINE_BYTES:,} bytes",
+                "is this really a file of vectors?",
             )
         lines.append(line)
         n_bytes += len(line)
@@ -179,18 +183,22 @@ def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
         word = " ".join([word, *numbers[:-dim]])
         numbers = numbers[-dim:]
     if not word:
-        raise EmbedxError(f"{where}: no word before the vector; delete the line")
+        raise DataError(where, None, "no word before the vector", "delete the line")
     if len(numbers) != dim:
-        raise EmbedxError(
-            f"{where}: {len(numbers)} numbers after the word {shown(word)}, not {dim}; fix or"
-            " delete the line"
+        raise DataError(
+            where,
+            None,
+            f"{len(numbers)} numbers after the word {shown(word)}, not {dim}",
+            "fix or delete the line",
         )
     for number in numbers:
         if not is_number(number) or not abs(float(number)) <= MAX_FLOAT32:
             what = "finite" if is_number(number) else "a number"
-            raise EmbedxError(
-                f"{where}: {shown(number)} in the vector of {shown(word)} is not {what}; fix or"
-                " delete the line"
+            raise DataError(
+                where,
+                None,
+                f"{shown(number)} in the vector of {shown(word)} is not {what}",
+                "fix or delete the line",
             )
     return word, [float(number) for number in numbers]
 
@@ -230,12 +238,14 @@ def read_binary(file: Opened) -> Found:
         while (byte := file.stream.read(1)) not in (b" ", b""):
             word += byte
             if len(word) > contract.MAX_LINE_BYTES:
-                raise EmbedxError(f"{file.name}: word {row + 1:,} of {count:,} has no end; {IS_IT}")
+                raise DataError(file.name, None, f"word {row + 1:,} of {count:,} has no end", IS_IT)
         vector = file.stream.read(width)
         if len(vector) < width:
-            raise EmbedxError(
-                f"{file.name}: ends within word {row + 1:,} of {count:,}; the file is cut short:"
-                f" {AGAIN}"
+            raise DataError(
+                file.name,
+                None,
+                f"ends within word {row + 1:,} of {count:,}",
+                f"the file is cut short: {AGAIN}",
             )
         has_newline = word.startswith(b"\n")
         if row == 1:
@@ -254,9 +264,11 @@ def read_binary(file: Opened) -> Found:
         if row % 10_000 == 0:
             file.progress.update(row)
     if file.stream.read(3).strip():  # a newline may follow the last vector, and another
-        raise EmbedxError(
-            f"{file.name}: continues after the {count:,} words that its first line declares;"
-            f" {AGAIN}"
+        raise DataError(
+            file.name,
+            None,
+            f"continues after the {count:,} words that its first line declares",
+            AGAIN,
         )
     file.progress.finish()
     check_finite(file.name, words, vectors, IS_IT)
