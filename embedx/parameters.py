@@ -8,7 +8,6 @@ declarations.
 
 import dataclasses
 import inspect
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -36,11 +35,6 @@ SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
     "hs": {0: None, 1: ("objective", "hs")},
     "cbow_mean": {1: None},
 }
-OPTION = re.compile(
-    r"(?P<kept>`embedx[^`]*`)"
-    r"|(?<![\w-])--(?:set )?(?P<name>[a-z][a-z0-9-]*)(?P<value>[ =]\S+?(?=[:;,.)]*( |$)))?"
-)
-AS_IT_IS = re.compile(r"-?(inf|nan|[\d.]+(e[+-]?\d+)?)|'.*'|\[.*\]")  # a value in a message
 
 
 def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclasses.Field[Any]"]:
@@ -164,43 +158,4 @@ def python_names(others: Mapping[str, str] | None = None) -> Iterator[None]:
         yield
     except EmbedxError as error:
         error.names = others or {}
-        error.parts = tuple(
-            in_python(part, others or {}) if isinstance(part, str) else part for part in error.parts
-        )
         raise
-
-
-def in_python(message: str, others: Mapping[str, str]) -> str:
-    """`min_count=0: must be at least 1` for `--min-count 0: must be at least 1`."""
-
-    def written(found: re.Match[str]) -> str:
-        if found["kept"]:
-            return found["kept"]
-        name, value = found["name"].replace("-", "_"), (found["value"] or "")[1:]
-        name = others.get(name, name)
-        if value in ("yes", "no"):
-            return f"{name}={value == 'yes'}"
-        if AS_IT_IS.fullmatch(value):
-            return f"{name}={value}"
-        if value and (
-            value in _choices() or (found.start() == 0 and message[found.end() :].startswith(":"))
-        ):
-            return f"{name}={value!r}"
-        return (
-            f"{name}=True{found['value'] or ''}"
-            if name == "overwrite"
-            else name + (found["value"] or "")
-        )
-
-    return OPTION.sub(written, message)
-
-
-def _choices() -> set[str]:
-    """All values that settings have to choose from."""
-    groups = [Settings]
-    for group in groups:
-        groups += group.__subclasses__()
-    fields = [field for group in groups for field in dataclasses.fields(group)]
-    return {
-        each for field in fields for each in field.metadata["choices"] or ()
-    } | objectives.OBJECTIVES.keys()

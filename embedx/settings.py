@@ -11,7 +11,7 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform
 
@@ -33,6 +33,8 @@ Options = Mapping[str, Any]  # such values that are only read, as those that the
 MOST = 2**31 - 1
 MAX_THREADS = 1024  # more than any machine has use for; each has memory of its own
 
+SHELL_CHARACTERS = set(" ;|&<>()$*?`")
+
 KINDS = {  # the type of a setting: what its values are, in messages
     bool: (bool, "yes or no"),
     int: (numbers.Integral, "a whole number"),
@@ -44,8 +46,6 @@ LIMITS = {
     "above": (operator.gt, "above"),
     "at_most": (operator.le, "at most"),
 }
-
-FINE: set[str] = set()  # names of the fine settings of all classes
 
 
 def param(
@@ -75,20 +75,44 @@ def param(
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-def option_name(name: str) -> str:
-    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a fine setting."""
-    return ("--set " if name in FINE else "--") + name.replace("_", "-")
+def is_fine(name: str) -> bool:
+    """Whether a setting is given by --set, as the class says that declares it."""
+    return any(name in group.fine_names for group in declared())
 
 
-def on_command_line(setting: Setting) -> str:
+def declared() -> "list[type[Settings]]":
+    """All classes of settings."""
+    groups: list[type[Settings]] = [Settings]
+    for group in groups:
+        groups += group.__subclasses__()
+    return groups
+
+
+def option_name(name: str, by_set: Collection[str] = ()) -> str:
+    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a fine setting, or one
+    of those given `by_set`.
+    """
+    is_by_set = name in by_set or is_fine(name)
+    return ("--set " if is_by_set else "--") + name.replace("_", "-")
+
+
+def on_command_line(setting: Setting, by_set: Collection[str] = ()) -> str:
     """A setting as it is typed: `--min-count 0`, `--no-lowercase`, `--set rescore=no`."""
-    name = option_name(setting.name)
+    name = option_name(setting.name, by_set)
     if setting.value is None:
         return name
-    if isinstance(setting.value, bool) and setting.name not in FINE:
-        return name if setting.value else f"--no-{name[2:]}"
     value = as_typed(setting.value)
-    return f"{name}={value}" if setting.name in FINE else f"{name} {value}"
+    if name.startswith("--set "):
+        assignment = f"{name.removeprefix('--set ')}={value}"
+        return f"--set {_for_shell(assignment)}"
+    if isinstance(setting.value, bool):
+        return name if setting.value else f"--no-{name[2:]}"
+    return f"{name} {_for_shell(value)}"
+
+
+def _for_shell(word: str) -> str:
+    """The word, quoted if a shell would take parts of it as something else."""
+    return f"'{word}'" if SHELL_CHARACTERS & set(word) and "'" not in word else word
 
 
 def as_arguments(options: Options) -> list[str]:
@@ -96,7 +120,7 @@ def as_arguments(options: Options) -> list[str]:
     words = []
     for name, value in options.items():
         flag = option_name(name)
-        if name in FINE:
+        if is_fine(name):
             text = as_typed(value) if isinstance(value, bool) else value
             words += ["--set", f"{flag.removeprefix('--set ')}={text}"]
         elif isinstance(value, bool):
@@ -167,13 +191,18 @@ class Settings:
     open: ClassVar[tuple[str, ...]] = ()
     # whether settings are given by --set, unless their `param` says otherwise
     fine: ClassVar[bool] = False
+    # the names of those that are, among the settings that the class itself declares
+    fine_names: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, fine: bool | None = None) -> None:
         cls.fine = cls.fine if fine is None else fine
-        for name, field in vars(cls).items():
-            if isinstance(field, dataclasses.Field):
-                is_fine = field.metadata["fine"]
-                (FINE.add if (cls.fine if is_fine is None else is_fine) else FINE.discard)(name)
+        fields = {
+            name: field for name, field in vars(cls).items() if isinstance(field, dataclasses.Field)
+        }
+        is_fine = {name: field.metadata["fine"] for name, field in fields.items()}
+        cls.fine_names = frozenset(
+            name for name, value in is_fine.items() if (cls.fine if value is None else value)
+        )
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:

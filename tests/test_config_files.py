@@ -6,6 +6,7 @@ import pytest
 
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
+from tests.support.refusals import refused_on_command_line
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
             "tokenizer = 'word'",
             "--tokenizer word: did you mean words? choose one of whitespace, words, none",
         ),
-        ("local-decay = 2", "--set local-decay 2.0: must be at most 1.0"),
+        ("local-decay = 2", "--set local-decay=2: must be at most 1.0"),
         ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
         ("learning-rate = " + "9" * 400, "--learning-rate "),
         ("dim = ", "not TOML: Invalid value"),
@@ -61,13 +62,13 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
 )
 def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
     path = file(text)
-    with pytest.raises(EmbedxError, match=f"^{re.escape(path)}: {re.escape(message)}") as raised:
+    with refused_on_command_line(f"^{re.escape(path)}: {re.escape(message)}") as raised:
         application(["train"])(["train", "x", "--config", path], standalone_mode=False)
     assert raised.value.exit_code == 2
 
 
 def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
-    with pytest.raises(EmbedxError, match=r"^--dim abc: must be a whole number"):
+    with refused_on_command_line(r"^--dim abc: must be a whole number"):
         application(["train"])(
             ["train", "x", "--config", file("dim = 5"), "--dim", "abc"], standalone_mode=False
         )

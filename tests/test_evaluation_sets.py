@@ -130,12 +130,12 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
     vectors = some_vectors()
     tree = saved(tmp_path / "tree", vectors, np.ones((len(vectors) - 1, 6), np.float32))
     with pytest.raises(
-        EmbedxError, match=f"--vectors {which}: the 23 output rows of hs do not belong to words"
+        EmbedxError, match=f"vectors='{which}': the 23 output rows of hs do not belong to words"
     ):
         model.load(tree).of(which)
-    with pytest.raises(EmbedxError, match=f"--vectors {which}: this model has no output vectors"):
+    with pytest.raises(EmbedxError, match=f"vectors='{which}': this model has no output vectors"):
         model.load(saved(tmp_path / "none", vectors)).of(which)
-    with pytest.raises(EmbedxError, match="--vectors both: choose one of input, output, sum"):
+    with pytest.raises(EmbedxError, match="vectors='both': choose one of input, output, sum"):
         model.load(tree).of("both")
 
 
@@ -210,7 +210,7 @@ def test_two_configurations_with_several_seeds(two_sides):
     assert heading.split() == ["set", "measure", *several.sides, "items", "OOV", "candidates"]
     for each in several.scores:
         assert f"{each.score:.3f} (" in row
-    with pytest.raises(EmbedxError, match=r"--against .*worse\.\*: no such file or model folder"):
+    with pytest.raises(EmbedxError, match=r"against=.*worse\.\*': no such file or model folder"):
         words.evaluate(good[:1], [two_sides / "worse.*"], tests)
 
 

@@ -279,7 +279,7 @@ def test_what_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(EmbedxError, match="latin1:1: not UTF-8; convert the file"):
         word_sets.read_pairs(tmp_path / "latin1")
     for tests, complaint in (
-        (WordTests(protocol="hyperwords"), "--protocol hyperwords: choose one of embedx, gensim"),
+        (WordTests(protocol="hyperwords"), "protocol='hyperwords': choose one of embedx, gensim"),
         (
             WordTests(method="cosmul"),
             r"--method cosmul: did you mean 3cosmul\? choose one of 3cosadd, 3cosmul",

@@ -103,7 +103,7 @@ def test_a_failing_export_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(EmbedxError, match="cannot be written: No such file or directory"):
         export.export(toy(), "word2vec", tmp_path / "nowhere" / "out")
     with pytest.raises(
-        EmbedxError, match=r"--format word3vec: did you mean word2vec\? choose one of word2vec, "
+        EmbedxError, match=r"format='word3vec': did you mean word2vec\? choose one of word2vec, "
     ):
         export.export(toy(), "word3vec", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -277,7 +277,7 @@ def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
         fetch(Recipe("mine", tmp_path, files=["mine.txt"], urls=["file:///etc/passwd"]))
     (tmp_path / "blocked").write_text("a file")
     with pytest.raises(
-        EmbedxError, match=r"blocked.*; free some space or choose another folder with --to"
+        EmbedxError, match=r"blocked.*; free some space or choose another folder with to"
     ):
         fetch(recipe(), tmp_path / "blocked")
 

@@ -101,7 +101,7 @@ def test_the_name_reports_the_format(tmp_path):
     for name, unknown in {"a.xyz": ".xyz", "a.txt2.gz": ".txt2", "a.BIN": ".BIN"}.items():
         with pytest.raises(
             EmbedxError,
-            match=rf"{name}: unknown suffix {unknown}; add --format, .*\.bin word2vec-binary",
+            match=rf"{name}: unknown suffix {unknown}; add format, .*\.bin word2vec-binary",
         ):
             export.export(toy(), None, tmp_path / name)
         assert not (tmp_path / name).exists()
@@ -112,17 +112,17 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     for options, complaint in (
         (
             {"format": "word2vec-binary", "dtype": "float16"},
-            "--dtype float16: not available with --format word2vec-binary; taken by word2vec,",
+            "dtype='float16': not available with format='word2vec-binary'; taken by word2vec,",
         ),
         (
             {"format": "static-embedding", "dtype": "int8"},
-            "int8: not available with .* taken by npz, safetensors, parquet",
+            "int8': not available with .* taken by npz, safetensors, parquet",
         ),
         (
             {"format": "npz", "vectors": "sum"},
-            "--vectors sum: this model has no output vectors, which only a model folder keeps",
+            "vectors='sum': this model has no output vectors, which only a model folder keeps",
         ),
-        ({"format": "npz", "top": 0}, "--top 0: must be at least 1"),
+        ({"format": "npz", "top": 0}, "top=0: must be at least 1"),
         (
             {"format": "npz", "dtype": "int4"},
             r"--dtype int4: did you mean int8\? choose one of float32, float16, int8",
@@ -133,12 +133,12 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     tree = toy()
     tree.arrays["output"] = tree.arrays["output"][1:]
     with pytest.raises(
-        EmbedxError, match=r"--vectors output: the 8 output rows of .* do not belong to words"
+        EmbedxError, match=r"vectors='output': the 8 output rows of .* do not belong to words"
     ):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
     with pytest.raises(
         EmbedxError,
-        match=r"out.npz.gz: --format npz is not compressed as .gz; choose another suffix",
+        match=r"out.npz.gz: format='npz' is not compressed as .gz; choose another suffix",
     ):
         export.export(tree, None, tmp_path / "out.npz.gz")
     with pytest.raises(EmbedxError, match="the vectors of the model have 0 dimensions"):
@@ -146,7 +146,7 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
     large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
     with pytest.raises(
         EmbedxError,
-        match="--dtype float16: the vector of 'b' has numbers above 65,504; write float32",
+        match="dtype='float16': the vector of 'b' has numbers above 65,504; write float32",
     ):
         export.export(large, "npz", tmp_path / "out", dtype="float16")
     assert not list(tmp_path.iterdir())
@@ -438,7 +438,7 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     other = tmp_path / "photos"
     other.mkdir()
     (other / "cat.jpg").write_bytes(b"meow")
-    message = f"photos: holds files that --format {format} does not write, so it is not overwritten"
+    message = f"photos: holds files that format='{format}' does not write, so it is not overwritten"
     with pytest.raises(EmbedxError, match=message):
         export.export(given, format, other, overwrite=True)
     with pytest.raises(

@@ -20,7 +20,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import FINE, settings_of
+from embedx.settings import is_fine, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from tests.support.commands import run_command
@@ -134,7 +134,7 @@ def test_a_name_is_fine_everywhere_or_nowhere():
     for group in groups:
         for name in settings_of(group):
             fine = group.__dataclass_fields__[name].metadata["fine"]
-            assert (group.fine if fine is None else fine) == (name in FINE), (group, name)
+            assert (group.fine if fine is None else fine) == is_fine(name), (group, name)
 
 
 def test_settings_given_by_set_are_those_of_options(asked):
@@ -197,7 +197,7 @@ def test_settings_given_by_set_are_those_of_options(asked):
         (
             "train x --objective implict",
             (
-                "objective='implict': no such objective; did you mean implicit? choose one of"
+                "--objective implict: no such objective; did you mean implicit? choose one of"
                 " softmax, ns"
             ),
         ),

@@ -308,7 +308,7 @@ def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
     ]
     with pytest.raises(
         EmbedxError,
-        match=r"train.txt: no row has a label; name the file of the labels with --train-labels",
+        match=r"train.txt: no row has a label; name the file of the labels with train_labels",
     ):
         read_training(file)
 
@@ -470,7 +470,7 @@ def test_a_line_of_labels_is_one_label_unless_it_is_a_list_or_a_separator_is_giv
         read(x, write("a\n['a' b]\nc\n", "y.txt"))
     assert caught.value.line == 2
     read(x, write("3,1\n2\n1,2\n", "y.txt"), progress=notes)
-    assert 'such as "3,1" are taken whole; --set "label-separator=,"' in notes.notes[-1]
+    assert 'such as "3,1" are taken whole; --set label-separator=,' in notes.notes[-1]
 
 
 def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write, tmp_path):
@@ -601,7 +601,7 @@ def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, tra
             "0 1:1\n-1 1:1\n",
             (
                 'names.txt: the labels of the training data have names already, such as "-1"; leave'
-                " out --label-n"
+                " out label_n"
             ),
         ),
         (

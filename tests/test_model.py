@@ -156,7 +156,7 @@ def test_overwriting_spares_what_is_not_a_model(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(EmbedxError, match="not a model folder, so it is not overwritten"):
         check_output(tmp_path / "file", overwrite=True)
-    with pytest.raises(EmbedxError, match="cannot be written to; choose another --output"):
+    with pytest.raises(EmbedxError, match="cannot be written to; choose another output"):
         check_output(tmp_path / "file" / "below", overwrite=False)
 
 
@@ -192,7 +192,7 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "stat", refuse)
     with pytest.raises(
         EmbedxError,
-        match="m: Permission denied, so it cannot be written to; choose another --output",
+        match="m: Permission denied, so it cannot be written to; choose another output",
     ):
         check_output(tmp_path / "theirs" / "m", overwrite=False)
     with pytest.raises(EmbedxError, match="theirs/m: "):
@@ -247,7 +247,7 @@ def test_overwriting_spares_the_model_of_another_program(tmp_path, description):
     ):
         with pytest.raises(
             EmbedxError,
-            match="not a model folder, so it is not overwritten; choose another --output",
+            match="not a model folder, so it is not overwritten; choose another output",
         ):
             attempt()
     assert files_below(tmp_path) == before
@@ -374,7 +374,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(on_disk, "npy_blocks", write_while_another_saves)
     with pytest.raises(
-        EmbedxError, match="exists already; add --overwrite, or choose another --output"
+        EmbedxError, match="exists already; add overwrite=True, or choose another output"
     ):
         save(tmp_path / "m", **toy(seed=1))
     np.testing.assert_array_equal(
@@ -391,7 +391,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
 
 def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, monkeypatch):
     with pytest.raises(
-        EmbedxError, match="File name too long, so it cannot be written to; choose another --output"
+        EmbedxError, match="File name too long, so it cannot be written to; choose another output"
     ):
         check_output(tmp_path / ("m" * 250), overwrite=False)
     folder = save(tmp_path / "m", **toy())

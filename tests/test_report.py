@@ -201,7 +201,7 @@ def test_t_sne_is_taken_where_it_is_installed(monkeypatch):
     assert projection.chosen(None) == "pca"
     with pytest.raises(
         EmbedxError,
-        match=r'--projection tsne: needs scikit-learn; pip install "embedx\[sklearn\]", or take',
+        match=r"projection='tsne': needs scikit-learn; pip install .*, or take projection='pca'",
     ):
         projection.chosen("tsne")
 
@@ -442,8 +442,8 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
         ),
         ("file", {}, "file: a file; give a folder"),
         ("", {}, "not a model folder; give a folder"),
-        ("words", {"test": "x"}, "--test is for a classifier; MODEL is word vectors"),
-        ("words", {"examples": 5}, "--examples is for a classifier"),
+        ("words", {"test": "x"}, "test is for a classifier; MODEL is word vectors"),
+        ("words", {"examples": 5}, "examples is for a classifier"),
         ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
         (
             "words",
@@ -451,10 +451,10 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
             "nowhere/page.html: cannot be written: No such file or directory; choose another name",
         ),
         ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
-        ("words", {"projection": "sketch"}, "--projection sketch: choose one of tsne, pca"),
-        ("labels", {"words": "a"}, "--words is for word vectors; MODEL is a classifier"),
-        ("labels", {"pairs": ["x"]}, "--pairs is for word vectors"),
-        ("labels", {"test_labels": "x"}, "--test-labels needs --test"),
+        ("words", {"projection": "sketch"}, "projection='sketch': choose one of tsne, pca"),
+        ("labels", {"words": "a"}, "words is for word vectors; MODEL is a classifier"),
+        ("labels", {"pairs": ["x"]}, "pairs is for word vectors"),
+        ("labels", {"test_labels": "x"}, "test_labels needs test"),
         ("labels", {"test": "nowhere"}, "nowhere"),
     ],
 )

@@ -21,7 +21,6 @@ from embedx.errors import (
 )
 from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
-from embedx.parameters import in_python
 from embedx.samplers import SAMPLERS
 from embedx.settings import check, kind_of, on_command_line
 from embedx.skipgram.configuration import configure
@@ -119,27 +118,6 @@ def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, 
 def test_settings_of_labels_are_not_those_of_words():
     with refused("hierarchy", kind=InapplicableError):
         configure("hs", {"hierarchy": "clusters"})
-
-
-@pytest.mark.parametrize(
-    ("typed", "python"),
-    [
-        ("--tokenizer wordz: did you mean words?", "tokenizer='wordz': did you mean words?"),
-        (
-            "--optimizer lbfgs needs --sampler all, no --hidden layer",
-            "optimizer='lbfgs' needs sampler='all', no hidden layer",
-        ),
-        ("exact scores; leave out --set rescore=no", "exact scores; leave out rescore=False"),
-        (
-            "out: exists already; add --overwrite, or choose",
-            "out: exists already; add overwrite=True, or choose",
-        ),
-        ("--threads 3 and --local-decay .5.", "n_jobs=3 and local_decay=.5."),
-        *[("text: train with `embedx classify a --test b`; a -- b, x--y",) * 2],
-    ],
-)
-def test_errors_speak_python(typed, python):
-    assert in_python(typed, {"threads": "n_jobs"}) == python
 
 
 def test_a_window_may_be_all_of_the_sentence():

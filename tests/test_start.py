@@ -297,7 +297,7 @@ def test_a_vocabulary_of_a_list(write):
         ("\n", "no words in it"),
         (b"\xff", "not UTF-8"),
     ):
-        with pytest.raises(EmbedxError, match=f"^--vocab .*: {complaint}"):
+        with pytest.raises(EmbedxError, match=f"^vocab=.*: {complaint}"):
             select(Corpus, VocabularySettings(vocab=write(text)))
 
 

@@ -397,7 +397,7 @@ def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topi
     assert found.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)
     plain = fit(two_topics, "ns", epochs=1).save(write("", "x") + ".model")
     with pytest.raises(
-        EmbedxError, match=r"--oov: .*x\.model without n-grams; train with --subwords 3-6"
+        EmbedxError, match=r"oov: .*x\.model without n-grams; train with subwords='3-6'"
     ):
         words.evaluate([plain], (), tests, oov=True)
 

@@ -182,9 +182,7 @@ def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monk
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(cache.CorpusWriter, "write_tokens", write_tokens)
-    message = (
-        rf"{home}: the token cache cannot be written \(No space left on device\); .*--cache-dir"
-    )
+    message = rf"{home}: the token cache cannot be written \(No space left on device\); .*cache_dir"
     with pytest.raises(EmbedxError, match=message):
         read(corpus, home)
     assert leftovers(home) == []
@@ -193,7 +191,7 @@ def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monk
 def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
     with pytest.raises(
         EmbedxError,
-        match=rf"{corpus}: the token cache cannot be written \(Not a directory\).*--cache-dir",
+        match=rf"{corpus}: the token cache cannot be written \(Not a directory\).*cache_dir",
     ):
         read(corpus, corpus)
 
@@ -383,7 +381,7 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     assert (encoded.n_tokens, encoded.key) == (10, "")
     assert (
         f"{home / key}: is in the way, and cannot be replaced; delete it, or name another"
-        " --cache-dir" in progress.notes
+        " cache_dir" in progress.notes
     )
     encoded.close()
     assert files_below(home) == before
@@ -414,12 +412,12 @@ def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
     monkeypatch.setattr(Path, "is_dir", refuse)
     with pytest.raises(
         EmbedxError,
-        match=rf"{home}: the token cache cannot be read \(Permission denied\).*--cache-dir",
+        match=rf"{home}: the token cache cannot be read \(Permission denied\).*cache_dir",
     ):
         list_caches(home)
     with pytest.raises(
         EmbedxError,
-        match=rf"{home}: the token cache cannot be written \(Permission denied\).*--cache-dir",
+        match=rf"{home}: the token cache cannot be written \(Permission denied\).*cache_dir",
     ):
         clear_caches(home)
 
@@ -510,7 +508,7 @@ def test_a_folder_that_is_not_there_is_not_cleared(tmp_path):
 
 
 def test_no_sentences_are_an_error(home):
-    with pytest.raises(EmbedxError, match="perhaps the iterator was used up before"):
+    with pytest.raises(EmbedxError, match="was the iterator used up before"):
         encode_sentences([], cache_dir=home)
 
 

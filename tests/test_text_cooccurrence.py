@@ -141,5 +141,5 @@ def test_what_cannot_be_counted_is_an_error(stream, tmp_path):
     with refused("sample"):
         counted(lonely, KEYS, tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(EmbedxError, match="choose another folder with --cache-dir"):
+    with pytest.raises(EmbedxError, match="choose another folder with cache_dir"):
         counted(stream, KEYS, tmp_path / "file")

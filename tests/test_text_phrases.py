@@ -219,11 +219,11 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
         ({"phrase_threshold": 2.0}, "phrase_threshold applies only with phrases"),
         (
             {"phrases": 1, "phrase_threshold": 0.0},
-            "phrase_threshold=0: must be above 0 for phrase_scoring='word2phrase'",
+            "phrase_threshold=0.0: must be above 0 for phrase_scoring='word2phrase'",
         ),
         (
             {"phrases": 1, "phrase_scoring": "npmi", "phrase_threshold": 2.0},
-            "phrase_threshold=2: must be from -1 to 1 for",
+            "phrase_threshold=2.0: must be from -1 to 1 for",
         ),
     ],
 )
@@ -235,7 +235,7 @@ def test_settings_that_make_no_sense_are_refused(options, complaint):
 def test_words_with_white_space_are_refused(tmp_path):
     with pytest.raises(
         EmbedxError,
-        match=r"--phrases takes words without white space; 'new york' is one of the corpus",
+        match=r"phrases: takes words without white space; 'new york' is one of the corpus",
     ):
         joined([["in", "new york"]], tmp_path, settings())
 

@@ -14,12 +14,13 @@ import pytest
 from pyarrow import parquet
 
 import embedx.text.parquet
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, InapplicableError
 from embedx.text import cache, tables
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
 from tests.support.notes import Notes
+from tests.support.refusals import refused
 
 
 @pytest.fixture
@@ -363,9 +364,7 @@ def test_where_all_records_are_bad_the_error_says_why(sentences):
     )
     with pytest.raises(EmbedxError, match=message):
         sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
-    with pytest.raises(
-        EmbedxError, match="--on-bad-record applies only with --json-field or --column"
-    ):
+    with refused("on_bad_record", "json_field", "column", kind=InapplicableError):
         TextSettings(on_bad_record="skip")
 
 
@@ -500,8 +499,5 @@ def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
 
 
 def test_words_taken_as_they_are_are_not_lower_cased():
-    with pytest.raises(
-        EmbedxError,
-        match="--lowercase changes words, and --tokenizer none takes them as they are; leave out",
-    ):
+    with refused("lowercase", "tokenizer", kind=InapplicableError):
         TextSettings(tokenizer="none", lowercase=True)

@@ -87,9 +87,9 @@ def main() -> None:
         code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
         sys.stdout.flush()
     except EmbedxError as error:
-        from embedx.settings import on_command_line
+        from embedx.cli.spelling import spelling_of
 
-        _print_error(f"embedx: {error.spelled(on_command_line)}")
+        _print_error(f"embedx: {error.spelled(spelling_of(sys.argv[1:]))}")
         code = error.exit_code
     except UsageError as error:  # a command that there is not; the help where it is missing
         message = error.format_message()

@@ -6,7 +6,6 @@ import difflib
 import inspect
 import itertools
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,8 @@ from embedx.cli.config import words_of
 from embedx.cli.files import check_outputs
 from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keyword, set_option
 from embedx.cli.requests import parameters_of, request_of
-from embedx.errors import EmbedxError
-from embedx.settings import on_command_line
+from embedx.errors import DataError, EmbedxError, Setting, Text
+from embedx.settings import option_name
 
 # The section of the help with the commands of other programs, of which it has the names alone.
 OF_PEERS = "Commands of word2vec.c and fastText"
@@ -115,16 +114,17 @@ class Command(TyperCommand):
                 file_args = words_of(Path(path), self)
             return super().parse_args(ctx, [*file_args, *args])
         except (UsageError, EmbedxError) as error:
+            problem: Text = self._usage_message(error, known_names)
+            if _is_about_file(self._option_at_fault(error), file_args, args):
+                raise DataError(path, None, problem) from error
             if isinstance(error, EmbedxError):
-                message = error.spelled(on_command_line)
-            else:
-                message = self._usage_message(error, known_names)
-            if _is_about_file(message, file_args, args):
-                message = f"{path}: {message}"
-            raise EmbedxError(message) from error
+                raise
+            raise EmbedxError(problem) from error
 
-    def _usage_message(self, error: Any, known_names: Iterable[str]) -> str:
+    def _usage_message(self, error: Any, known_names: Iterable[str]) -> Text:
         """One line about wrong usage."""
+        if isinstance(error, EmbedxError):
+            return error.parts
         if not hasattr(error, "possibilities"):
             return f"{error.format_message().rstrip('.')}; see --help"
         name = error.option_name.lstrip("-")
@@ -139,6 +139,17 @@ class Command(TyperCommand):
         matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
         questions = [f"did you mean {spellings[match]}? " for match in matches]
         return f"{error.message}; {''.join(questions)}see --help"
+
+    def _option_at_fault(self, error: Any) -> str | None:
+        """The option that an error is about, as it is typed; None where it is about none."""
+        if isinstance(error, EmbedxError):
+            by_set = {name for name, option in self.settings.items() if option.by_set}
+            names = [part.name for part in error.parts if isinstance(part, Setting)]
+            return option_name(names[0], by_set).split()[0] if names else None
+        if hasattr(error, "option_name"):
+            return str(error.option_name)
+        parameter = getattr(error, "param", None)
+        return None if parameter is None else str(parameter.opts[0])
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options by sections.
@@ -171,12 +182,10 @@ def _check_no_empty_value(args: list[str]) -> None:
             raise EmbedxError(f"{name} '': an empty value; give one, or leave {name} out")
 
 
-def _is_about_file(message: str, file_args: list[str], args: list[str]) -> bool:
-    """Whether a message names an option that only the file of options has."""
-    match = re.search(r"--[\w-]+", message)
-    if match is None:
+def _is_about_file(option: str | None, file_args: list[str], args: list[str]) -> bool:
+    """Whether an option at fault is one that only the file of options has."""
+    if option is None:
         return False
-    option = match[0]
     return _has_option(file_args, option) and not _has_option(args, option)
 
 

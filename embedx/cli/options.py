@@ -18,7 +18,7 @@ from typer.models import ArgumentInfo
 
 from embedx.cli.requests import parameters_of
 from embedx.errors import EmbedxError, near
-from embedx.settings import FINE, Settings, as_typed, described, kind_of, option_name, read_value
+from embedx.settings import Settings, as_typed, described, is_fine, kind_of, option_name, read_value
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 # Options that --help shows, by command; --help-all shows all.
@@ -210,7 +210,7 @@ class Option:
     @property
     def is_fine(self) -> bool:
         """Whether it is given by --set."""
-        return self.by_set or self.field.name in FINE
+        return self.by_set or is_fine(self.field.name)
 
     @property
     def choices(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from embedx.cli.spelling import spelling_of
 from embedx.errors import EmbedxError, visible
 from embedx.runtime.progress import Reporter
 from embedx.storage import outputs
@@ -123,6 +124,7 @@ def reporter(request: Request, is_alone: bool = True) -> Reporter:
         is_quiet=request.quiet,
         is_verbose=request.verbose,
         is_alone=is_alone,
+        spelling=spelling_of(sys.argv[1:]),
     )
 
 

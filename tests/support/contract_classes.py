@@ -17,5 +17,7 @@ def contract_class(objective):
 
 
 REPRESENTATIVES = list(
-    {contract_class(objective): name for name, objective in reversed(OBJECTIVES.items())}.values()
+    {
+        contract_class(objective): name for name, objective in reversed([*OBJECTIVES.items()])
+    }.values()
 )
