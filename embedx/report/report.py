@@ -37,9 +37,9 @@ FIGURES = {
     "final_loss": "loss at the end",
     "baseline_loss": "loss by frequencies alone",
 }
-SETTINGS = ("setting", "value", "default")
+SETTINGS = ("setting", "value", "default", "chosen from")
 # facts that are not single values, or shown elsewhere
-SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command")
+SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
 
 # what messages call the two kinds of models
 WORD_VECTORS = "word vectors"
@@ -269,12 +269,8 @@ def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     loss = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
     curves = {**values["curve_of"], loss: learning_curves.loss_points(facts)}
 
-    defaults = shown(values["defaults"])
-    used = [
-        (name.replace("_", "-"), value, defaults.get(name, ""))
-        for name, value in shown(model.settings).items()
-    ]
-    changed = [(name, value, default) for name, value, default in used if value != default]
+    used = settings_used(model, values["defaults"])
+    changed = [row for row in used if row[1] != row[2]]
 
     when = []
     if facts.get("created"):
@@ -291,6 +287,16 @@ def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
         "settings": [SETTINGS, *used],
         "facts": rows_of("fact", listed_facts),
     }
+
+
+def settings_used(model: Model, defaults: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Each setting of a model, its value, its default, and what it was chosen from, if it was."""
+    default_texts = shown(defaults)
+    reasons = model.facts.get("chosen", {})
+    return [
+        (name.replace("_", "-"), value, default_texts.get(name, ""), reasons.get(name, ""))
+        for name, value in shown(model.settings).items()
+    ]
 
 
 def figures_of_run(model: Model) -> dict[str, str]:
