@@ -88,17 +88,23 @@ def declared() -> "list[type[Settings]]":
     return groups
 
 
-def option_name(name: str, by_set: Collection[str] = ()) -> str:
-    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a fine setting, or one
-    of those given `by_set`.
+def option_name(name: str, by_set: Collection[str] = (), plain: Collection[str] = ()) -> str:
+    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a fine setting.
+
+    by_set  other names that a command takes by --set
+    plain   names of options that a command has, although elsewhere they are fine settings
     """
-    is_by_set = name in by_set or is_fine(name)
+    is_by_set = name in by_set or (name not in plain and is_fine(name))
     return ("--set " if is_by_set else "--") + name.replace("_", "-")
 
 
-def on_command_line(setting: Setting, by_set: Collection[str] = ()) -> str:
-    """A setting as it is typed: `--min-count 0`, `--no-lowercase`, `--set rescore=no`."""
-    name = option_name(setting.name, by_set)
+def on_command_line(
+    setting: Setting, by_set: Collection[str] = (), plain: Collection[str] = ()
+) -> str:
+    """A setting as it is typed: `--min-count 0`, `--no-lowercase`, `--set rescore=no`; the names
+    as for `option_name`.
+    """
+    name = option_name(setting.name, by_set, plain)
     if setting.value is None:
         return name
     value = as_typed(setting.value)

@@ -34,6 +34,11 @@ def pytest_addoption(parser):
         action="store_true",
         help="run all tests, as where modules, names or marks are given; without it the quick ones",
     )
+    parser.addoption(
+        "--write-messages",
+        action="store_true",
+        help="write tests/messages.txt, the words of all messages, anew",
+    )
 
 
 def pytest_configure(config):

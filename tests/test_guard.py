@@ -241,7 +241,7 @@ def test_after_three_tries_a_run_ends_with_what_was_good():
     assert (
         str(outcome.diverged)
         == "the loss is not finite after 1,000 words at learning rate 1e-06; none of the learning"
-        " rates 0.1, 0.01, 0.0001, 1e-06 works: leave --learning-rate out, or try a smaller one"
+        " rates 0.1, 0.01, 0.0001, 1e-06 works: leave learning_rate out, or try a smaller one"
     )
     with pytest.raises(DivergedError):
         outcome.raise_reason()

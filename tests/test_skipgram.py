@@ -176,13 +176,13 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
         (
             {"learning_rate": 0.025},
             (
-                "warning: --learning-rate 0.025 is far from 2, the default of bounded-adagrad here;"
-                " leave it out, or add --optimizer sgd to use word2vec's rates"
+                "warning: learning_rate=0.025 is far from 2, the default of bounded-adagrad here;"
+                " leave it out, or add optimizer='sgd' to use word2vec's rates"
             ),
         ),
         (
             {"learning_rate": 2.0, "optimizer": "sgd"},
-            "warning: --learning-rate 2 is far from 0.06, the default of sgd here; leave it out",
+            "warning: learning_rate=2.0 is far from 0.06, the default of sgd here; leave it out",
         ),
         ({"learning_rate": 0.07}, None),
         ({"learning_rate": 0.025, "optimizer": "sgd"}, None),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from embedx.cli.requests import parameters_of
 from embedx.errors import Spelling
 from embedx.settings import on_command_line
 
@@ -10,13 +11,18 @@ from embedx.settings import on_command_line
 def spelling_of(words: Sequence[str]) -> Spelling:
     """Spells settings as the command of these words, the first after `embedx`, takes them.
 
-    A few that have an option elsewhere are given by --set there.
+    `embedx predict` has an option --threshold, which for `embedx train` is a fine setting; `embedx
+    classify` takes by --set what is an option of `embedx train`.
     """
+    from embedx.cli.app import COMMANDS
     from embedx.cli.options import SETTINGS
 
+    commands = {path: command for group in COMMANDS.values() for path, command in group.items()}
     paths = (" ".join(words[:2]), " ".join(words[:1]))
-    path = next((path for path in paths if path in SETTINGS), None)
+    path = next((path for path in paths if path in commands), None)
     if path is None:
         return on_command_line
-    by_set = {name for name, option in SETTINGS[path]().items() if option.by_set}
-    return partial(on_command_line, by_set=by_set)
+    plain = {parameter.name for parameter in parameters_of(commands[path])}
+    settings = SETTINGS[path]() if path in SETTINGS else {}
+    by_set = {name for name, option in settings.items() if option.by_set}
+    return partial(on_command_line, by_set=by_set, plain=plain)

@@ -84,8 +84,8 @@ def _noted_address(cluster: str, file: Path) -> str:
                 raise SettingError("cluster", cluster, problem, remedy)
             if _is_of_others(of_folder) and not demands_token():
                 problem = f"others can write to {file.parent}, and the cluster has no token"
-                token = f"start the cluster with RAY_AUTH_MODE=token (docs/cluster.md), or {remedy}"
-                raise SettingError("cluster", cluster, problem, token)
+                token = "start the cluster with RAY_AUTH_MODE=token (docs/cluster.md), or "
+                raise SettingError("cluster", cluster, problem, (token, remedy))
         return opened.read(MAX_ADDRESS).decode("ascii", "replace").strip()
 
 

@@ -1,0 +1,28 @@
+"""The words of all messages are in messages.txt; other tests assert their kind and fields.
+
+`python -m pytest tests/test_messages.py --write-messages` writes it anew.
+"""
+
+import re
+from pathlib import Path
+
+from tests.support.messages import messages
+
+FILE = Path(__file__).with_name("messages.txt")
+
+
+def test_messages_read_as_in_the_file(request):
+    written = messages()
+    if request.config.getoption("--write-messages"):
+        FILE.write_text(written, "utf-8")
+    assert written == FILE.read_text("utf-8"), "if that is meant: pytest --write-messages"
+
+
+def test_python_reads_no_option_of_the_command_line():
+    """Settings are named by `Setting`; a command within backticks is one."""
+    for part in re.split(r"^# ", FILE.read_text("utf-8"), flags=re.MULTILINE):
+        if part.startswith("embedx/cli/"):
+            continue
+        for entry in part.split("\n\n"):
+            in_python = re.sub(r"`[^`]*`", "", entry.rstrip().split("\n")[-1])
+            assert not re.search(r"(?<![\w-])--[a-z]", in_python), in_python
