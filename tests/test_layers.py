@@ -12,6 +12,7 @@ from embedx.kernels.kernel_folder import KERNEL_SOURCES
 from tests.support.layers import LAYERS, height_of
 
 ROOT = Path(embedx.__file__).parent
+NAME_OF_MODULE = re.compile(r"embedx(\.\w+)+")
 ABOVE_ALL = {"__init__", "__main__"}  # what a user asks the package for, wherever it lies
 
 
@@ -36,6 +37,10 @@ def imported(name, path, known):
         elif isinstance(node, ast.ImportFrom):
             whence = resolve_name("." * node.level + (node.module or ""), package)
             found = [f"{whence}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # what import_module gets, or a process that is started
+            found = [node.value] if NAME_OF_MODULE.fullmatch(node.value) else []
+            found = [each for each in found if each.removeprefix("embedx.") in known]
         else:
             continue
         for each in found:

@@ -43,7 +43,7 @@ def checkpoints_of(
     every = seconds(request.checkpoint_every, "checkpoint_every") or math.inf
     arguments = request.arguments()
     del arguments["resume"]
-    described = Request(request.command, arguments, every, request.resume)
+    described = Request(request.command, arguments, every, request.resume, request.free_names())
     checkpoints = Checkpoints(folder, described, request.overwrite, progress)
     # A run that resumes overwrites the model that the interrupted run left.
     overwrite = request.overwrite or checkpoints.resumes

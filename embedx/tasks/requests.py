@@ -11,6 +11,23 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from embedx.settings import Record
 
+# Fields that change no result; those of "typed" are compared one by one.
+FREE = frozenset(
+    {
+        "typed",
+        "output",
+        "resume",
+        "overwrite",
+        "cache_dir",
+        "checkpoint_every",
+        "log_json",
+        "as_json",
+        "quiet",
+        "verbose",
+        "dry_run",
+    }
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
@@ -67,6 +84,10 @@ class RunRequest(Request, abc.ABC):
     @property
     def log(self) -> Path | None:
         return self.log_json
+
+    def free_names(self) -> frozenset[str]:
+        """The fields and settings that change no result, and may be others when a run is resumed."""
+        return FREE | ({"threads"} if self.typed.get("deterministic") else frozenset())
 
     def to_json(self) -> str:
         """The request, for another process."""

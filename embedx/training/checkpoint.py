@@ -42,20 +42,6 @@ SUFFIX = ".checkpoint"
 RUN, PARTIAL_RUN = "run.json", "run.partial"
 OURS = re.compile(r"state-\d{8}\.(npz|partial)|run\.(json|partial)")
 KEPT = 2
-# Arguments that change no result.
-FREE = {
-    "typed",
-    "output",  # whose checkpoints they are
-    "resume",
-    "overwrite",
-    "cache_dir",
-    "checkpoint_every",
-    "log_json",
-    "as_json",
-    "quiet",
-    "verbose",
-    "dry_run",
-}
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 START_AGAIN = ("start again with ", Setting("overwrite", True))
 ARRAY = "__array__"  # in JSON, the key of the number of an array
@@ -63,12 +49,19 @@ ARRAY = "__array__"  # in JSON, the key of the number of an array
 
 @dataclass(frozen=True)
 class Request:
-    """A command: enough to run it again."""
+    """A command: enough to run it again.
+
+    arguments  as JSON types, with the settings that were given as "typed"
+    every      seconds between two checkpoints
+    resumes    from a checkpoint, if there is one
+    free       names of arguments and settings that change no result
+    """
 
     command: str
-    arguments: Options  # of the command's function, as JSON types
-    every: float  # seconds between two checkpoints
-    resumes: bool  # from a checkpoint, if there is one
+    arguments: Options
+    every: float
+    resumes: bool
+    free: frozenset[str] = frozenset()
 
 
 def folder_of(output: Path) -> Path:
@@ -210,10 +203,8 @@ class Checkpoints:
         """Raise `EmbedxError` unless the command is the one that started the run."""
         then = _by_name(*requested(output))
         now = _by_name(self.request.command, self.request.arguments, os.getcwd())
-        free = FREE | ({"threads"} if now.get("deterministic") else set())
-        others = sorted(
-            name for name in (now.keys() | then.keys()) - free if now.get(name) != then.get(name)
-        )
+        names = (now.keys() | then.keys()) - self.request.free
+        others = sorted(name for name in names if now.get(name) != then.get(name))
         if others:
             names = joined((Setting(name) for name in others), ", ")
             problem = ("of a run with other arguments (", names, ")")

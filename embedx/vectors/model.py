@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -486,13 +485,6 @@ class WordVectors:
 
         with python_names():
             return export(self, format, Path(path), overwrite, **options)
-
-    def evaluate(self, **tests: Any) -> Any:
-        """Scores on the packaged test sets, or on files named by `tests`, as `embedx.evaluate`
-        does: an object that prints as a table, with `scores`, `as_dict()` and `tsv()`.
-        """
-        # which is built on this file
-        return import_module("embedx.evaluation.words").evaluated(self, **tests)
 
     @cached_property
     def _norms(self) -> ndarray:  # float32 (words,), 1 where a vector is zero

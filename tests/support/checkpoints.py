@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.runtime.progress import Silent
+from embedx.tasks.requests import TrainRequest
 from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.state import TrainState
@@ -18,7 +19,9 @@ class Pair(NamedTuple):
 
 
 def asked(every=0.0, resumes=False, **arguments):
-    return Request("train", {"corpora": ["a.txt"], "typed": {}, **arguments}, every, resumes)
+    arguments = {"corpora": ["a.txt"], "typed": {}, **arguments}
+    free = TrainRequest(corpora=[], typed=arguments["typed"]).free_names()
+    return Request("train", arguments, every, resumes, free)
 
 
 def a_state(n=5, place=7):
