@@ -86,7 +86,7 @@ class RunRequest(Request, abc.ABC):
         return self.log_json
 
     def free_names(self) -> frozenset[str]:
-        """The fields and settings that change no result, and may be others when a run is resumed."""
+        """Fields and settings that change no result, and may be others when a run is resumed."""
         return FREE | ({"threads"} if self.typed.get("deterministic") else frozenset())
 
     def to_json(self) -> str:

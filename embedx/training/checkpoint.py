@@ -203,8 +203,8 @@ class Checkpoints:
         """Raise `EmbedxError` unless the command is the one that started the run."""
         then = _by_name(*requested(output))
         now = _by_name(self.request.command, self.request.arguments, os.getcwd())
-        names = (now.keys() | then.keys()) - self.request.free
-        others = sorted(name for name in names if now.get(name) != then.get(name))
+        compared = (now.keys() | then.keys()) - self.request.free
+        others = sorted(name for name in compared if now.get(name) != then.get(name))
         if others:
             names = joined((Setting(name) for name in others), ", ")
             problem = ("of a run with other arguments (", names, ")")
