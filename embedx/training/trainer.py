@@ -152,24 +152,9 @@ def run(
         plan.report(progress)
     guard = Guard()
     work = _Work(strategy, schedule, guard, progress, after_epoch, checkpoints)
-    state = work.state
-    for each in (work.own_state(), guard.state(), strategy.state(), beside or TrainState()):
-        state.include(each)
-    if snapshot:
-        state.restore(snapshot)
-    elif checkpoints is not None and checkpoints.resumes:
-        checkpoints.restore(state)
-    guard.begin(strategy, state, checkpoints)
-    work.begin_report()
-    interrupted_by = None
+    work.begin(snapshot, beside or TrainState())
+    interrupted_by: KeyboardInterrupt | None = None
     lost_cluster: LostClusterError | None = None
-    if schedule.time_budget:
-        progress.start("training", schedule.time_budget, "s", work.seconds)
-    else:
-        total = schedule.n_words * schedule.epochs
-        progress.start(
-            "training", None if math.isinf(total) else total, f" {schedule.unit}", work.tally.words
-        )
     try:
         while work.diverged is None and (not work.is_over() or work.has_unreported_epoch()):
             work.train_until_pause()
@@ -187,38 +172,25 @@ def run(
         raise work.diverged
     if checkpoints is not None:
         has_ended_early = interrupted_by is not None or lost_cluster is not None
-        was_cut_short = has_ended_early and work.next_step > 0
-        to_the_end(
-            partial(checkpoints.take, state, wait=True) if was_cut_short else checkpoints.finish
-        )
+        if has_ended_early and work.next_step > 0:
+            to_the_end(partial(checkpoints.take, work.state, wait=True))
+        else:
+            to_the_end(checkpoints.finish)
     if lost_cluster is not None:
-        if checkpoints is None or not checkpoints.states():
-            raise lost_cluster
-        remedy = f"start it again, then `{resumed_by(checkpoints.output)}` continues the run"
-        raise LostClusterError(lost_cluster.problem, remedy) from lost_cluster
-    losses = [tally.loss / tally.pairs for tally in work.twentieths if tally.pairs]
-    ends = [end for tally, end in zip(work.twentieths, work.ends, strict=True) if tally.pairs]
-    curve = [
-        {"epoch": epoch, "seconds": seconds, "loss": loss}
-        for (epoch, seconds), loss in zip(ends, losses, strict=True)
-    ]
-    final, highest = (losses[-1], max(losses)) if losses else (None, None)
-    lowered = [schedule.learning_rate * factor for factor in guard.lowered]
-    return Outcome(
-        work.tally,
-        work.seconds,
-        work.next_step / schedule.n_chunks,
-        final,
-        interrupted_by,
-        state,
-        highest,
-        lowered,
-        work.diverged,
-        initial_loss=guard.level,
-        baseline_loss=guard.baseline,
-        facts_of_strategy=strategy.facts(),
-        curve=curve,
-    )
+        raise _with_way_to_resume(lost_cluster, checkpoints)
+    return work.outcome(interrupted_by)
+
+
+def _with_way_to_resume(
+    error: LostClusterError, checkpoints: Checkpoints | None
+) -> LostClusterError:
+    """The error of a lost cluster; where there is a checkpoint, it says how to resume from it."""
+    if checkpoints is None or not checkpoints.states():
+        return error
+    remedy = f"start it again, then `{resumed_by(checkpoints.output)}` continues the run"
+    resumable = LostClusterError(error.problem, remedy)
+    resumable.__cause__ = error
+    return resumable
 
 
 class _Work:
@@ -233,13 +205,12 @@ class _Work:
         after_epoch: AfterEpoch | None,
         checkpoints: Checkpoints | None,
     ) -> None:
-        self.strategy, self.schedule, self.guard, self.progress = (
-            strategy,
-            schedule,
-            guard,
-            progress,
-        )
-        self.after_epoch, self.checkpoints = after_epoch, checkpoints
+        self.strategy = strategy
+        self.schedule = schedule
+        self.guard = guard
+        self.progress = progress
+        self.after_epoch = after_epoch
+        self.checkpoints = checkpoints
         self.state = TrainState()  # of the run: this, the strategy's, the guard's
         self.futures: list[Future[None]] = []  # of the threads, since the last pause
         self.lock = threading.Lock()
@@ -262,46 +233,73 @@ class _Work:
 
     # ---- the main thread
 
+    def begin(self, snapshot: Options | None, beside: TrainState) -> None:
+        """Restore the state to resume, if there is one, and begin the report of progress.
+
+        snapshot  of the state of a run that was set up alike
+        beside    joins the state
+        """
+        for part in (self.own_state(), self.guard.state(), self.strategy.state(), beside):
+            self.state.include(part)
+        if snapshot:
+            self.state.restore(snapshot)
+        elif self.checkpoints is not None and self.checkpoints.resumes:
+            self.checkpoints.restore(self.state)
+        self.guard.begin(self.strategy, self.state, self.checkpoints)
+        self.begin_report()
+        schedule = self.schedule
+        if schedule.time_budget:
+            self.progress.start("training", schedule.time_budget, "s", self.seconds)
+            return
+        total = schedule.n_words * schedule.epochs
+        known_total = None if math.isinf(total) else total
+        self.progress.start("training", known_total, f" {schedule.unit}", self.tally.words)
+
     def train_until_pause(self) -> None:
         """Train to the next pause: the end of an epoch, a checkpoint, a check of the guard; do
         there what is due.
         """
-        progress, checkpoints = self.progress, self.checkpoints
-        interval = (
-            progress.interval
-            if checkpoints is None
-            else min(progress.interval, checkpoints.request.every)
-        )
+        self._train_and_report()
+        wrong = self.check()
+        if wrong is not None:
+            self.diverged = self.roll_back(wrong)
+            return
+        is_checkpoint_due = self._is_checkpoint_due() and not self.is_over()
+        self.hold = False
+        if self.after_epoch is not None and (self.is_epoch_over or self.is_over()):
+            done = self.tally.since(self.before_epoch)
+            self.ended = self.after_epoch(self.epoch, done, self.seconds)
+            # not if it was interrupted
+            self.epoch += 1
+            self.before_epoch = self.tally
+        if self.checkpoints is not None and is_checkpoint_due:
+            self.checkpoints.take(self.state)
+
+    def _train_and_report(self) -> None:
+        """Have the threads train until they pause."""
+        interval = self.progress.interval
+        if self.checkpoints is not None:
+            interval = min(interval, self.checkpoints.request.every)
         self.resumed = time.monotonic()
         self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
-        self.futures = [self.pool.submit(self.train, each) for each in self.strategy.workers]
+        self.futures = [self.pool.submit(self.train, worker) for worker in self.strategy.workers]
         while wait(self.futures, interval).not_done:
             if self.seconds - self.reported_at >= 0.9 * interval:
                 self.report()
-            self.hold = checkpoints is not None and checkpoints.is_due()
+            self.hold = self.checkpoints is not None and self.checkpoints.is_due()
         self.pause()
-        if self.seconds - self.reported_at >= progress.interval:
+        if self.seconds - self.reported_at >= self.progress.interval:
             self.report()
-        if (wrong := self.check()) is not None:
-            self.diverged = self.roll_back(wrong)
-            return
-        is_due = (
-            checkpoints is not None and (self.hold or checkpoints.is_due()) and not self.is_over()
-        )
-        self.hold = False
-        if self.after_epoch is not None and (self.is_epoch_over or self.is_over()):
-            self.ended = self.after_epoch(
-                self.epoch, self.tally.since(self.before_epoch), self.seconds
-            )
-            self.epoch, self.before_epoch = self.epoch + 1, self.tally  # not if it was interrupted
-        if checkpoints is not None and is_due:
-            checkpoints.take(self.state)
+
+    def _is_checkpoint_due(self) -> bool:
+        return self.checkpoints is not None and (self.hold or self.checkpoints.is_due())
 
     def pause(self) -> None:
         """Stop the clock. Raises what a thread raised."""
-        self.seconds_before, self.resumed = self.seconds, None
-        for each in self.futures:
-            each.result()
+        self.seconds_before = self.seconds
+        self.resumed = None
+        for future in self.futures:
+            future.result()
 
     def end(self) -> None:
         """Wait for the chunks under way and report what they did."""
@@ -319,9 +317,8 @@ class _Work:
         not known.
         """
         guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
-        wrong += (
-            f" after {self.reached:,} {schedule.unit} at learning rate {self.learning_rate:.4g}"
-        )
+        wrong += f" after {self.reached:,} {schedule.unit}"
+        wrong += f" at learning rate {self.learning_rate:.4g}"
         is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
         if not is_out_of_time and guard.roll_back():
             to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
@@ -329,7 +326,8 @@ class _Work:
                 f"warning: {wrong}: rolled back to {to}, learning rate"
                 f" {self.rate_at(self.next_step):.4g}"
             )
-            self.wrong, self.reached = None, 0
+            self.wrong = None
+            self.reached = 0
             if checkpoints is not None and checkpoints.states():  # which are of what went wrong
                 checkpoints.take(self.state)
             self.begin_report()
@@ -350,39 +348,66 @@ class _Work:
         self.begin_report()
         return DivergedError(wrong, remedy)
 
+    def outcome(self, interrupted_by: KeyboardInterrupt | None) -> Outcome:
+        """How the run ended."""
+        curve = [
+            {"epoch": epoch, "seconds": seconds, "loss": tally.loss / tally.pairs}
+            for tally, (epoch, seconds) in zip(self.twentieths, self.ends, strict=True)
+            if tally.pairs
+        ]
+        losses = [point["loss"] for point in curve]
+        return Outcome(
+            self.tally,
+            self.seconds,
+            self.next_step / self.schedule.n_chunks,
+            final_loss=losses[-1] if losses else None,
+            interrupted_by=interrupted_by,
+            state=self.state,
+            highest_loss=max(losses, default=None),
+            lowered_rates=[self.schedule.learning_rate * factor for factor in self.guard.lowered],
+            diverged=self.diverged,
+            initial_loss=self.guard.level,
+            baseline_loss=self.guard.baseline,
+            facts_of_strategy=self.strategy.facts(),
+            curve=curve,
+        )
+
     def begin_report(self) -> None:
         """Report what is done from here on."""
-        self.reported, self.reported_at = self.tally, self.seconds
+        self.reported = self.tally
+        self.reported_at = self.seconds
 
     def report(self) -> None:
         """Report to `progress` what was done since the last report."""
         with self.lock:
             tally, rate = self.tally, self.learning_rate
-        now, budget, unit = self.seconds, self.schedule.time_budget, self.schedule.unit
         new = tally.since(self.reported)
-        if new.words > 0 and not self.strategy.reports_itself:
-            facts: Record = {
-                f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))
-            }
-            if unit != "nodes":
-                facts |= self.schedule.epoch(self.next_step - len(self.under_way))
-            self.progress.update(
-                min(now, budget) if budget else tally.words,
-                loss=new.mean_loss,
-                loss_unit=self.strategy.loss_unit,
-                learning_rate=rate,
-                **facts,
-            )
-            self.reported, self.reported_at = tally, now
+        if new.words <= 0 or self.strategy.reports_itself:
+            return
+        now = self.seconds
+        budget = self.schedule.time_budget
+        unit = self.schedule.unit
+        facts: Record = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+        if unit != "nodes":
+            facts |= self.schedule.epoch(self.next_step - len(self.under_way))
+        self.progress.update(
+            min(now, budget) if budget else tally.words,
+            loss=new.mean_loss,
+            loss_unit=self.strategy.loss_unit,
+            learning_rate=rate,
+            **facts,
+        )
+        self.reported = tally
+        self.reported_at = now
 
     # ---- where the run is
 
     @property
     def seconds(self) -> float:
         """Seconds of training so far, without pauses."""
-        return self.seconds_before + (
-            time.monotonic() - self.resumed if self.resumed is not None else 0.0
-        )
+        if self.resumed is None:
+            return self.seconds_before
+        return self.seconds_before + time.monotonic() - self.resumed
 
     @property
     def share_done(self) -> float:
@@ -408,10 +433,8 @@ class _Work:
         """The learning rate of a chunk, counted over all epochs; with a time budget that of this
         moment.
         """
-        return (
-            self.schedule.rate(min(self.schedule.share_done(step, self.seconds), 1.0), step)
-            * self.guard.factor
-        )
+        share = min(self.schedule.share_done(step, self.seconds), 1.0)
+        return self.schedule.rate(share, step) * self.guard.factor
 
     def own_state(self) -> TrainState:
         """Where the run is; steps under way are not done."""
@@ -449,31 +472,39 @@ class _Work:
     def train(self, worker: Any) -> None:
         """Take the next chunk, train it, add it to the tally; until there is a pause."""
         try:
-            while (step := self._take()) is not None:
+            step = self._take()
+            while step is not None:
                 number, share, rate = step
                 epoch, chunk = divmod(number, self.schedule.n_chunks)
                 done = self.strategy.train(worker, epoch, chunk, rate)
                 with self.lock:
                     self.under_way.discard(number)
-                    if done is None:
-                        self.next_step = min(self.next_step, number)
-                        break
-                    if not math.isfinite(done.loss):
-                        self.wrong = "the loss is not finite"
-                        self.reached = self.tally.words + done.words
-                        break
-                    self.tally += done
-                    self.twentieths[int(20 * share)] += done
-                    self.ends[int(20 * share)] = (
-                        round(self.next_step / self.schedule.n_chunks, 4),
-                        round(self.seconds, 3),
-                    )
-                    # A chunk that was begun before the last check, which did not wait for it,
-                    # counts when it ends.
-                    self.guard.add(share if share >= self.guard.since else self.share_done, done)
+                    if not self._add(number, share, done):
+                        return
+                step = self._take()
         except BaseException:
             self.stop = True
             raise
+
+    def _add(self, number: int, share: float, done: Tally | None) -> bool:
+        """Add what a chunk did, begun when this share of the run was over; False if the chunk was
+        cut short or its loss is not finite.
+        """
+        if done is None:
+            self.next_step = min(self.next_step, number)
+            return False
+        if not math.isfinite(done.loss):
+            self.wrong = "the loss is not finite"
+            self.reached = self.tally.words + done.words
+            return False
+        self.tally += done
+        self.twentieths[int(20 * share)] += done
+        epochs = round(self.next_step / self.schedule.n_chunks, 4)
+        self.ends[int(20 * share)] = (epochs, round(self.seconds, 3))
+        # A chunk that was begun before the last check, which did not wait for it, counts when it
+        # ends.
+        self.guard.add(share if share >= self.guard.since else self.share_done, done)
+        return True
 
     def _take(self) -> tuple[int, float, float] | None:
         """The next chunk, the share of the run that is over, and the learning rate there; None
@@ -481,21 +512,13 @@ class _Work:
         """
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
-            if (
-                self.stop
-                or self.hold
-                or self.strategy.is_finished
-                or share >= 1.0
-                or self.is_epoch_over
-            ):
+            is_over = self.stop or self.strategy.is_finished or share >= 1.0
+            if is_over or self.hold or self.is_epoch_over:
                 return None
             is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
-            if (
-                self.wrong is None
-                and self.is_check_due
-                and is_same_phase
-                and self.state.lock is not None
-            ):
+            can_read_state = self.state.lock is not None and is_same_phase
+            if self.wrong is None and self.is_check_due and can_read_state:
+                assert self.state.lock is not None
                 with self.state.lock:  # the state can be read while it trains
                     self.check()
             if self.wrong is not None or self.is_check_due:
