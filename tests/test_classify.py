@@ -20,6 +20,7 @@ from embedx.classification.task import train
 from embedx.engine import sampled, tiles
 from embedx.errors import DivergedError, EmbedxError
 from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import LABELS
@@ -398,6 +399,16 @@ def test_a_share_of_the_rows_is_held_out_for_validation():
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
     assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)
+
+
+def test_a_model_trained_again_on_all_rows_knows_why_its_settings_were_chosen():
+    data = digits(1500, 10)[0]
+    objective = OBJECTIVES["softmax"]
+    settings = ClassifySettings(threads=1, epochs=2)
+    classifier = train(data, objective(objective.Settings()), settings).classifier
+    assert classifier.facts["examples"] == 1500
+    assert "temperature" in classifier.facts
+    assert "inputs have length" in classifier.facts["chosen"]["learning_rate"]
 
 
 def test_a_time_budget_ends_the_training_instead_of_epochs(monkeypatch):

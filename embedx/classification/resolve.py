@@ -383,7 +383,7 @@ def choose_epochs(settings: ClassifySettings, problem: Problem) -> Choice:
         return Choice(DUAL_EPOCHS)
     n = max(len(problem.data.labels.ids), 1)
     epochs = min(max(round(ROOT_EPOCHS / math.sqrt(n)), MIN_EPOCHS), MAX_EPOCHS)
-    return Choice(epochs, f"{n:,} labels of rows")
+    return Choice(epochs, f"{n:,} pairs of a row and its label")
 
 
 def choose_bias(settings: ClassifySettings, problem: Problem) -> Choice:

@@ -478,6 +478,7 @@ def _carry_over(first: Classifier, again: Classifier, data: Labeled, rule: str) 
         labels = chosen_labels(data.labels, rule)
         again.arrays |= neighbours.arrays_of(again.prepared(data.features), labels)
     again.settings = first.settings | {"l2": again.settings["l2"]}
+    again.facts["chosen"] = first.facts["chosen"]
     again.facts |= {name: first.facts[name] for name in FACTS_OF_HELD_OUT if name in first.facts}
     again.facts["seconds"] = round(first.facts["seconds"] + again.facts["seconds"], 3)
     again.parameters_changed()
