@@ -301,8 +301,8 @@ FILE_NAME = (
         ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
         ("train nowhere.txt", "nowhere.txt: no such file or directory"),
         ("train TEXT --dim abc", "--dim abc: must be a whole number"),
-        ("train s3://bucket/x", "s3://bucket/x: reading this needs more packages; pip install"),
-        ("train TEXT --min-count 1000000", "lower --min-count"),
+        ("train s3://bucket/x", "s3://bucket/x: reading s3:// needs more packages; pip install"),
+        ("train TEXT --min-count 1000000", "--min-count 1000000: no word occurs so often"),
         (
             "train TEXT --time-budget soon",
             "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m",

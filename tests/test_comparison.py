@@ -77,7 +77,7 @@ def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     assert any(
         each.startswith("ove does not beat the unigram baseline (-9.000)") for each in found.advice
     )
-    assert "--seeds 3" in found.advice[-1]
+    assert "three seeds" in found.advice[-1]
 
 
 @pytest.mark.parametrize(

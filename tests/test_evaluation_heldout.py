@@ -303,7 +303,7 @@ def test_the_difference_of_two_models_is_paired():
 def test_models_of_different_words_and_different_pairs_do_not_compare():
     a, b = (evaluate(words_model(n=n), random_pairs(50), NO_PAIRS) for n in (30, 31))
     with pytest.raises(
-        EmbedxError, match=r"the two models have different words, 30 and 31 of them, .*; train both"
+        EmbedxError, match=r"the two models: different words, 30 and 31 of them, .*; train both"
     ):
         compare(a, b)
     with pytest.raises(ValueError, match="different pairs"):
@@ -405,7 +405,7 @@ def test_eval_of_two_models_reports_the_difference(home):
         ),
         (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
         (["nowhere"], "nowhere: not a folder written by `embedx train`"),
-        (["a", "c"], "the two models have different words, 30 and 31 of them"),
+        (["a", "c"], "the two models: different words, 30 and 31 of them"),
         (
             ["a", "--test", "text.txt"],
             "--text is for word vectors, --test for classifiers; give one of them",

@@ -17,7 +17,7 @@ import pytest
 import reference_words
 from scipy import stats
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.evaluation import analogies, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.read import read
@@ -26,6 +26,7 @@ from embedx.runtime.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors
 from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
+from tests.support.refusals import refused
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)
@@ -282,7 +283,7 @@ def test_what_cannot_be_opened_is_named(tmp_path):
         (WordTests(protocol="hyperwords"), "protocol='hyperwords': choose one of embedx, gensim"),
         (
             WordTests(method="cosmul"),
-            r"--method cosmul: did you mean 3cosmul\? choose one of 3cosadd, 3cosmul",
+            r"method='cosmul': did you mean 3cosmul\? choose one of 3cosadd, 3cosmul",
         ),
     ):
         with pytest.raises(EmbedxError, match=complaint):
@@ -328,11 +329,7 @@ def test_what_is_pickled_is_not_opened(door, tmp_path, monkeypatch):
 
 def test_without_gensim_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "gensim", None)
-    message = (
-        "the default test sets come with gensim; pip install gensim, which needs Python 3.11 to"
-        " 3.13, or name test sets by --pairs"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused(None, "pairs", "analogies", kind=DataError, file="the default test sets"):
         word_sets.default_tests()
 
 

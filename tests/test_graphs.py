@@ -25,6 +25,7 @@ from embedx.skipgram.configuration import configure
 from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
 from tests.support.notes import Notes
+from tests.support.refusals import refused
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
 WEIGHTS = np.array([1, 2, 0.5, 3, 1, 1, 0.25], dtype=np.float32)
@@ -155,7 +156,7 @@ def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, lin
 
 def test_a_graph_needs_an_edge(tmp_path):
     (tmp_path / "edges").write_text("a a\n")
-    with pytest.raises(EmbedxError, match="a graph without edges"):
+    with refused(kind=DataError, file="graph"):
         read_graph([str(tmp_path / "edges")], GraphSettings(walks=1), Silent(), tmp_path, 1)
 
 

@@ -141,7 +141,7 @@ def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, ro
     notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
     if chosen is None:
         message = (
-            rf"a\.csv: name the columns to use by --.*; there are {', '.join(heading.split(','))}$"
+            rf"a\.csv: name the columns to use by .*; there are {', '.join(heading.split(','))}$"
         )
         with pytest.raises(EmbedxError, match=message):
             read(file)

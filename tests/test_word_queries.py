@@ -86,7 +86,7 @@ def test_more_neighbours_than_words_and_none(ours):
     assert few.most_similar_batch(["a", "b"], top_k=10) == [[("b", 0.0)], [("a", 0.0)]]
     assert few.most_similar_batch(["a"], top_k=0) == [[]]
     assert few.most_similar_batch([]) == []
-    with pytest.raises(EmbedxError, match="top_k -1: must be at least 0"):
+    with pytest.raises(EmbedxError, match="top_k=-1: must be at least 0"):
         few.most_similar_batch(["a"], top_k=-1)
     with pytest.raises(EmbedxError, match="c: not among the 2 words of the model"):
         few.most_similar_batch(["a", "c"])

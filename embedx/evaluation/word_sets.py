@@ -177,7 +177,7 @@ def default_tests() -> list[TestSet]:
     if gensim is None or gensim.origin is None:
         install = "pip install gensim, which needs Python 3.11 to 3.13"
         by_name = (", or name test sets by ", Setting("pairs"), " or ", Setting("analogies"))
-        problem = "not here: they come with gensim"
+        problem = "they come with gensim, which is not installed"
         raise DataError("the default test sets", None, problem, (install, by_name))
     folder = Path(gensim.origin).parent / "test" / "test_data"
     return [
