@@ -157,7 +157,7 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
     trained = classify.train(
         sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed)
     )
-    assert "every label is scored; --hidden 100 makes them dense" in printed.getvalue()
+    assert "every label is scored; hidden=100 makes them dense" in printed.getvalue()
     exact = classify.train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
     np.testing.assert_array_equal(
         trained.classifier.arrays["output"], exact.classifier.arrays["output"]

@@ -11,6 +11,7 @@ import pytest
 
 from embedx import SkipGram, parameters
 from embedx.classification.settings import ClassifySettings
+from embedx.cli.spelling import spelling_of
 from embedx.errors import (
     MAX_CHARACTERS,
     DataError,
@@ -118,6 +119,18 @@ def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, 
 def test_settings_of_labels_are_not_those_of_words():
     with refused("hierarchy", kind=InapplicableError):
         configure("hs", {"hierarchy": "clusters"})
+
+
+def test_a_command_spells_settings_as_it_takes_them():
+    lowercase = Setting("lowercase", False)
+    threshold = Setting("threshold", 0.5)
+    assert spelling_of(["train", "x"])(lowercase) == "--no-lowercase"
+    assert spelling_of(["classify", "x"])(lowercase) == "--set lowercase=no"
+    assert spelling_of(["train", "x"])(threshold) == "--set threshold=0.5"
+    assert spelling_of(["predict", "m"])(threshold) == "--threshold 0.5"
+    assert spelling_of(["nowhere"])(Setting("min_count", 0)) == "--min-count 0"
+    separator = Setting("label_separator", ";")
+    assert spelling_of(["classify", "x"])(separator) == "--set 'label-separator=;'"
 
 
 def test_a_window_may_be_all_of_the_sentence():
