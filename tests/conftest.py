@@ -187,10 +187,10 @@ def asked(monkeypatch):
     from embedx.cli import labels, words
     from embedx.cli.app import application
 
-    found = []
+    requests = []
 
-    def run(given):
-        found.append((given.objective, given.typed))
+    def run(request):
+        requests.append((request.objective, request.typed))
         raise AskedError
 
     monkeypatch.setattr(words, "train", run)
@@ -199,6 +199,6 @@ def asked(monkeypatch):
     def ask(*words):
         with pytest.raises(AskedError):
             application(words)(list(words), standalone_mode=False)
-        return found.pop()
+        return requests.pop()
 
     return ask

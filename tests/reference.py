@@ -85,13 +85,13 @@ def sampled_softmax_loss(z, y, sample_count, log_expected_count, complementary):
     """Jean et al. 2015, eq. 8-10: the softmax over y and the draws, one by one, with corrected
     scores.
     """
-    own = np.exp(z[y] if complementary else z[y] - log_expected_count[y])
+    positive = np.exp(z[y] if complementary else z[y] - log_expected_count[y])
     draws = [
         np.exp(z[k] - log_expected_count[k])
         for k in range(len(z))
         for _ in range(int(sample_count[k]))
     ]
-    return -np.log(own / (own + sum(draws)))
+    return -np.log(positive / (positive + sum(draws)))
 
 
 def smoothed_margin(z, positives, negatives, mu):
@@ -100,7 +100,7 @@ def smoothed_margin(z, positives, negatives, mu):
     """
     sign = np.array([1.0] * len(negatives) + [-1.0] * len(positives))
     wins = np.concatenate([z[negatives] + 1, z[positives]])
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         lambda alpha: mu / 2 * alpha @ alpha - wins @ alpha,
         0 * sign,
         jac=lambda alpha: mu * alpha - wins,
@@ -117,8 +117,8 @@ def smoothed_margin(z, positives, negatives, mu):
         ],
     )
     alpha = np.zeros(len(z))
-    alpha[negatives], alpha[positives] = found.x[sign > 0], found.x[sign < 0]
-    return -found.fun, alpha
+    alpha[negatives], alpha[positives] = optimum.x[sign > 0], optimum.x[sign < 0]
+    return -optimum.fun, alpha
 
 
 def distance_from_projection(z, alpha, positives, negatives, mu):

@@ -99,12 +99,12 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
         if met[y]:
             others = [0 if word == y else noise[word] for word in noise]
             places = [i, *everything[len(centres) :]]
-            own = noise.get(y, 0) if keeps_accidental_hits else 0
+            hits = noise.get(y, 0) if keeps_accidental_hits else 0
             lines.append(
                 Line(
                     places,
                     [met[y]] + [0] * len(noise),
-                    [own, *others],
+                    [hits, *others],
                     [log_counts[place] for place in places],
                 )
             )
@@ -114,7 +114,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
 def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
-    printed = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
+    labels_of_examples = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
     noise_count = n_pairs if form == SUMMED else 1
     return [
         Line(
@@ -126,7 +126,7 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
             ],
             [0] * n_rows,
         )
-        for positives in printed
+        for positives in labels_of_examples
     ]
 
 
@@ -190,8 +190,8 @@ def blocks_of(setup, start, stop):
         else:
             rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
         examples = []
-        found, inputs = examples_of(together, kept, plan.encoder)
-        for key, contexts, met in found:
+        examples, inputs = examples_of(together, kept, plan.encoder)
+        for key, contexts, met in examples:
             if setup.sampler == "path":
                 lines = lines_of_paths(met, rows, paths)
             elif setup.sampler == "all":
@@ -229,8 +229,8 @@ class Naive:
         """The loss and the coefficients of one line of `word`."""
         batch = Batch(
             *(
-                np.array([each], dtype=np.float64)
-                for each in (z, line.label, line.sample_count, line.log_expected_count)
+                np.array([column], dtype=np.float64)
+                for column in (z, line.label, line.sample_count, line.log_expected_count)
             ),
             uniforms=np.zeros((1, 0)),
             key=np.array([word]),

@@ -23,16 +23,16 @@ def sentences(
 def words(line: str, tokenizer: str) -> list[str]:
     if tokenizer != "words":
         return line.replace("\0", " ").split()
-    found = []
+    tokens = []
     word = ""
     for c in line + " ":
         category = unicodedata.category(c)
         if category[0] in "LN" or (word and (category[0] == "M" or c in "\u200c\u200d")):
             word += c
         elif category[0] != "M" and (category != "Cf" or c == "\u200b"):
-            found.append(word)
+            tokens.append(word)
             word = ""
-    return [word for word in found if word]
+    return [word for word in tokens if word]
 
 
 def encoded(sources: list[list[list[str]]]) -> tuple[list[int], list[str], list[int]]:

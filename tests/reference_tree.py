@@ -16,13 +16,13 @@ def likelihood(theta, x, sign, l2):
 
 def best_parameters(x, sign, l2):
     """(w, b) that maximise it."""
-    found = minimize(
+    optimum = minimize(
         lambda t: -likelihood(t, x, sign, l2),
         np.zeros(x.shape[1] + 1),
         method="BFGS",
         options={"gtol": 1e-7},
     )
-    return found.x
+    return optimum.x
 
 
 def right_half(labels, gain):

@@ -11,18 +11,18 @@ BOUCHARD = make("bouchard")
 
 
 def test_bouchard_is_the_papers_formula():
-    printed, y = one_example(BOUCHARD)
-    loss, _, _ = evaluate(BOUCHARD, *printed, np.array([[0.7]]))
+    candidates, y = one_example(BOUCHARD)
+    loss, _, _ = evaluate(BOUCHARD, *candidates, np.array([[0.7]]))
     assert loss == pytest.approx(
-        printed.label[y] * reference.bouchard_loss(printed.z, y, printed.importance, 0.7)
+        candidates.label[y] * reference.bouchard_loss(candidates.z, y, candidates.importance, 0.7)
     )
 
 
 def test_the_level_steps_by_the_share_of_its_number_of_updates():
-    printed, _ = one_example(BOUCHARD)
-    _, _, state = evaluate(BOUCHARD, *printed, np.array([[0.7]]), n_updates=3)
-    counts = np.where(printed.label > 0, 1, printed.importance)
-    rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(printed.z - 0.7))
+    candidates, _ = one_example(BOUCHARD)
+    _, _, state = evaluate(BOUCHARD, *candidates, np.array([[0.7]]), n_updates=3)
+    counts = np.where(candidates.label > 0, 1, candidates.importance)
+    rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(candidates.z - 0.7))
     # the rate is a float32
     assert np.exp(state[0, 0] - 0.7) == pytest.approx(1 - rate + rate * crossing, rel=1e-6)
     assert abs(crossing - 1) > 0.1

@@ -40,15 +40,15 @@ def test_the_objective_never_rises(rate):
     problem = Problem()
     run = descent(problem, rate=rate)
     run.run()
-    printed = [iteration.loss for iteration in run.history]
-    assert all(a > b for a, b in itertools.pairwise(printed))
-    assert len(printed) == 1 + ITERATIONS
-    assert printed[-1] < printed[0] - 0.2
-    assert problem.evaluate(NEITHER)[0] == pytest.approx(printed[-1], rel=1e-6)
+    losses = [iteration.loss for iteration in run.history]
+    assert all(a > b for a, b in itertools.pairwise(losses))
+    assert len(losses) == 1 + ITERATIONS
+    assert losses[-1] < losses[0] - 0.2
+    assert problem.evaluate(NEITHER)[0] == pytest.approx(losses[-1], rel=1e-6)
     entropy = -(problem.dense[problem.dense > 0] / problem.dense.sum()) @ np.log(
         (problem.dense / np.maximum(problem.dense.sum(axis=1, keepdims=True), 1))[problem.dense > 0]
     )
-    assert printed[-1] > entropy  # below which no model comes
+    assert losses[-1] > entropy  # below which no model comes
 
 
 def test_both_tables_move_and_their_padding_does_not():
@@ -87,20 +87,20 @@ def test_the_first_step_of_a_row_is_as_long_as_the_rate_by_adagrad_however_rare_
 
 
 def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time(clock):
-    printed = []
+    watched = []
 
     def watch(iteration):
-        printed.append(iteration)
+        watched.append(iteration)
         clock.advance(100)
 
     problem = Problem()
     run = descent(problem, iterations=3, rate=0.01, watch=watch)
     run.run()
-    assert printed == run.history
-    assert [each.number for each in printed] == [0, 1, 2, 3]
-    assert 0 < printed[0].seconds < printed[-1].seconds < 1
+    assert watched == run.history
+    assert [iteration.number for iteration in watched] == [0, 1, 2, 3]
+    assert 0 < watched[0].seconds < watched[-1].seconds < 1
     full, half = problem.evaluate(0)[2], problem.evaluate(NEITHER)[2]
-    assert [each.macs for each in printed] == [full, 3 * full, 5 * full, 6 * full + half]
+    assert [iteration.macs for iteration in watched] == [full, 3 * full, 5 * full, 6 * full + half]
 
 
 class Stopping(Silent):

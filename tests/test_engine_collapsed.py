@@ -75,9 +75,9 @@ def test_an_evaluation_leaves_nothing_behind(rows):
     with pytest.raises(KeyboardInterrupt):
         engine.evaluate(problem.rows, problem.inputs, problem.outputs, OUTPUTS, interrupt)
     for again in (problem, Problem(3, rows, block=7)):
-        found = again.evaluate(OUTPUTS)
-        assert found[0] == once[0]
-        np.testing.assert_array_equal(found[1], once[1])
+        loss, gradient, *_ = again.evaluate(OUTPUTS)
+        assert loss == once[0]
+        np.testing.assert_array_equal(gradient, once[1])
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -143,7 +143,9 @@ def test_it_is_the_mean_loss_of_the_pairs_of_streaming(tmp_path):
     ) as counts:
         rows = engine.AllRows(setup.objective, counts, n_words, setup.dim + 1, 2)
         rows.compile()
-        found = engine.evaluate(rows, setup.tables.inputs.rows, setup.tables.outputs.rows, NEITHER)
+        evaluation = engine.evaluate(
+            rows, setup.tables.inputs.rows, setup.tables.outputs.rows, NEITHER
+        )
         assert counts.times.sum() == len(pairs)
-    assert found.loss / len(pairs) == pytest.approx(np.mean(losses), rel=1e-5)
-    assert found.gradient.size == 0
+    assert evaluation.loss / len(pairs) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert evaluation.gradient.size == 0

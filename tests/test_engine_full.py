@@ -66,9 +66,9 @@ class Run:
         self.clock = 0.0
 
     def train(self, chosen, lr=0.1):
-        found = self.steps.step(np.asarray(chosen), lr, self.clock, np.random.default_rng(0))
+        loss = self.steps.step(np.asarray(chosen), lr, self.clock, np.random.default_rng(0))
         self.clock += clock_step(self.problem.optimizer, lr)
-        return found
+        return loss
 
     def apply_decay(self):
         problem = self.problem
@@ -96,7 +96,7 @@ class Run:
         lines = []
         for e, i in enumerate(chosen):
             labels = self.problem.labels[i].tolist()
-            for own in [[k] for k in labels] if self.positives == "single" else [labels]:
+            for positives in [[k] for k in labels] if self.positives == "single" else [labels]:
                 sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
                 hits = sample_count if self.plan.keeps_accidental_hits else 0
                 every = range(self.problem.n_rows)
@@ -104,7 +104,12 @@ class Run:
                     Line(
                         e,
                         [
-                            (k, float(k in own), hits if k in own else sample_count, 0.0)
+                            (
+                                k,
+                                float(k in positives),
+                                hits if k in positives else sample_count,
+                                0.0,
+                            )
                             for k in every
                         ],
                     )
@@ -195,24 +200,24 @@ def test_where_all_rows_move_after_all_none_is_left_alone(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("positives", POSITIVES)
 def test_threads_agree(kind, positives):
-    found = []
+    runs = []
     for threads in (1, 3):
         problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
         hits = positives == "summed"
         run = Run(
             problem, positives, keeps_accidental_hits=hits, threads=threads, batch=20, state_width=2
         )
-        results = [run.train(np.arange(begin, begin + 20)) for begin in (0, 20, 0)]
-        found.append(
+        losses = [run.train(np.arange(begin, begin + 20)) for begin in (0, 20, 0)]
+        runs.append(
             (
-                results,
+                losses,
                 run.outputs.rows,
                 problem.hidden.rows[:, :HIDDEN],
                 run.shared.state,
                 run.shared.n_updates,
             )
         )
-    for one, several in zip(*found, strict=True):
+    for one, several in zip(*runs, strict=True):
         np.testing.assert_allclose(one, several, rtol=1e-5, atol=1e-6)
 
 

@@ -39,11 +39,11 @@ def several(seed=0, n=N):
 
 def fitted(features, labels, objective="softmax", weights=None, **options):
     """Output rows with their biases, float64 (K, D + 1), and the loss."""
-    found = find(objective)
+    kind = find(objective)
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
     settings = ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
     trained = classify.train(
-        Labeled(features, labels, K, weights=weights), found(found.Settings()), settings
+        Labeled(features, labels, K, weights=weights), kind(kind.Settings()), settings
     )
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
@@ -80,13 +80,13 @@ def naive(features, loss_of, n_rows=K, n_extra=0):
             + L2 / 2 * (w[:, :D] ** 2).sum()
         )
 
-    found = minimize(
+    optimum = minimize(
         value,
         np.zeros(n_rows * (D + 1) + n_extra),
         method="BFGS",
         options={"gtol": 1e-6, "maxiter": 2000},
     )
-    return found.x[: n_rows * (D + 1)].reshape(n_rows, D + 1)
+    return optimum.x[: n_rows * (D + 1)].reshape(n_rows, D + 1)
 
 
 def centred(w):
@@ -224,12 +224,12 @@ def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
         if iteration == 3:
             raise KeyboardInterrupt
 
-    found = searched(
+    result = searched(
         "softmax", features, [[k] for k in y], np.ones(N), after=after, max_iterations=100
     )
-    assert isinstance(found.interrupted_by, KeyboardInterrupt)
-    assert found.iterations == 3
-    assert found.w.any()
+    assert isinstance(result.interrupted_by, KeyboardInterrupt)
+    assert result.iterations == 3
+    assert result.w.any()
     assert calls[0] > calls[2]
 
 

@@ -1,4 +1,4 @@
-"""Parts of the engine, each by itself and small, against NumPy."""
+"""Parts of the engine against NumPy."""
 
 import numpy as np
 import pytest
@@ -28,9 +28,9 @@ def some_examples(n=9, n_features=8, seed=0):
 
 
 def test_examples_are_copied_one_after_another():
-    found, x, labels = some_examples()
+    whole, x, labels = some_examples()
     order = np.array([8, 0, 5, 1])
-    out = examples.examples_at(found, order)
+    out = examples.examples_at(whole, order)
     for e, i in enumerate(order):
         row = np.zeros(8, np.float32)
         row[out.columns[out.offsets[e] : out.offsets[e + 1]]] = out.values[
@@ -45,12 +45,12 @@ def test_examples_are_copied_one_after_another():
 
 def test_numbers_are_rounded_up_to_tiles_and_paddings():
     for n in range(70):
-        for found, whole in (
+        for width, whole in (
             (gemm.round_up_to_tile(n), gemm.TILE),
             (blocks.round_up_to_padding(n), blocks.SCORE_PADDING),
         ):
-            assert found % whole == 0
-            assert 0 <= found - n < whole
+            assert width % whole == 0
+            assert 0 <= width - n < whole
 
 
 # ---- levels of sparse weights

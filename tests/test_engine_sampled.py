@@ -100,12 +100,15 @@ class Run:
     def lines(self, n_lines):
         """What the worker's memory tells of the last minibatch."""
         s, batch = self.workspace, self.workspace.batch
-        printed = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
+        columns = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
         return [
             Line(
                 int(s.example[p]),
                 list(
-                    zip(*(each[p, : s.n_candidates[p]].tolist() for each in printed), strict=True)
+                    zip(
+                        *(column[p, : s.n_candidates[p]].tolist() for column in columns),
+                        strict=True,
+                    )
                 ),
             )
             for p in range(n_lines)
@@ -286,14 +289,14 @@ def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positive
             one_label=True,
             uniforms_width=2,
         )
-        found = []
+        lines = []
         for begin in range(0, 12, batch):
             n_lines = run.train(begin, min(begin + batch, 12), 0.0)[1]
             uniforms = run.workspace.batch.uniforms[:n_lines].tolist()
-            found += [
+            lines += [
                 (line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)
             ]
-        return found
+        return lines
 
     assert chosen(1) == chosen(5) == chosen(12)
 
@@ -344,14 +347,14 @@ def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
     labels = [7, 2, 4]
     run, sample_count = draws(labels, 9, n_draws, DISTINCT, positives=positives)
     avoided = [labels] if positives == "joint" else [[label] for label in labels]
-    for i, own in enumerate(avoided):
+    for i, labels in enumerate(avoided):
         mine = sample_count[i :: len(avoided)]
-        others = np.setdiff1d(np.arange(9), own)
+        others = np.setdiff1d(np.arange(9), labels)
         expected = min(n_draws, len(others))
-        assert not mine[:, own].any()
+        assert not mine[:, labels].any()
         assert (mine.sum(axis=1) == expected).all()
         counts = mine[:, others].sum(axis=0)
-        # sampling without replacement varies less than the multinomial that the test is made for
+        # sampling without replacement varies less than the multinomial of the test
         if expected < len(others):
             assert stats.chisquare(counts).pvalue > 1e-3
             patterns = np.unique(mine[:, others], axis=0, return_counts=True)[1]
@@ -406,8 +409,8 @@ def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws)
     s = run.workspace
     for line in range(50):
         places = s.rows[line, : s.n_candidates[line]]
-        printed = s.batch.log_expected_count[line, : len(places)]
-        np.testing.assert_allclose(printed, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
+        log_expected = s.batch.log_expected_count[line, : len(places)]
+        np.testing.assert_allclose(log_expected, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
 
 
 def test_rows_that_share_a_slot_of_the_memory_of_draws_are_distinguished():

@@ -158,7 +158,7 @@ class Recorder(Objective):
         self.positives = positives
         self.traits = Traits(merges_pairs=merges_pairs, keeps_accidental_hits=positives == "summed")
 
-    def given(self, noise_key=7, **options):
+    def recorded(self, noise_key=7, **options):
         """The random numbers of every line of one chunk, (n, 2), and its number of pairs."""
         setup = Setup(self, **options)
         setup.tables = setup.tables._replace(state=np.zeros((5000, 2), dtype=np.float32))
@@ -173,17 +173,17 @@ RECORDERS = {"sums": Recorder("summed"), "sets": Recorder(merges_pairs=True), "p
 @pytest.mark.parametrize(("sampler", "block_size"), [("unigram", 0), ("all", 4), ("unigram", 64)])
 @pytest.mark.parametrize("form", RECORDERS)
 def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, block_size, sampler):
-    found, pairs = RECORDERS[form].given(block_size=block_size, sampler=sampler)
+    uniforms, pairs = RECORDERS[form].recorded(block_size=block_size, sampler=sampler)
     # pairs of the same words are one line
-    assert len(found) == pairs if block_size == 0 else 20 < len(found) < pairs
-    assert (found > 0).all()
-    assert (found < 1).all()
-    assert len(np.unique(found)) > 0.99 * found.size  # of 2^23
-    assert found.mean() == pytest.approx(0.5, abs=4 / np.sqrt(12 * found.size))
+    assert len(uniforms) == pairs if block_size == 0 else 20 < len(uniforms) < pairs
+    assert (uniforms > 0).all()
+    assert (uniforms < 1).all()
+    assert len(np.unique(uniforms)) > 0.99 * uniforms.size  # of 2^23
+    assert uniforms.mean() == pytest.approx(0.5, abs=4 / np.sqrt(12 * uniforms.size))
 
 
 @pytest.mark.parametrize("form", RECORDERS)
 def test_other_chunks_are_given_other_random_numbers(form):
-    first, _ = RECORDERS[form].given(block_size=4, noise_key=7)
-    second, _ = RECORDERS[form].given(block_size=4, noise_key=8)
+    first, _ = RECORDERS[form].recorded(block_size=4, noise_key=7)
+    second, _ = RECORDERS[form].recorded(block_size=4, noise_key=8)
     assert np.isin(second, first).mean() < 0.01

@@ -35,7 +35,7 @@ FORMS = {
 
 @pytest.mark.parametrize("block_size", [0, 5, 64])
 @pytest.mark.parametrize(
-    ("form", "name", "settings"), [(form, *each) for form, those in FORMS.items() for each in those]
+    ("form", "name", "settings"), [(form, *case) for form, cases in FORMS.items() for case in cases]
 )
 def test_each_form_trains_as_the_reference(form, name, settings, block_size):
     """Sums count a draw for every pair; sets count it once, and are certain of the other centres;
@@ -152,10 +152,10 @@ def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler):
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
 def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
-    plain, printed = (
+    plain, shown = (
         Setup(make(name), block_size=5, sampler=sampler),
         Setup(make(name), block_size=5, sampler=sampler),
     )
-    printed.plan = printed.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
-    assert plain.train(0, 100) == printed.train(0, 100)
-    np.testing.assert_array_equal(plain.tables.outputs.rows, printed.tables.outputs.rows)
+    shown.plan = shown.plan._replace(uses_log_expected_count=True, uses_score_gain=True)
+    assert plain.train(0, 100) == shown.train(0, 100)
+    np.testing.assert_array_equal(plain.tables.outputs.rows, shown.tables.outputs.rows)

@@ -22,22 +22,24 @@ from embedx.testing.objectives import (
 from tests.support.objectives import ALL, make, one_example
 
 
-def each(holds=lambda objective: True):
-    """Run a test for each objective that declares what `holds` asks for."""
+def objectives_where(holds=lambda objective: True):
+    """Run a test for each objective of which this holds."""
     chosen = {name: objective for name, objective in ALL.items() if holds(objective)}
     return pytest.mark.parametrize("objective", list(chosen.values()), ids=list(chosen))
 
 
-EVERY = each()
+EVERY_OBJECTIVE = objectives_where()
 
 
-@EVERY
+@EVERY_OBJECTIVE
 @pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
 def test_an_objective_keeps_its_contract(objective, check):
     check(objective)
 
 
-@each(lambda objective: objective.traits.keeps_accidental_hits and objective.traits.separable)
+@objectives_where(
+    lambda objective: objective.traits.keeps_accidental_hits and objective.traits.separable
+)
 def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise(objective):
     (loss, slopes), (exact, wanted) = expected_and_exact(objective, UNIFORM)
     np.testing.assert_allclose(slopes, wanted, atol=1e-7)  # constants are float32
@@ -58,10 +60,10 @@ def slopes_at_the_truth(objective, p, q, n_draws):
             if not objective.traits.keeps_accidental_hits:
                 sample_count[y] = 0
             shown = np.where((label > 0) | (sample_count > 0), np.log(n_draws * q), 0)
-            _, found, _ = evaluate(
+            _, coefficients, _ = evaluate(
                 objective, np.log(p), label, sample_count, shown, n_draws=n_draws, n_classes=100
             )
-            slopes += p[y] * q[list(drawn)].prod() * found[0]
+            slopes += p[y] * q[list(drawn)].prod() * coefficients[0]
     return slopes
 
 
@@ -110,19 +112,21 @@ def fitted(objective, p, q, n_draws=4):
         loss, slope = 0.0, np.zeros(len(z))
         for k in range(n_classes):
             state = objective.optimal_state(z[None], np.eye(n_classes)[k : k + 1])
-            printed = Candidates(z, label[k], sample_count[k], log_expected_count[k])
-            one, c, _ = evaluate(objective, *printed, state, n_draws=n_draws, n_classes=n_classes)
+            candidates = Candidates(z, label[k], sample_count[k], log_expected_count[k])
+            one, c, _ = evaluate(
+                objective, *candidates, state, n_draws=n_draws, n_classes=n_classes
+            )
             loss, slope = loss + p[k] * one, slope + p[k] * c[0]
         return loss, slope
 
-    found = minimize(
+    optimum = minimize(
         expected,
         np.zeros(label.shape[1]),
         jac=True,
         method="L-BFGS-B",
         options={"ftol": 1e-15, "gtol": 1e-9},
     )
-    return objective.log_probability(found.x, np.log(q)), found.x
+    return objective.log_probability(optimum.x, np.log(q)), optimum.x
 
 
 CONSISTENT = ["softmax", "ns", "hs", "ar", "ove", "ova", "nce", "umax"]
@@ -136,7 +140,7 @@ def test_the_optimum_over_free_scores_is_the_distribution(name):
     np.testing.assert_allclose(np.exp(log_p), P, atol=2e-5)
 
 
-# ---- each one's formula
+# ---- formulas of the papers
 
 
 def softmax_loss(p, y, n_draws):
@@ -175,11 +179,11 @@ FORMULAS = {  # of the candidates p, the positive's column y and the number of d
 @pytest.mark.parametrize("which", FORMULAS, ids="-".join)
 def test_the_loss_is_the_papers_formula_however_many_rows_are_drawn(which, n_draws):
     objective = make(which[0], **dict.fromkeys(which[1:], True))
-    printed, y = one_example(objective)
+    candidates, y = one_example(objective)
     if which[0] == "sampled-softmax":
-        printed.sample_count[y] *= 2  # 0 unless hits are kept
-    loss, _, _ = evaluate(objective, *printed, n_draws=n_draws, n_classes=100)
-    assert loss == pytest.approx(FORMULAS[which](printed, y, n_draws), rel=1e-6)
+        candidates.sample_count[y] *= 2  # 0 unless hits are kept
+    loss, _, _ = evaluate(objective, *candidates, n_draws=n_draws, n_classes=100)
+    assert loss == pytest.approx(FORMULAS[which](candidates, y, n_draws), rel=1e-6)
 
 
 def test_ns_regularises_what_the_softmax_would_have_for_scores():
@@ -188,17 +192,17 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
         objective = make("ns", negatives=negatives, score_l2=0.03)
         assert objective.traits.uses_log_expected_count
         assert not make("ns").traits.uses_log_expected_count
-        printed, _ = one_example(objective)
-        loss, slopes, _ = evaluate(objective, *printed)
-        log_q = printed.log_expected_count - np.log(5)
+        candidates, _ = one_example(objective)
+        loss, slopes, _ = evaluate(objective, *candidates)
+        log_q = candidates.log_expected_count - np.log(5)
 
-        def exact(z, printed=printed, log_q=log_q, negatives=negatives):
+        def exact(z, candidates=candidates, log_q=log_q, negatives=negatives):
             return reference.regularised_ns_loss(
-                z, printed.label, printed.sample_count, log_q, 0.03, negatives, n_draws=5
+                z, candidates.label, candidates.sample_count, log_q, 0.03, negatives, n_draws=5
             )
 
-        assert loss == pytest.approx(exact(printed.z), rel=1e-6)
-        np.testing.assert_allclose(slopes[0], approx_fprime(printed.z, exact, 1e-6), atol=1e-4)
+        assert loss == pytest.approx(exact(candidates.z), rel=1e-6)
+        np.testing.assert_allclose(slopes[0], approx_fprime(candidates.z, exact, 1e-6), atol=1e-4)
 
 
 def test_ns_is_far_off_without_removing_the_noise():

@@ -1,6 +1,4 @@
-"""What holds for every objective that is told the pairs of an input as one example: it stands for
-each pair by itself.
-"""
+"""Objectives that take all pairs of an input as one example: its loss is the sum over the pairs."""
 
 from typing import NamedTuple
 
@@ -12,11 +10,11 @@ from tests.support.objectives import ALL
 
 N = 9  # candidates
 MERGING = {name: objective for name, objective in ALL.items() if objective.traits.merges_pairs}
-EVERY = pytest.mark.parametrize("objective", MERGING.values(), ids=MERGING)
+EVERY_OBJECTIVE = pytest.mark.parametrize("objective", MERGING.values(), ids=MERGING)
 
 
 class Line(NamedTuple):
-    """What is told of the candidates of an example, (N,) each."""
+    """Labels and counts of the candidates of one example, (N,) each."""
 
     label: np.ndarray
     sample_count: np.ndarray
@@ -56,48 +54,49 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
     )
     alone = []
     for y in positives:
-        rivals, log_expected_of_rivals = (
+        negatives, log_expected_of_negatives = (
             merged.sample_count.copy(),
             merged.log_expected_count.copy(),
         )
-        rivals[positives], log_expected_of_rivals[positives] = 1, 0
-        rivals[y] = 0
-        alone += [Line(np.eye(N)[y], rivals, log_expected_of_rivals)] * int(label[y])
+        negatives[positives], log_expected_of_negatives[positives] = 1, 0
+        negatives[y] = 0
+        alone += [Line(np.eye(N)[y], negatives, log_expected_of_negatives)] * int(label[y])
     return z, merged, alone
 
 
 def path_of(rng):
-    """The turns on a way from the root, that of one pair."""
+    """The turns of one path from the root of a tree."""
     depth = rng.integers(2, N)
     bits = np.where(np.arange(N) < depth, rng.integers(0, 2, N), 0).astype(float)
     return Line(bits, np.where(np.arange(N) < depth, 1 - bits, 0), np.zeros(N))
 
 
-def held(objective, z, line, move=0.3):
-    """A state (1, width) near the best one; no state moves after so many updates at rate 0."""
+def state_near_the_best(objective, z, line, move=0.3):
+    """A state (1, width) that far from the best one."""
     competes = (line.label > 0) | (line.sample_count > 0)
     return objective.optimal_state(np.where(competes, z, -30.0)[None], line.label[None]) + move
 
 
-@EVERY
+@EVERY_OBJECTIVE
 @pytest.mark.parametrize("counts", [(1, 1), (2, 1, 3), (1,), (4,)], ids=str)
 @pytest.mark.parametrize("move", [-0.3, 0.0, 2.0])
 def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts, move):
     for seed in range(2):
         z, merged, alone = pairs_of(objective, seed, counts)
-        state = held(objective, z, merged, move)
+        state = state_near_the_best(objective, z, merged, move)
         loss, slopes, after = evaluate(objective, z, *merged, state, n_classes=N)
-        each = [evaluate(objective, z, *line, state, n_classes=N) for line in alone]
-        assert loss == pytest.approx(sum(one for one, _, _ in each), rel=1e-9)
-        np.testing.assert_allclose(slopes, sum(c for _, c, _ in each), rtol=1e-9, atol=1e-9)
-        for _, _, after_one in each:
-            np.testing.assert_allclose(after, after_one, atol=1e-9)
+        pairs = [evaluate(objective, z, *line, state, n_classes=N) for line in alone]
+        losses, coefficients, states = zip(*pairs, strict=True)
+        assert loss == pytest.approx(sum(losses), rel=1e-9)
+        np.testing.assert_allclose(slopes, sum(coefficients), rtol=1e-9, atol=1e-9)
+        for state_of_pair in states:
+            np.testing.assert_allclose(after, state_of_pair, atol=1e-9)
 
 
 @pytest.mark.parametrize(
     "objective",
-    [each for each in MERGING.values() if each.traits.stable],
-    ids=lambda each: each.name,
+    [objective for objective in MERGING.values() if objective.traits.stable],
+    ids=lambda objective: objective.name,
 )
 def test_several_pairs_are_finite_at_extreme_scores(objective):
     _, merged, _ = pairs_of(objective, seed=7)
@@ -107,11 +106,12 @@ def test_several_pairs_are_finite_at_extreme_scores(objective):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
             z = np.where(merged.label > 0, best or z, z)
-            printed = evaluate(
+            loss, coefficients, state = evaluate(
                 objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N
             )
-            assert all(np.isfinite(part).all() for part in printed)
-            state = printed[2]
+            assert np.isfinite(loss)
+            assert np.isfinite(coefficients).all()
+            assert np.isfinite(state).all()
 
 
 def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_positives():

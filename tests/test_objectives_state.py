@@ -168,11 +168,12 @@ def test_three_pairs_in_one_example_move_the_normaliser_three_times_as_far(name)
 @pytest.mark.parametrize("name", ["umax", "sgd-double-sum"])
 def test_no_step_takes_the_normaliser_below_the_positive(name, relative):
     z, y = scores(25), 2
-    objective, own = make(name, **(RELATIVE[name] if relative else {})), 0 if relative else z[y]
+    objective = make(name, **(RELATIVE[name] if relative else {}))
+    score_of_positive = 0 if relative else z[y]
     _, _, state = run(
-        objective, z, y, sampled_weights((0, 1)), state=own + 5, n_updates=3, lr=100.0
+        objective, z, y, sampled_weights((0, 1)), state=score_of_positive + 5, n_updates=3, lr=100.0
     )
-    assert state[0] == pytest.approx(own, abs=1e-12)
+    assert state[0] == pytest.approx(score_of_positive, abs=1e-12)
 
 
 @pytest.mark.parametrize("relative", [False, True])
@@ -232,9 +233,9 @@ def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, dra
         )
 
     end = np.concatenate([state, z - lr * score_gain * step])
-    found = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
-    np.testing.assert_allclose(end, found.x, atol=1e-4)
-    assert proximal(end) <= found.fun + 1e-12 * abs(found.fun)
+    optimum = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
+    np.testing.assert_allclose(end, optimum.x, atol=1e-4)
+    assert proximal(end) <= optimum.fun + 1e-12 * abs(optimum.fun)
 
 
 def gradient_at_the_end(double_sum, u, z, y, weights):

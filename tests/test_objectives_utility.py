@@ -36,12 +36,12 @@ def score_ranges():
 @pytest.mark.parametrize("which", score_ranges())
 def test_many_classes_have_the_probabilities_of_each_by_itself(name, which, monkeypatch):
     z = score_ranges()[which]
-    found = make(name).log_probability(z, np.zeros(len(z)))
+    log_probabilities = make(name).log_probability(z, np.zeros(len(z)))
     monkeypatch.setattr(utility, "FEW_CLASSES", len(z))
     exact = make(name).log_probability(z, np.zeros(len(z)))
-    assert abs(found - exact)[exact > np.log(1e-12)].max() < 1e-4
-    assert abs(found - exact).max() < 1e-3  # here even the unlikely ones
-    assert np.exp(found).sum() == pytest.approx(1, abs=1e-4)
+    assert abs(log_probabilities - exact)[exact > np.log(1e-12)].max() < 1e-4
+    assert abs(log_probabilities - exact).max() < 1e-3  # here even the unlikely ones
+    assert np.exp(log_probabilities).sum() == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -89,19 +89,20 @@ def test_blocks_of_classes_change_nothing(name, n, monkeypatch):
 @pytest.mark.parametrize("distance", [2e3, 1e7, 1e30])
 def test_the_work_does_not_grow_with_the_distance_of_the_scores(name, n, distance, monkeypatch):
     """A million nodes a tenth apart for each of some classes would take minutes a row."""
-    most = []
-    monkeypatch.setattr(
-        utility.np, "arange", lambda *given: most.append(original(*given).size) or original(*given)
-    )
+    sizes = []
+    arange = np.arange
+
+    def recorded(*bounds):
+        sizes.append(arange(*bounds).size)
+        return arange(*bounds)
+
+    monkeypatch.setattr(utility.np, "arange", recorded)
     z = np.append(np.random.default_rng(3).normal(size=n) - distance, 0)
     log_p = make(name).log_probability(z, z)
-    assert max(most) < n + 4000
+    assert max(sizes) < n + 4000
     assert np.exp(log_p[-1]) == pytest.approx(1)
     assert np.isfinite(log_p).all()
     assert (np.diff(log_p[np.argsort(z)]) >= 0).all()
-
-
-original = np.arange
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -110,12 +111,12 @@ def test_a_class_too_far_behind_for_the_nodes_is_continued_smoothly(name, monkey
     term.
     """
     z = np.append(np.random.default_rng(4).normal(size=3), [-230.0, -260.0, -400.0])
-    found = make(name).log_probability(z, z)
+    log_probabilities = make(name).log_probability(z, z)
     monkeypatch.setattr(utility, "FAR", 1e9)
     exact = make(name).log_probability(z, z)
-    np.testing.assert_allclose(found[:3], exact[:3], atol=1e-9)
-    np.testing.assert_allclose(found, exact, rtol=0.01)
-    assert (found[3:] < exact[:3].min()).all()
+    np.testing.assert_allclose(log_probabilities[:3], exact[:3], atol=1e-9)
+    np.testing.assert_allclose(log_probabilities, exact, rtol=0.01)
+    assert (log_probabilities[3:] < exact[:3].min()).all()
 
 
 def test_interpolation_is_exact_for_polynomials():

@@ -29,7 +29,7 @@ def prepared(name, *, replacement=True, counts=COUNTS, **options):
 
 
 def draws(sampler, n, streams, *, first=0, avoided=(), key=-1):
-    """The rows that were drawn by each of the streams, one after the other in the same memory."""
+    """The rows that the streams draw, one stream after the other in the same workspace."""
     data, workspace = sampler.data(n), new_sample_workspace(n, len(avoided))
     for stream in streams:
         workspace.excluded[:] = avoided
@@ -122,7 +122,7 @@ def test_an_objective_takes_every_sampler_of_the_kinds_it_names(name):
     objective = OBJECTIVES[name]
     taken = objective.samplers()
     assert set(taken) == {
-        each for each, found in SAMPLERS.items() if found.candidates in objective.candidates
+        name for name, sampler in SAMPLERS.items() if sampler.candidates in objective.candidates
     }
     assert SAMPLERS[taken[0]].candidates == objective.candidates[0]
     if "drawn" in objective.candidates:
@@ -153,10 +153,10 @@ def test_what_retrieves_rows_begins_with_what_draws():
 
 
 def test_a_saved_model_reports_its_sampler():
-    found = recorded(
+    sampler = recorded(
         {"sampler": "unigram", "sampler_exponent": 0.25, "window": 5}, replacement=False
     )
-    assert (found.name, found.settings.sampler_exponent, found.replacement) == (
+    assert (sampler.name, sampler.settings.sampler_exponent, sampler.replacement) == (
         "unigram",
         0.25,
         False,

@@ -30,12 +30,12 @@ def test_newtons_method_goes_up_from_where_its_steps_lead_down():
     sign = np.where(y == 1, 1, -1)
     workspace = workspace_at(-theta)
     workspace.gradient[:] = 0
-    found = tree._gradient_and_hessian(
+    loss = tree._gradient_and_hessian(
         features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, workspace
     )[0]
-    assert found == pytest.approx(2 * likelihood(-theta, x, sign, 0.01), rel=1e-5)
+    assert loss == pytest.approx(2 * likelihood(-theta, x, sign, 0.01), rel=1e-5)
     tree._newton_step(workspace)
-    assert 2 * likelihood(-theta + workspace.step, x, sign, 0.01) < found, (
+    assert 2 * likelihood(-theta + workspace.step, x, sign, 0.01) < loss, (
         "the whole step leads down"
     )
     tree._ascend(features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, tree.TOLERANCE, workspace)
@@ -51,12 +51,12 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monke
     y = rng.choice(n_labels, 60, p=np.array([8, 4, 2, 1])[:n_labels] / (15 - (n_labels == 3)))
     x = (rng.normal(size=(n_labels, 2))[y] + 2 * rng.normal(size=(60, 2)) + 1).astype(np.float32)
     features, pairs = features_of(x), pairs_of(np.arange(60), y, n_labels)
-    found = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
+    labels = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
     monkeypatch.setattr(tree, "ROUNDS", 0)
     at_first = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
     exact = leaves(fit(x.astype(float), y, range(n_labels), 2, l2=0.5), 2)
-    assert found.tolist() == [-1 if label is None else label for label in exact]
-    assert found.tolist() != at_first.tolist()
+    assert labels.tolist() == [-1 if label is None else label for label in exact]
+    assert labels.tolist() != at_first.tolist()
 
 
 def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_set():
@@ -67,8 +67,8 @@ def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_s
         == adversarial.UNIFORM_SHARE
     )
     for corrected in (True, False):
-        own = dataclasses.replace(settings, uniform_share=0.25)
-        assert adversarial.Adversarial.resolved(own, corrected=corrected).uniform_share == 0.25
+        changed = dataclasses.replace(settings, uniform_share=0.25)
+        assert adversarial.Adversarial.resolved(changed, corrected=corrected).uniform_share == 0.25
 
 
 def test_fitting_says_what_is_fitted_to_what():
@@ -165,8 +165,8 @@ def saved_sampler():
 def test_what_is_saved_is_restored():
     fitted, fresh = saved_sampler()
     fresh.restore(fitted.arrays())
-    for restored, own in zip(fresh.tree, fitted.tree, strict=True):
-        np.testing.assert_array_equal(restored, own)
+    for restored, saved in zip(fresh.tree, fitted.tree, strict=True):
+        np.testing.assert_array_equal(restored, saved)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
     naive = Naive(
         setup.tables, setup.optimizer, setup.objective, setup.constants, setup.plan.bias, setup.dim
     )
-    expected = found = 0.0
+    expected = trained = 0.0
     n_pairs = 0
     for first in range(start, stop, chunk):
         end = min(first + chunk, stop)
@@ -26,9 +26,9 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         assert blocks
         expected += sum(naive.train(block, lr) for block in blocks)
         loss, n, _ = setup.train(first, end, lr)
-        found, n_pairs = found + loss, n_pairs + n
+        trained, n_pairs = trained + loss, n_pairs + n
     assert n_pairs > 20
-    assert found == pytest.approx(expected, rel=2e-5)
+    assert trained == pytest.approx(expected, rel=2e-5)
     for name, ours, truth in (
         ("inputs", setup.tables.inputs.rows, naive.inputs),
         ("outputs", setup.tables.outputs.rows, naive.outputs),

@@ -25,9 +25,11 @@ from tests.support.drawn import Drawn
 def parts_at_random(n_words, n_ngrams):
     """Words of 0 to 6 n-grams, some of them the same ones."""
     rng = np.random.default_rng(8)
-    each = [[word, *(n_words + rng.integers(0, n_ngrams, word % 7))] for word in range(n_words)]
-    ends = np.cumsum([0, *map(len, each)])
-    return Parts(ends.astype(np.int64), np.concatenate(each).astype(np.int32))
+    parts_of_words = [
+        [word, *(n_words + rng.integers(0, n_ngrams, word % 7))] for word in range(n_words)
+    ]
+    ends = np.cumsum([0, *map(len, parts_of_words)])
+    return Parts(ends.astype(np.int64), np.concatenate(parts_of_words).astype(np.int32))
 
 
 class Setup:
