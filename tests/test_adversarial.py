@@ -194,6 +194,7 @@ def test_predictions_come_back_from_the_folder(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
     """Theorem 1 where inputs are one of four and every score is free: a row of weights for each."""
     log_p, rng = np.random.default_rng(3).normal(0, 0.4, (4, 6)), np.random.default_rng(0)

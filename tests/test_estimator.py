@@ -91,6 +91,7 @@ def data():
     return train.features, train.labels.ids, test.features, test.labels.ids
 
 
+@pytest.mark.slow
 def test_the_settings_are_used_and_recorded(data):
     X, y, *_ = data
     fitted = SoftmaxClassifier("ns", negatives=3, epochs=2, batch_size="all", random_state=7).fit(
@@ -223,6 +224,7 @@ def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the
 
 
 @pytest.mark.parametrize("name", ["softmax", "hs", "ar"])
+@pytest.mark.slow
 def test_objectives_learn_digits_from_dense_and_sparse_pictures(data, name):
     X, y, unseen, truth = data
     for features in (X, sparse.csr_matrix(X)):

@@ -98,6 +98,7 @@ def fit_by_task(data, objective, **options):
 
 @pytest.mark.parametrize("optimizer", ["dcd", "adagrad"])
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
+@pytest.mark.slow
 def test_so_it_nearly_is_where_labels_are_trained_one_after_another(weights, optimizer):
     """The order of the rows is drawn, and plays little role after many epochs."""
     x, y, row_weights = some_rows()
@@ -126,6 +127,7 @@ def test_so_it_nearly_is_where_labels_are_trained_one_after_another(weights, opt
 @pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.slow
 def test_weights_of_2_are_twice_the_rate_of_plain_steps(objective, is_sparse, batch_size):
     """Rows without labels take the other half of all weight, so that a labelled one has 2 on
     average; the state that an objective keeps of a row moves at its own rate.

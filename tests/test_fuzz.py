@@ -2,12 +2,14 @@
 
 from collections import Counter
 
+import pytest
 from fuzz import run as fuzz
 from fuzz.targets import TARGETS
 
 CASES = 10  # of each target
 
 
+@pytest.mark.slow
 def test_hostile_files_are_read_or_refused_in_one_line():
     found = list(fuzz.run(f"{target}:sample-{n}" for n in range(CASES) for target in TARGETS))
     findings = [f"{case}\n{wrong}" for case, _, wrong in found if wrong]

@@ -291,6 +291,7 @@ def cliques(n=12):
 
 
 @pytest.mark.parametrize("objective", ["ns", "hs", "softmax", "ldgs"])
+@pytest.mark.slow
 def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
     def trained(threads=1):
         how = {

@@ -33,6 +33,7 @@ def some_rows(n, n_features, seed, signed, equal=()):
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize(("n", "k"), [(1500, 10), (5, 9)])
+@pytest.mark.slow
 def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
     rows = some_rows(n, 150, 0, signed)
     queries = some_rows(80, 150, 1, signed, [(3, rows[[1]].toarray()), (4, 0)])
@@ -103,6 +104,7 @@ def clustered(n, seed):
     "options",
     [{"weights": "sparse"}, {"weights": "tree", "leaf_size": 4}, {"objective": "softmax"}],
 )
+@pytest.mark.slow
 def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, options):
     data, test, notes = clustered(2000, 0), clustered(2000, 1), Notes()
     found, without = (

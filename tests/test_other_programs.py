@@ -244,6 +244,7 @@ def test_command_lines_of_fasttext_about_words(line, objective, settings, asked)
     assert asked(*words) == (objective, settings)
 
 
+@pytest.mark.slow
 def test_a_model_of_fasttexts_commands_answers_as_fasttexts(
     two_topics, tmp_path, monkeypatch, capsys
 ):

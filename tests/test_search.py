@@ -83,6 +83,7 @@ def test_clusters_do_not_depend_on_the_scale_of_the_table():
     )
 
 
+@pytest.mark.slow
 def test_rows_that_drift_are_reassigned():
     """Each step is short, so that only the REASSIGN_EVERY-th looks for the nearest centroid."""
     table = clustered()
@@ -101,6 +102,7 @@ def test_rows_that_drift_are_reassigned():
     assert turns[:, -1].sum() > N // 20
 
 
+@pytest.mark.slow
 def test_a_row_whose_new_list_is_full_stays_and_is_still_found():
     table = clustered()
     index = built(table, spec())
@@ -160,6 +162,7 @@ def test_where_all_rows_are_positives_there_are_no_candidates(blocks):
     assert found(index, search, a_query(), positives=range(20)) == set()
 
 
+@pytest.mark.slow
 def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
     table = clustered(5000, groups=200)
     rng = np.random.default_rng(5)

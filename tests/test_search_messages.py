@@ -100,6 +100,7 @@ def test_the_gap_to_the_loss_falls_at_the_rate_of_theorem_2(loss, tau):
 
 @each_loss
 @pytest.mark.parametrize("rounds", [1, 2, 7])
+@pytest.mark.slow
 def test_the_kernel_passes_the_messages_of_algorithm_2(loss, rounds):
     for seed in range(4):
         table, h = problem(seed)

@@ -31,6 +31,7 @@ OTHER_LINKS = ("ova",)
 
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
+@pytest.mark.slow
 def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
     fitted = fit(two_topics, objective, sampler=sampler, epochs=3)
     assert_knows_the_topics(fitted.model)

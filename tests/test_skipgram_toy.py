@@ -201,6 +201,7 @@ def test_other_losses_stay_beside_it_because_their_optimum_is_elsewhere(name, ra
 
 
 @LAWS
+@pytest.mark.slow
 def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_for_each_pair(
     name, law
 ):

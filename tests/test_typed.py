@@ -6,6 +6,7 @@ from pathlib import Path
 
 import mypy.api
 import parameters_stub
+import pytest
 import typed_use
 
 import embedx
@@ -43,6 +44,7 @@ def test_types_of_parameters_are_those_of_the_settings():
         assert path.read_text("utf-8") == text, "write them anew: python -m tests.parameters_stub"
 
 
+@pytest.mark.slow
 def test_a_type_checker_refuses_a_misspelt_parameter(monkeypatch):
     """And a value of another type; the first two calls are right."""
     monkeypatch.setenv("MYPYPATH", str(Path(embedx.__file__).parent.parent))

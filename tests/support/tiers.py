@@ -15,12 +15,13 @@ MARKS = {
     "sklearn": "runs scikit-learn's checks of estimators",
     "docs": "runs what the README and docs/ show",
     "measurements": "runs the measurements of eval/",
-    "slow": "trains for seconds",
+    "slow": "takes two seconds and more",
 }
 MARK_OF_MODULE = {
     "subprocess": "processes",
     "multiprocessing": "processes",
     "tests.support.forked": "processes",
+    "embedx.engine.self_test": "processes",
     "tests.support.eval_setup": "measurements",
     "eval": "measurements",
     "tests.support.browser": "browser",
