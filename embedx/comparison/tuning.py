@@ -18,8 +18,9 @@ from embedx.comparison.data import Data
 from embedx.comparison.records import FAILED, Records, Run
 from embedx.comparison.runs import OF_RATE
 from embedx.comparison.settings import CompareSettings
+from embedx.errors import Setting, Text, joined
 from embedx.runtime.progress import Progress
-from embedx.settings import as_arguments, settings_of
+from embedx.settings import settings_of
 
 STEP = 3.0
 Options = dict[str, Any]  # settings by name
@@ -53,14 +54,14 @@ def tuned(
                         (f"{kind}: {trial[kind]}" for kind in FAILED if kind in trial), "no score"
                     )
                     outcome = failed if trial["score"] is None else f"{trial['score']:.4f}"
-                    progress.note(f"trial of {name}, {typed(options)}: {outcome}")
+                    progress.note(f"trial of {name}, ", settings_in_words(options), f": {outcome}")
                 return trial
 
             has_negatives = "negatives" in settings_of(
                 objectives.find(data.variant(name)[0]).Settings
             )
             found[name] = search(trial_of, has_negatives)["trial"]
-            progress.note(f"{name}: best with {typed(found[name])}")
+            progress.note(f"{name}: best with ", settings_in_words(found[name]))
             progress.update(k + 1)
     finally:
         progress.finish()
@@ -93,6 +94,7 @@ def rank(trial: Run) -> float:
     return -math.inf if trial["score"] is None else float(trial["score"])
 
 
-def typed(options: Options) -> str:
+def settings_in_words(options: Options) -> Text:
     """Options for a message."""
-    return " ".join(as_arguments(options)) or "its defaults"
+    settings = [Setting(name, value) for name, value in options.items()]
+    return joined(settings, " ") if settings else "its defaults"

@@ -13,7 +13,7 @@ from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import settings_to_continue
 from embedx.classification.task import Run, TrainedClassifier
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import DataError, InapplicableError, Setting, Text
+from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
@@ -22,7 +22,7 @@ from embedx.labeled.tables import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import Progress
-from embedx.settings import Record, as_arguments, check_used, settings_of
+from embedx.settings import Record, check_used, settings_of
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import ClassifyRequest
@@ -218,14 +218,14 @@ def _note_data(progress: Progress, training: Labeled) -> None:
     """Log the size of the training data, and how many rows are not trained on."""
     text = training.schema.text
     if text is not None:
-        changed = {
-            name: value
+        changed = [
+            Setting(name, value)
             for name, value in text.settings.items()
             if value != getattr(TextFeatureSettings, name)
-        }
+        ]
         progress.note(
-            f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams,"
-            f" {' '.join(as_arguments(changed))}"
+            f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams, ",
+            joined(changed, " "),
         )
 
     if training.is_sparse:

@@ -180,7 +180,7 @@ def _assigned(statements) -> dict[str, ast.expr]:
     """The last value of each name that a simple assignment gives."""
     values = {}
     for statement in sorted(
-        (each for each in statements if isinstance(each, (ast.Assign, ast.AnnAssign))),
+        (node for node in statements if isinstance(node, (ast.Assign, ast.AnnAssign))),
         key=lambda statement: statement.lineno,
     ):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
