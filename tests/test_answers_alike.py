@@ -193,3 +193,10 @@ def test_eval_takes_the_column_of_labels(tmp_path, capsys):
     words = [str(word) for word in command]
     application(words)(words, standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["test"]["accuracy"] == 1
+
+
+def test_the_rows_of_a_request_do_not_ask_for_the_cores_of_the_machine(tmp_path, monkeypatch):
+    (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
+    made = api.classify(tmp_path / "rows.txt", neighbours="2", output=tmp_path / "model")
+    monkeypatch.setattr(classifier, "usable_cores", lambda: pytest.fail("the cores are counted"))
+    assert made.predict(["one", "two"]).tolist() == ["a", "b"]

@@ -501,3 +501,10 @@ def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
 def test_words_taken_as_they_are_are_not_lower_cased():
     with refused("lowercase", "tokenizer", kind=InapplicableError):
         TextSettings(tokenizer="none", lowercase=True)
+
+
+def test_a_column_whose_names_in_a_footer_differ_is_damage(sentences):
+    data = parquet_of(ids=[["x", "y"]])
+    place = data.rindex(b"list", 0, data.rindex(b"ARROW:schema"))
+    with pytest.raises(EmbedxError, match="cannot be read"):
+        sentences("a.parquet", data[:place] + b"l\x7fst" + data[place + 4 :], column="ids")

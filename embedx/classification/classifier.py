@@ -83,6 +83,8 @@ TASK = "classification"
 BLOCK_FLOATS = 1 << 23
 # Rows of features that are made dense at a time.
 SEARCHED_ROWS = 1 << 14
+# Rows of a request, which one thread answers.
+FEW_ROWS = 8
 # Rows over which the recall of an index is measured.
 RECALLED = 200
 MIN_TEMPERATURE = 1e-6
@@ -397,7 +399,7 @@ class Classifier:
             h = self.prepared(features[rows])
             return compute(self.scores(h), self.log_noise(h))
 
-        return _in_blocks(features.shape[0], size, work, progress, threads or usable_cores())
+        return _in_blocks(features.shape[0], size, work, progress, _threads_for(features, threads))
 
     def iter_top_k(
         self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
@@ -427,7 +429,7 @@ class Classifier:
         The scores are those that `probabilities` takes: z where labels have probabilities by
         themselves, else log-probabilities.
         """
-        threads = threads or usable_cores()
+        threads = _threads_for(features, threads)
         if self.is_searched:
             blocks = self._best_in_trees(features, k, progress, threads)
         else:
@@ -566,7 +568,7 @@ class Classifier:
     ) -> Best:
         """The k best labels and their probabilities: those of the model blended with neighbours."""
         blend = Blend(*self.arrays["neighbour_blend"])
-        threads = threads or usable_cores()
+        threads = _threads_for(features, threads)
         near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
         ids, scores = self.neighbours.blended(ids, p, near, blend, k, threads)
         if "neighbour_calibration" in self.arrays:
@@ -854,6 +856,11 @@ def all_rows(best: Iterable[Best]) -> Best:
     parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), float32))]
     ids, p = zip(*parts, strict=True)
     return np.concatenate(ids), np.concatenate(p)
+
+
+def _threads_for(features: Any, threads: int | None) -> int:
+    """The number of threads: one where starting others takes longer than they save."""
+    return 1 if features.shape[0] <= FEW_ROWS else threads or usable_cores()
 
 
 def _in_blocks(

@@ -119,7 +119,10 @@ class Neighbours(NamedTuple):
                 scores,
             )
 
-        in_parts(write, len(ids), threads)
+        if threads == 1:
+            write(0, len(ids))
+        else:
+            in_parts(write, len(ids), threads)
         return best, scores
 
 

@@ -93,14 +93,14 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
     if scaling == "tf-idf":
         sizes = np.abs(values)
         values = np.where(sizes > 1, np.copysign(1 + np.log(np.maximum(sizes, 1)), values), values)
-        features = _with_values(features, values * (arrays or {})["idf"][columns])
+        values = (values * (arrays or {})["idf"][columns]).astype(features.dtype)
 
-    lengths = row_lengths(features)
-    lengths = np.where(lengths > 0, lengths, 1)
-    if is_sparse:
-        length_of_value = np.repeat(lengths, np.diff(features.indptr))
-        return _with_values(features, features.data / length_of_value)
-    return _with_values(features, features / lengths[:, None])
+    if not is_sparse:
+        lengths = row_lengths(values)
+        return _with_values(features, values / np.where(lengths > 0, lengths, 1)[:, None])
+    row_of_value = _row_of_value(features.indptr)
+    lengths = _sparse_lengths(values, row_of_value, features.shape[0])
+    return _with_values(features, values / np.where(lengths > 0, lengths, 1)[row_of_value])
 
 
 def _with_values(features: Any, values: ndarray) -> Any:
@@ -115,10 +115,18 @@ def row_lengths(features: Any) -> ndarray:
     """The L2 norm of each row, (n_rows,)."""
     if not isinstance(features, csr_matrix):
         return np.linalg.norm(features, axis=1)
-    n_rows = features.shape[0]
-    row = np.repeat(np.arange(n_rows), np.diff(features.indptr))
-    squares = np.square(features.data, dtype=float64)
-    return np.sqrt(np.bincount(row, weights=squares, minlength=n_rows))
+    return _sparse_lengths(features.data, _row_of_value(features.indptr), features.shape[0])
+
+
+def _row_of_value(indptr: ndarray) -> ndarray:
+    """The row of each value of a sparse matrix, int64."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
+def _sparse_lengths(values: ndarray, row_of_value: ndarray, n_rows: int) -> ndarray:
+    """The L2 norm of each row of a sparse matrix, float64 (n_rows,)."""
+    squares = np.square(values, dtype=float64)
+    return np.sqrt(np.bincount(row_of_value, weights=squares, minlength=n_rows))
 
 
 def chosen_scaling(features: Any) -> str:

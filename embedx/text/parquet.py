@@ -85,7 +85,8 @@ def parquet_records(
             yield from _rows(batch, name, done + 1)
             done += batch.num_rows
             file.count = size * done // table.metadata.num_rows
-    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+    # pyarrow looks columns up by the names that the footer has of them.
+    except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
         raise OSError(str(error)) from error
     file.count = size
 
