@@ -125,7 +125,7 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
         ({"format": "npz", "top": 0}, "top=0: must be at least 1"),
         (
             {"format": "npz", "dtype": "int4"},
-            r"--dtype int4: did you mean int8\? choose one of float32, float16, int8",
+            r"dtype='int4': did you mean int8\? choose one of float32, float16, int8",
         ),
     ):
         with pytest.raises(EmbedxError, match=complaint):
@@ -141,7 +141,7 @@ def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
         match=r"out.npz.gz: format='npz' is not compressed as .gz; choose another suffix",
     ):
         export.export(tree, None, tmp_path / "out.npz.gz")
-    with pytest.raises(EmbedxError, match="the vectors of the model have 0 dimensions"):
+    with pytest.raises(EmbedxError, match="model: the vectors have 0 dimensions"):
         export.export(toy(dim=0), "npz", tmp_path / "out")
     large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
     with pytest.raises(

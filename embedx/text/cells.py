@@ -32,7 +32,7 @@ SEPARATOR_NAMES = {
     "bar": b"|",
     "blank": WHITE_SPACE,
 }
-NUMBER = re.compile(rb"[+-]?(?:\d+[.,]?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(rb"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 N_CELLS = (2, 3)  # of an edge
 LOOKED_AT = 50  # lines, to tell what separates cells
 BLANKS = b" \t\r\v\f"
