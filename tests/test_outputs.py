@@ -240,3 +240,21 @@ def test_the_inputs_of_a_folder_are_its_files_but_not_its_models(work):
         outputs.check_not_read(work / "rows.txt", [work])
     outputs.check_not_read(work / "words", [work])
     outputs.check_not_read(work / "new", [work])
+
+
+@pytest.mark.parametrize("can_sync_fully", [True, False])
+def test_on_macos_the_cache_of_the_disk_is_written_too(can_sync_fully, tmp_path, monkeypatch):
+    full_sync = 51  # F_FULLFSYNC of macOS
+    calls = []
+
+    def control(descriptor, command):
+        calls.append(command)
+        if not can_sync_fully:
+            raise OSError(errno.ENOTSUP, "as on a network share")
+
+    monkeypatch.setattr(atomic, "FULL_SYNC", full_sync)
+    monkeypatch.setattr(atomic.fcntl, "fcntl", control)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: calls.append("fsync"))
+    with open(tmp_path / "file", "wb") as file:
+        atomic.sync(file)
+    assert calls == ([full_sync] if can_sync_fully else [full_sync, "fsync"])
