@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -70,15 +71,19 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
+_heard: list[int] = []  # the signals that end a run
 _received: list[int] = []  # the signal that ended the run
+SENT_AGAIN_AFTER = 0.01  # seconds
 
 
 def main() -> None:
     """The console script."""
     open_streams()
+    sys.unraisablehook = _send_again
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _interrupt)
+            _heard.append(number)
     if os.path.expanduser("~") == "~":  # a user without a home, where importing smart_open fails
         os.environ["HOME"] = "/nonexistent"
     code = None
@@ -151,6 +156,21 @@ def _interrupt(signal_number: int, frame: object) -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _send_again(ignored: Any) -> None:
+    """Have an interrupt come again that met one of the places where Python ignores what is raised:
+    `__del__`, as llvmlite has it, or what is called when an object goes.
+    """
+    if not isinstance(ignored.exc_value, KeyboardInterrupt) or not _received:
+        sys.__unraisablehook__(ignored)
+        return
+    signal_number = _received.pop()
+    for number in _heard:
+        signal.signal(number, _interrupt)
+    # from another thread, since here it would be raised at once, and ignored again
+    with contextlib.suppress(RuntimeError):
+        threading.Timer(SENT_AGAIN_AFTER, signal.raise_signal, [signal_number]).start()
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
