@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import reference_text
 
-from embedx.errors import DataError
-from embedx.text import tokenizer
+from embedx.errors import DataError, EmbedxError
+from embedx.text import reading, tokenizer
 from embedx.text.characters import tables
 from embedx.text.settings import TextSettings
 from embedx.text.tokenizer import Tokenizer
 from tests.support.needs import needs_compiler
+from tests.support.notes import Notes
 from tests.support.refusals import refused
 
 # Whatever ends, joins, lower-cases or breaks words, next to ordinary letters.
@@ -172,3 +173,24 @@ def test_a_capital_sigma_is_lowered_by_its_place_in_the_word():
     _, words = tokenized([text.encode()], TextSettings(lowercase=True), block_bytes=1)
     assert words == text.lower().split()
     assert words[:2] == ["οδος", "σοφος"]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("is_kept", "n_notes"), [(True, 0), (False, 1)])
+def test_compiling_the_tokenizer_is_said_where_it_is_not_kept(monkeypatch, is_kept, n_notes):
+    """It is kept by the signature that it is then called with."""
+    words = Tokenizer(TextSettings())
+    words.tokenize(b"two words", 0, True)
+    asked = []
+
+    def is_cached(needed):
+        asked.extend(needed)
+        return is_kept
+
+    monkeypatch.setattr(reading, "is_cached", is_cached)
+    notes = Notes()
+    reading.note_compiling(words, notes)
+    assert len(notes.notes) == n_notes
+    assert all(note.startswith("compiling kernels of the tokenizer") for note in notes.notes)
+    ((function, signature),) = asked
+    assert signature in function.overloads

@@ -5,8 +5,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numba import typeof
 
 from embedx.errors import DataError, Setting, Text, joined
+from embedx.kernels.compiled import is_cached
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
@@ -17,7 +19,7 @@ from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, total_size
 from embedx.text.streams import ReadAhead
 from embedx.text.tables import READ_BY
-from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer
+from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer, scan
 
 # takes each block of the text, and whether it is the last one of its source
 Watch = Callable[[Source, bytes, bool], None]
@@ -42,6 +44,7 @@ def read(
         else 1e9 * settings.vocab_memory
     )
     words = Tokenizer(settings)
+    note_compiling(words, progress)
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
@@ -72,6 +75,20 @@ def read(
     progress.finish()
     writer.write_words(words.words, memory, progress)
     return {"n_tokens": n_tokens, "sources": blocks.reports}
+
+
+def note_compiling(tokenizer: Tokenizer, progress: Progress) -> None:
+    """Say so where the tokenizer is yet to be compiled, for this version or kind of processor."""
+    if not hasattr(scan, "compile"):  # plain Python under NUMBA_DISABLE_JIT
+        return
+    letters = np.frombuffer(b"\n", np.uint8)
+    tokens = np.empty(1, np.int32)
+    like = (letters, 0, tokenizer.on_bad, tokenizer.characters, tokenizer.state, tokenizer.table)
+    if not is_cached([(scan, tuple(map(typeof, (*like, tokens))))]):
+        progress.note(
+            "compiling kernels of the tokenizer, once for this version on this machine: a few"
+            " seconds"
+        )
 
 
 def check_found(report: Record, sources: Sequence[Source], settings: TextSettings) -> None:
