@@ -27,7 +27,7 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
         for name, version in (line.split("==") for line in pinned)
     }
     for each in asked:
-        name, version = re.match(r"([\w-]+)>=([\d.]+)", each).groups()
+        name, version = re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", each).groups()
         assert re.fullmatch(lowest.pop(name), version), each
     assert not lowest
 

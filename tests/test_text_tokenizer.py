@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference_text
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.text import reading, tokenizer
 from embedx.text.characters import tables
 from embedx.text.settings import TextSettings
