@@ -73,6 +73,7 @@ MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-
 
 _heard: list[int] = []  # the signals that end a run
 _received: list[int] = []  # the signal that ended the run
+_ignored: list[int] = []  # signals whose interrupt Python ignored; what failed next, failed by it
 SENT_AGAIN_AFTER = 0.01  # seconds
 
 
@@ -110,16 +111,19 @@ def main() -> None:
         if str(error) == NO_NEW_THREAD:
             _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
             code = 2
-        elif not _received or not _comes_from_interrupt(error):
+        elif not _is_interrupted(error):
             raise
     except (KeyboardInterrupt, typer.Abort):
         pass
     except BaseException as error:
-        if not _received or not _comes_from_interrupt(error):
+        if not _is_interrupted(error):
             raise
-    if _received:  # whatever typer made of it
+    received = _received + _ignored
+    if received:  # whatever typer made of it
+        for number in _heard:
+            signal.signal(number, signal.SIG_IGN)  # one may be about to come again
         _print_error("embedx: interrupted")
-        code = 128 + _received[0]
+        code = 128 + received[0]
     close_error_stream()
     sys.exit(code)
 
@@ -131,6 +135,11 @@ def _check_working_folder() -> None:
     except OSError as error:
         problem = f"cannot be used ({error.strerror or error})"
         raise DataError("the working folder", None, problem, "change to another one") from error
+
+
+def _is_interrupted(error: BaseException) -> bool:
+    """Whether an error came of a signal."""
+    return bool(_ignored) or (bool(_received) and _comes_from_interrupt(error))
 
 
 def _comes_from_interrupt(error: BaseException | None) -> bool:
@@ -166,6 +175,7 @@ def _send_again(ignored: Any) -> None:
         sys.__unraisablehook__(ignored)
         return
     signal_number = _received.pop()
+    _ignored.append(signal_number)
     for number in _heard:
         signal.signal(number, _interrupt)
     # from another thread, since here it would be raised at once, and ignored again
