@@ -10,7 +10,7 @@ from embedx.distributed import address, labels, received
 from embedx.distributed.received import LostWorkerError
 from embedx.distributed.server import STATE, Parameters, ParameterServer
 from embedx.engine.merging import Delta
-from embedx.errors import LostClusterError, SettingError
+from embedx.errors import LostClusterError, SettingError, in_python, spelled
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
@@ -208,7 +208,7 @@ class TestPlacesThatOthersMayWriteTo:
 
     def test_a_folder_of_all_needs_a_token(self, noted, monkeypatch):
         noted.parent.chmod(0o777)
-        assert "RAY_AUTH_MODE=token" in refused("auto").remedy
+        assert "RAY_AUTH_MODE=token" in spelled(refused("auto").remedy, in_python)
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
         assert address.address_of("auto") == "10.0.0.1:6379"
 

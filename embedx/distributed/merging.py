@@ -25,10 +25,13 @@ MAX_ROWS = 4096  # that C is estimated from, those that are used most
 class Partner(NamedTuple):
     """What the rows of a table are multiplied by in training: rows of another table, or means of
     them.
+
+    rows  the rows that are used most as they are now, float32 (n, stride)
+    uses  float32 (n,): how often each of them is used
     """
 
-    rows: Callable[[], ndarray]  # as they are now, float32 (n, stride): those that are used most
-    uses: ndarray  # float32 (n,): how often each is
+    rows: Callable[[], ndarray]
+    uses: ndarray
 
 
 def partner_of(rows: ndarray, uses: ndarray) -> Partner:
@@ -41,11 +44,9 @@ def state_of(table: Table) -> ndarray:
     """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if
     there is none.
     """
-    return (
-        table.state
-        if table.state_of in (PER_ROW, PER_COORDINATE)
-        else np.zeros((len(table.rows), 0), float32)
-    )
+    if table.state_of in (PER_ROW, PER_COORDINATE):
+        return table.state
+    return np.zeros((len(table.rows), 0), float32)
 
 
 def empty_delta(row: ndarray, table: Table) -> Delta:
@@ -101,12 +102,14 @@ def merge(
 
 def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
-    k = (
-        ALONE
-        if partner is None
-        else RATE * rate * (1 if state_of(table).shape[1] else STATELESS_FACTOR)
-    )
-    strength, stride = (k * n_updates).astype(float32), table.rows.shape[1]
+    if partner is None:
+        k = ALONE
+    elif state_of(table).shape[1]:
+        k = RATE * rate
+    else:
+        k = RATE * rate * STATELESS_FACTOR
+    strength = (k * n_updates).astype(float32)
+    stride = table.rows.shape[1]
     identity = Damping(np.zeros((0, stride), float32), np.zeros(0, float32), float32(1), strength)
     if partner is None:
         return identity
@@ -115,14 +118,14 @@ def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: 
     # A column in which no row of the table differs is padding, or a feature that is always 1: it is
     # not trained.
     is_fixed = np.ptp(table.rows[:MAX_ROWS], axis=0) == 0
-    moment[is_fixed], moment[:, is_fixed] = 0, 0
+    moment[is_fixed] = 0
+    moment[:, is_fixed] = 0
     if not np.isfinite(moment).all():
         return identity
     eigenvalues, vectors = np.linalg.eigh(moment)
-    eigenvalues, n, dim = (
-        np.maximum(eigenvalues[::-1], 0),
-        min(N_DIRECTIONS, stride),
-        stride - int(is_fixed.sum()),
-    )
-    rest = float32(eigenvalues[n:].sum() / max(dim - n, 1))
-    return Damping(vectors[:, ::-1][:, :n].T.copy(), eigenvalues[:n].copy(), rest, strength)
+    largest_first = np.maximum(eigenvalues[::-1], 0)
+    n = min(N_DIRECTIONS, stride)
+    n_trained_columns = stride - int(is_fixed.sum())
+    mean_of_others = float32(largest_first[n:].sum() / max(n_trained_columns - n, 1))
+    directions = vectors[:, ::-1][:, :n].T.copy()
+    return Damping(directions, largest_first[:n].copy(), mean_of_others, strength)

@@ -17,11 +17,12 @@ class ParameterReplica:
     """The replica of what all workers train."""
 
     def __init__(self, parameters: Parameters) -> None:
-        # in which chunks are trained
+        # held while a chunk is trained, and while deltas are merged
         self.training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.before_merge: Callable[[], None] = lambda: None
-        self.parameters, self.base_updates = parameters, parameters.n_updates.copy()
-        # The tables as last agreed on with the server.
+        self.parameters = parameters
+        # as last agreed on with the server
+        self.base_updates = parameters.n_updates.copy()
         tables = parameters.tables.items()
         self.base = {
             name: table._replace(rows=table.rows.copy(), state=table.state.copy())
@@ -45,21 +46,25 @@ class ParameterReplica:
             return local | {STATE: self._merge_state(remote[STATE])}
 
     def _merge_table(self, name: str, remote: Delta, n_trained: float, rate: float) -> Delta:
-        own, table = self.parameters, self.parameters.tables[name]
-        damping = damping_of(
-            table, own.partners.get(name), n_trained * own.update_rates[name], rate
-        )
-        return merge(table, self.base[name], remote, damping, own.optimizer)
+        parameters = self.parameters
+        table = parameters.tables[name]
+        n_updates = n_trained * parameters.update_rates[name]
+        damping = damping_of(table, parameters.partners.get(name), n_updates, rate)
+        return merge(table, self.base[name], remote, damping, parameters.optimizer)
 
     def _merge_state(self, remote: Delta) -> Delta:
         """Rows that were updated here keep their values; numbers of updates are summed."""
-        state, n_updates, base = self.parameters.state, self.parameters.n_updates, self.base_updates
+        state = self.parameters.state
+        n_updates = self.parameters.n_updates
+        base = self.base_updates
         if not state.shape[1]:
             return remote
         row = np.flatnonzero(n_updates != base).astype(np.int32)
         local = Delta(row, state[row], (n_updates[row] - base[row])[:, None])
         state[remote.row] = remote.values
-        n_updates[remote.row] = base[remote.row] = remote.state[:, 0]
+        n_updates[remote.row] = remote.state[:, 0]
+        base[remote.row] = remote.state[:, 0]
         base[row] += local.state[:, 0]
-        state[row], n_updates[row] = local.values, base[row]
+        state[row] = local.values
+        n_updates[row] = base[row]
         return local

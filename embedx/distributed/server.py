@@ -26,17 +26,20 @@ Deltas = Mapping[str, Delta]  # by table, and STATE
 class Parameters:
     """What workers share, as live arrays.
 
-    Rows of tables are merged by `embedx.engine.merging`. Of what an objective keeps of a word or an
+    Rows of tables are merged by `embedx.engine.merging`. Of the objective's state of a word or an
     example, that of the worker that updated it last counts; numbers of updates are summed.
+
+    state         (n, width) of the objective; width 0 if it keeps none
+    n_updates     int64 (n,)
+    update_rates  by table, float32 (n_rows,): updates for a word or example
+    partners      by table, what its rows are multiplied by, if known
     """
 
     tables: Mapping[str, Table]
     optimizer: UpdateRule
-    state: ndarray  # (n, width), the objective's own; width 0 if it keeps none
-    n_updates: ndarray  # int64 (n,)
-    # by table, float32 (n_rows,): updates for a word or example
+    state: ndarray
+    n_updates: ndarray
     update_rates: Mapping[str, ndarray]
-    # by table, what its rows are multiplied by, if known
     partners: Mapping[str, Partner] = field(default_factory=dict)
 
 
@@ -48,7 +51,8 @@ class ParameterServer:
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        self.parameters, self.lock = parameters, threading.Lock()
+        self.parameters = parameters
+        self.lock = threading.Lock()
         self.sizes = {name: len(table.rows) for name, table in parameters.tables.items()}
         self.sizes[STATE] = len(parameters.state) if parameters.state.shape[1] else 0
         # By worker and table, bool (n_rows,): the rows that the worker lacks.
@@ -71,13 +75,15 @@ class ParameterServer:
         with self.lock:
             if worker not in self.lacking:
                 self.lacking[worker] = {name: np.ones(n, bool) for name, n in self.sizes.items()}
-            own, delta = self.parameters, {}
+            parameters = self.parameters
+            delta = {}
             for name, is_lacking in self.lacking[worker].items():
                 row = np.flatnonzero(is_lacking).astype(np.int32)
                 if name == STATE:
-                    delta[name] = Delta(row, own.state[row], own.n_updates[row][:, None])
+                    n_updates = parameters.n_updates[row][:, None]
+                    delta[name] = Delta(row, parameters.state[row], n_updates)
                 else:
-                    delta[name] = gather(own.tables[name], row)
+                    delta[name] = gather(parameters.tables[name], row)
                 is_lacking[:] = False
             return delta
 

@@ -15,6 +15,7 @@ from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine import blocks
+from embedx.engine.skipgram import SkipGramTables
 from embedx.engine.subwords import Parts, word_vectors
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
@@ -22,67 +23,69 @@ from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
 from embedx.text.subsampling import TokenStream
 
-MERGES = 50  # of each worker over a run, where they are cheap enough
-# The more workers, the less each knows of the others: so many merges times the root of their
-# number, as far as the head keeps up, and in any case at least MIN_MERGES.
-MERGES_BY_WORKERS, MIN_MERGES = 14.0, 20
-MIN_MERGES_ALONE = 10  # of a single worker
-# Words of a range for each row of the tables, so that about a tenth of the time goes to merging,
-# and the head keeps up with all threads: merging and sending a row takes 0.8 µs of a worker and of
-# the head, training a word 0.6 µs of a thread.
-WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD = 16, 0.5
-MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD = 2, 0.25  # where more merges are wanted
-# Chunks of a range for each thread: some seconds, which is what a lost worker costs; more only for
-# the head to keep up.
-MAX_CHUNKS, MAX_CHUNKS_FOR_HEAD = 400, 2000
+# Merges of each worker over a run, where merging is cheap.
+MERGES = 50
+# The more workers, the less each knows of the others: merges of each worker are these times the
+# square root of the number of workers, as far as the head keeps up, but at least MIN_MERGES.
+MERGES_BY_WORKERS = 14.0
+MIN_MERGES = 20
+# Merges of a run with a single worker.
+MIN_MERGES_ALONE = 10
+# Words of a range for each row of the tables: about a tenth of the time goes to merging, and the
+# head keeps up with all threads (docs/merging.md).
+WORDS_PER_ROW = 16
+WORDS_PER_ROW_AND_THREAD = 0.5
+# The same where more merges are wanted.
+MIN_WORDS_PER_ROW = 2
+MIN_WORDS_PER_ROW_AND_THREAD = 0.25
+# Chunks of a range for each thread: some seconds, which is what a lost worker costs.
+MAX_CHUNKS = 400
+# The same where the head would not keep up.
+MAX_CHUNKS_FOR_HEAD = 2000
 
 
 @dataclass(frozen=True)
 class WordsPlan(Plan):
-    """Every worker trains chunks of the stream on tables of its own."""
+    """Every worker trains chunks of the stream on tables of its own.
+
+    parts       the n-grams of each word
+    n_rows      numbers of words, and of buckets of n-grams
+    frozen      bool (n_rows,) of the input and of the output rows that are not trained
+    kept_share  float32 (n_words,); see `Frequencies`
+    """
 
     kind: type[Streamed]
     objective: Objective
     settings: SkipGramSettings
     sampler: Sampler
     parts: Parts
-    n_rows: tuple[int, int]  # of words, and of buckets of n-grams
-    frozen: tuple[ndarray, ndarray]  # flags of the rows of inputs and outputs
-    kept_share: ndarray  # float32 (n_words,): how often a word that is read is each, and kept
+    n_rows: tuple[int, int]
+    frozen: tuple[ndarray, ndarray]
+    kept_share: ndarray
     stream: TokenStream
 
     def build(self, threads: int) -> Streamed:
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, *self.n_rows)
-        # Copies, because arrays that Ray sends are read-only, which is another type to kernels; as
-        # the tokens are everywhere.
+        # Copies, because arrays that Ray sends are read-only, which is another type to kernels. The
+        # tokens are read-only everywhere.
         tokens = self.stream.tokens
         frozen, parts, stream = copy.deepcopy(
             (self.frozen, self.parts, self.stream), {id(tokens): tokens}
         )
-        inputs, outputs = (
-            tables.inputs._replace(frozen=frozen[0]),
-            tables.outputs._replace(frozen=frozen[1]),
-        )
+        inputs = tables.inputs._replace(frozen=frozen[0])
+        outputs = tables.outputs._replace(frozen=frozen[1])
         tables = tables._replace(inputs=inputs, outputs=outputs, parts=parts)
         return self.kind(self.objective, settings, self.sampler, tables, stream)
 
     def parameters(self, strategy: Streamed) -> Parameters:
-        tables, parts, kept = strategy.tables, strategy.tables.parts, self.kept_share
-        rates = update_rates(strategy, kept)
-        outputs, inputs = (
-            partner_of(tables.outputs.rows, rates["outputs"]),
-            partner_of(tables.inputs.rows, kept),
-        )
-        if len(parts.offsets):  # outputs are multiplied by means of rows of the inputs
-            frequent = np.argsort(-kept, kind="stable")[:MAX_ROWS]
-            of_word = [
-                parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent
-            ]
-            own = parts._replace(
-                rows=np.concatenate(of_word), offsets=np.cumsum([0, *map(len, of_word)])
-            )
-            inputs = Partner(lambda: word_vectors(tables.inputs.rows, own), kept[frequent])
+        tables = strategy.tables
+        rates = update_rates(strategy, self.kept_share)
+        outputs = partner_of(tables.outputs.rows, rates["outputs"])
+        if len(tables.parts.offsets):
+            inputs = self._word_vectors(tables)
+        else:
+            inputs = partner_of(tables.inputs.rows, self.kept_share)
         return Parameters(
             {"inputs": tables.inputs, "outputs": tables.outputs},
             strategy.plan.optimizer,
@@ -90,6 +93,17 @@ class WordsPlan(Plan):
             tables.n_updates,
             rates,
             {"inputs": outputs, "outputs": inputs},
+        )
+
+    def _word_vectors(self, tables: SkipGramTables) -> Partner:
+        """The vectors of the most frequent words, which are means of rows of the inputs."""
+        parts = tables.parts
+        frequent = np.argsort(-self.kept_share, kind="stable")[:MAX_ROWS]
+        rows = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent]
+        offsets = np.cumsum([0, *map(len, rows)])
+        frequent_parts = parts._replace(rows=np.concatenate(rows), offsets=offsets)
+        return Partner(
+            lambda: word_vectors(tables.inputs.rows, frequent_parts), self.kept_share[frequent]
         )
 
 
