@@ -72,7 +72,7 @@ def test_probabilities_sum_to_one_and_each_label_has_a_leaf(n_labels):
 @pytest.mark.parametrize("n_labels", [3, 16, 41])
 def test_fitting_raises_the_likelihood_at_every_refinement(n_labels, monkeypatch):
     tree, features, pairs, *_ = some_tree(n_labels, n=2000)
-    monkeypatch.setattr(fitting, "ROUNDS", 0)  # labels stay where the eigenvector puts them
+    monkeypatch.setattr(fitting, "MAX_ROUNDS", 0)  # labels stay where the eigenvector puts them
     once = fit_tree(features, 3, pairs, l2=0.5)
     found, still = (log_likelihood(each, features, pairs) for each in (tree, once))
     assert found >= still > -np.log(n_labels)

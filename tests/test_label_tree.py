@@ -305,7 +305,7 @@ def test_a_tree_of_clusters_is_kept_with_the_model(is_dense, hidden, tmp_path):
     data = two_kinds(is_dense, several=True)
     found = hierarchical(data, hidden=hidden).classifier
     assert not np.array_equal(
-        found.objective.tree.leaf_turn, binary_tree.huffman(found.counts).leaf_turn
+        found.objective.tree.leaf_branch, binary_tree.huffman(found.counts).leaf_branch
     )
     before = np.concatenate([log_p for _, log_p in found.blocks(data.features)])
     np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-5)
@@ -319,9 +319,9 @@ def test_a_tree_of_clusters_is_kept_with_the_model(is_dense, hidden, tmp_path):
 def test_training_goes_on_in_the_same_tree():
     data = two_kinds(is_dense=False)
     first = hierarchical(data)
-    leaves = first.classifier.objective.tree.leaf_turn.copy()
+    leaves = first.classifier.objective.tree.leaf_branch.copy()
     again = hierarchical(two_kinds(is_dense=False, several=True), start=first)
-    np.testing.assert_array_equal(again.classifier.objective.tree.leaf_turn, leaves)
+    np.testing.assert_array_equal(again.classifier.objective.tree.leaf_branch, leaves)
     np.testing.assert_array_equal(
         again.classifier.arrays["label_order"], first.classifier.arrays["label_order"]
     )

@@ -52,7 +52,7 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monke
     x = (rng.normal(size=(n_labels, 2))[y] + 2 * rng.normal(size=(60, 2)) + 1).astype(np.float32)
     features, pairs = features_of(x), pairs_of(np.arange(60), y, n_labels)
     labels = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
-    monkeypatch.setattr(tree, "ROUNDS", 0)
+    monkeypatch.setattr(tree, "MAX_ROUNDS", 0)
     at_first = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
     exact = leaves(fit(x.astype(float), y, range(n_labels), 2, l2=0.5), 2)
     assert labels.tolist() == [-1 if label is None else label for label in exact]
@@ -143,7 +143,7 @@ def test_the_likelihood_is_the_mean_log_probability_of_the_pairs(n_labels):
 
 
 def test_log_probabilities_are_the_same_in_blocks_of_inputs():
-    fitted, features, *_ = some_tree(5, n=2 * tree.SCORED + 3)
+    fitted, features, *_ = some_tree(5, n=2 * tree.BATCH + 3)
     one_by_one = np.concatenate(
         [tree.log_probabilities(fitted, features[i : i + 1]) for i in range(0, len(features), 8)]
     )

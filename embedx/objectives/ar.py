@@ -1,29 +1,16 @@
-"""Augment and reduce for the softmax: a running estimate of each example's normaliser makes the
-loss a sum over classes.
+"""Augment and reduce for the softmax: a running estimate of each input's normaliser makes the loss
+a sum over classes.
 
-Ruiz et al. 2018, eq. 8, written as a loss, with η = Z / e^{z_y} and Z = Σ_k e^{z_k}, and algorithm
-1:
-    loss = log η - 1 + (1 + Σ_k weight_k e^{z_k - z_y}) / η                   sum over the rows
-        drawn, weight = n / E[n]
-    local step      η <- (1 - a) η + a (1 + Σ_k weight_k e^{z_k - z_y})       a = (1 +
-        n_updates)^-decay
-It equals the exact loss at the true η and exceeds it elsewhere. It augments the model by ε, the
-noise in the positive's utility z_y + ε, whose posterior is Gumbel(log η); `augment noise` keeps log
-η and moves the scores at a fixed η:
-    ∂loss/∂z_k = weight_k e^{z_k - z_y} / η                                   ∂loss/∂z_y = -Σ_k
-        ∂loss/∂z_k
-To augment by the utility t = z_y + ε itself is the same bound: its posterior is Gumbel(u), u = log
-Z, hence log η = u - z_y and
-    loss = u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k})
-    ∂loss/∂z_k = weight_k e^{z_k - u}                                         ∂loss/∂z_y = e^{z_y -
-        u} - 1
-now at a fixed u. The two differ by ∂loss/∂u, which the local step brings to zero in expectation.
-But Z knows nothing of y: a key that meets many positives, such as the input word of a skip-gram,
-has one Z and a different η with each. Hence the default.
-
-All is done with logarithms. The paper's local step may leave η far below what was just seen, and
-then e^{z_k - u} overflows; `threshold` holds it up as U-max does (Fagan & Iyengar 2018), which
-bounds the coefficients by weight · e^threshold.
+Ruiz et al. 2018, eq. 8 and algorithm 1, with Z = Σ_k e^{z_k} and weight_k = n_k / E[n_k]:
+    loss = u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k}),     sum over the draws, u = log Z
+    ∂loss/∂z_k = weight_k e^{z_k - u}              ∂loss/∂z_y = e^{z_y - u} - 1
+    local step    e^u <- (1 - a) e^u + a (e^{z_y} + Σ_k weight_k e^{z_k})
+                  a = (1 + n_updates)^-local_decay
+The loss equals the exact softmax's at the true u and exceeds it elsewhere. With `augment noise`, as
+in the paper, the state is log η = u - z_y, and scores move at a fixed η:
+    ∂loss/∂z_k = weight_k e^{z_k - z_y} / η        ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
+All is done with logarithms. `threshold` limits how far u may be below the scores seen, as in U-max
+(Fagan & Iyengar 2018), which bounds the coefficients. See docs/derivations.md.
 """
 
 import numpy as np
@@ -40,7 +27,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     0] is log Z or log η.
     """
     z, key, n_updates = batch.z, batch.key, batch.n_updates
-    relative, threshold, decay = constants[0], constants[1], constants[2]
+    relative = constants[0]
+    threshold = constants[1]
+    decay = constants[2]
     total = np.float64(0)
     for e in range(n_examples):
         y = positive(batch, e, n)

@@ -2,20 +2,15 @@
 softmax's Gumbel noise.
 
 Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q
-logistic, σ the sigmoid:
-    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2     t = μ + β x from
-        q, weight = n / E[n]
-    ∂loss/∂z_k = weight_k σ(z_k - t)              ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k
-                                                  at a fixed law of the noise
-    local step, at another x    s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
-                                μ += rate · s          γ += rate · (s x + 1/β) · dβ/dγ,  β =
-                                    softplus(γ)
-    rate = local_rate (1 + n_updates)^-local_decay
-The 1/β is the gradient of the entropy, which the authors' code leaves out. With t = z_y it would be
-one-vs-each. A first visit starts where the log joint of what was seen would peak if all σ were
-exponentials, μ = log(2e^{z_y} + Σ_k weight_k e^{z_k}), above the peak and close when there are many
-classes, with β from the curvature there; the paper starts at μ = 0, β = 1. Local steps are at most
-1 long.
+logistic and σ the sigmoid, t = μ + β x from q and weight_k = n_k / E[n_k]:
+    loss = -log σ(t - z_y) σ(z_y - t) - Σ_k weight_k log σ(t - z_k) - log β - 2
+    ∂loss/∂z_k = weight_k σ(z_k - t)
+    ∂loss/∂z_y = 1 - 2σ(t - z_y), or -Σ_k ∂loss/∂z_k with a fixed distribution of the noise
+    local step, at another x:  s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
+        μ += rate · s,  γ += rate · (s x + 1/β) · dβ/dγ,  β = softplus(γ)
+        rate = local_rate (1 + n_updates)^-local_decay
+With t = z_y it would be one-vs-each. The first visit of an input starts near the mode of the log
+joint of what was seen; see docs/derivations.md.
 """
 
 import numpy as np
@@ -32,33 +27,35 @@ from embedx.objectives.parts import (
     negative_weight,
     positive,
 )
-from embedx.objectives.utility import lead
+from embedx.objectives.utility import gap_to
 
 
 @kernel_part
 def joint_slope(batch, e, n, n_labels, t):
-    """The derivative of the log joint by t where it is t, on average over the positives."""
+    """The derivative of the log joint at t, on average over the positives."""
     label = batch.label
     slope = ZERO
     for k in range(n):
-        win = sigmoid(-lead(batch, e, k, t))
+        win = sigmoid(-gap_to(batch, e, k, t))
         slope += negative_weight(batch, e, k, n_labels) * win + label[e, k] * (TWO * win - ONE)
     return slope / n_labels
 
 
 @kernel_part
-def first_law(batch, e, n, n_labels):
-    """Where the log joint about peaks, and the scale with which a logistic density curves like it
+def first_distribution(batch, e, n, n_labels):
+    """About the mode of the log joint, and the scale of a logistic density of its curvature
     there.
     """
     label = batch.label
     estimate, _ = log_sums(batch, e, n)
     t = estimate + softplus(best_positive(batch, e, n) - estimate)
-    bend = ZERO
+    curvature = ZERO
     for k in range(n):
-        win = sigmoid(-lead(batch, e, k, t))
-        bend += (negative_weight(batch, e, k, n_labels) + TWO * label[e, k]) * win * (ONE - win)
-    return t, 1 / np.sqrt(TWO * bend / n_labels)
+        win = sigmoid(-gap_to(batch, e, k, t))
+        curvature += (
+            (negative_weight(batch, e, k, n_labels) + TWO * label[e, k]) * win * (ONE - win)
+        )
+    return t, 1 / np.sqrt(TWO * curvature / n_labels)
 
 
 @kernel
@@ -66,13 +63,11 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is
     (μ, γ).
     """
-    z, label, uniforms, key, n_updates = (
-        batch.z,
-        batch.label,
-        batch.uniforms,
-        batch.key,
-        batch.n_updates,
-    )
+    z = batch.z
+    label = batch.label
+    uniforms = batch.uniforms
+    key = batch.key
+    n_updates = batch.n_updates
     relative = constants[0]
     total = np.float64(0)
     for e in range(n_examples):
@@ -82,22 +77,23 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             continue
         n_labels = n_positives(batch, e, n)
         origin = relative * z[e, y]
-        place = key[e]
+        row = key[e]
         if n_updates[e] == 0:
-            mode, scale = first_law(batch, e, n, n_labels)
-            state[place, 0] = mode - origin
-            state[place, 1] = utility.unscaled(scale)
+            mode, scale = first_distribution(batch, e, n, n_labels)
+            state[row, 0] = mode - origin
+            state[row, 1] = utility.unscaled(scale)
         x = np.log(uniforms[e, 0]) - np.log1p(-uniforms[e, 0])
-        t = origin + state[place, 0] + softplus(state[place, 1]) * x
+        t = origin + state[row, 0] + softplus(state[row, 1]) * x
         slope = joint_slope(batch, e, n, n_labels, t)
-        utility.local_step(state, place, n_updates[e], constants, slope, x)
-        scale = softplus(state[place, 1])
-        t = origin + state[place, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
+        utility.local_step(state, row, n_updates[e], constants, slope, x)
+        scale = softplus(state[row, 1])
+        t = origin + state[row, 0] + scale * (np.log(uniforms[e, 1]) - np.log1p(-uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + 2)
-        pull, fit = ZERO, ZERO
+        pull = ZERO
+        fit = ZERO
         for k in range(n):
             weight = negative_weight(batch, e, k, n_labels)
-            gap = -lead(batch, e, k, t)
+            gap = -gap_to(batch, e, k, t)
             fit += (weight + label[e, k]) * softplus(gap) + label[e, k] * softplus(-gap)
             win = sigmoid(gap)
             pull += weight * win
@@ -125,10 +121,10 @@ class AugmentReduceLogistic(utility.UtilityObjective):
     def quantile(log_p: ndarray) -> ndarray:
         return log_p - np.log1p(-np.exp(log_p))
 
-    def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
+    def optimal_distribution(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x = np.linspace(-40, 40, 161)
         weight = 0.5 * np.exp(log_density(x))
-        return utility.optimal_law(
+        return utility.optimal_distribution(
             z,
             label,
             x,
@@ -138,8 +134,8 @@ class AugmentReduceLogistic(utility.UtilityObjective):
         )
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the chance of a
-        class far behind.
+        """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the probability
+        of a class far behind.
         """
         return utility.log_probability(
             z,

@@ -2,21 +2,16 @@
 softmax's Gumbel noise.
 
 Ruiz et al. 2018, section 3.2 and algorithm 2; the model and the bound are in `utility`, here with q
-normal and Φ, φ:
-    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2        t = μ + σ x from q, x
-        normal, weight = n / E[n]
-    ∂loss/∂z_k = weight_k φ/Φ(t - z_k)                 ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k at a
-                                                       fixed law of the noise
-    local step, at another x    s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
-                                μ += rate · s          γ += rate · (s x + 1/σ) · dσ/dγ,  σ =
-                                    softplus(γ)
-    rate = local_rate (1 + n_updates)^-local_decay
-The 1/σ is the gradient of the entropy, which the authors' code leaves out. A first visit starts at
-the mode and the curvature of the log joint that was seen, where the paper starts at μ = 0, σ = 1;
-local steps are at most 1 long.
-
-Where a negative is ahead its pull grows like its lead, times the weight of (K-1)/m: as with a
-squared loss, learning rates of more than about 2 m / (K |h|²) diverge.
+normal, φ and Φ its density and distribution function, t = μ + σ x from q, weight_k = n_k / E[n_k]:
+    loss = (t - z_y)²/2 - Σ_k weight_k log Φ(t - z_k) - log σ - 1/2
+    ∂loss/∂z_k = weight_k φ/Φ(t - z_k)
+    ∂loss/∂z_y = z_y - t, or -Σ_k ∂loss/∂z_k with a fixed distribution of the noise
+    local step, at another x:  s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
+        μ += rate · s,  γ += rate · (s x + 1/σ) · dσ/dγ,  σ = softplus(γ)
+        rate = local_rate (1 + n_updates)^-local_decay
+The first visit of an input starts at the mode of the log joint of what was seen; see
+docs/derivations.md. The gradient of a negative grows like its distance above t, times its weight of
+(K-1)/m: as with a squared loss, learning rates of more than about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
@@ -36,18 +31,18 @@ from embedx.kernels import (
 from embedx.objectives import utility
 from embedx.objectives.contract import About
 from embedx.objectives.parts import best_positive, n_positives, negative_weight, positive
-from embedx.objectives.utility import lead
+from embedx.objectives.utility import gap_to
 
 LOG_TAU_E_HALF = float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
 
 
 @kernel_part
 def joint_slope(batch, e, n, n_labels, t):
-    """The derivative of the log joint by t where it is t, on average over the positives."""
+    """The derivative of the log joint at t, on average over the positives."""
     label = batch.label
     slope = ZERO
     for k in range(n):
-        gap = lead(batch, e, k, t)
+        gap = gap_to(batch, e, k, t)
         slope += negative_weight(batch, e, k, n_labels) * hazard(gap) - label[e, k] * gap
     return slope / n_labels
 
@@ -60,19 +55,19 @@ def laplace(batch, e, n, n_labels):
     mode, then climbs to it.
     """
     t = best_positive(batch, e, n)
-    bend = t
+    curvature = t
     for _ in range(60):
-        bend = ZERO
+        curvature = ZERO
         for k in range(n):
-            gap = lead(batch, e, k, t)
+            gap = gap_to(batch, e, k, t)
             pull = hazard(gap)
-            bend += negative_weight(batch, e, k, n_labels) * pull * (gap + pull)
-        bend = 1 + bend / n_labels
-        step = joint_slope(batch, e, n, n_labels, t) / bend
+            curvature += negative_weight(batch, e, k, n_labels) * pull * (gap + pull)
+        curvature = 1 + curvature / n_labels
+        step = joint_slope(batch, e, n, n_labels, t) / curvature
         t += step
         if abs(step) < float32(1e-5):
             break
-    return t, 1 / np.sqrt(bend)
+    return t, 1 / np.sqrt(curvature)
 
 
 @kernel
@@ -80,13 +75,11 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is
     (μ, γ).
     """
-    z, label, uniforms, key, n_updates = (
-        batch.z,
-        batch.label,
-        batch.uniforms,
-        batch.key,
-        batch.n_updates,
-    )
+    z = batch.z
+    label = batch.label
+    uniforms = batch.uniforms
+    key = batch.key
+    n_updates = batch.n_updates
     relative = constants[0]
     total = np.float64(0)
     real = z.dtype.type
@@ -97,22 +90,23 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             continue
         n_labels = n_positives(batch, e, n)
         origin = relative * z[e, y]
-        place = key[e]
+        row = key[e]
         if n_updates[e] == 0:
             mode, scale = laplace(batch, e, n, n_labels)
-            state[place, 0] = mode - origin
-            state[place, 1] = utility.unscaled(scale)
+            state[row, 0] = mode - origin
+            state[row, 1] = utility.unscaled(scale)
         x = real(ndtri(uniforms[e, 0]))
-        t = origin + state[place, 0] + softplus(state[place, 1]) * x
+        t = origin + state[row, 0] + softplus(state[row, 1]) * x
         slope = joint_slope(batch, e, n, n_labels, t)
-        utility.local_step(state, place, n_updates[e], constants, slope, x)
-        scale = softplus(state[place, 1])
-        t = origin + state[place, 0] + scale * real(ndtri(uniforms[e, 1]))
+        utility.local_step(state, row, n_updates[e], constants, slope, x)
+        scale = softplus(state[row, 1])
+        t = origin + state[row, 0] + scale * real(ndtri(uniforms[e, 1]))
         loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
-        pull, fit = ZERO, ZERO
+        pull = ZERO
+        fit = ZERO
         for k in range(n):
             weight = negative_weight(batch, e, k, n_labels)
-            gap = lead(batch, e, k, t)
+            gap = gap_to(batch, e, k, t)
             fit += weight * log_ndtr(gap) + label[e, k] * log_normal_density(gap)
             push = weight * hazard(gap)
             pull += push
@@ -135,21 +129,22 @@ class AugmentReduceProbit(utility.UtilityObjective):
         ),
     )
     coefficients = staticmethod(coefficients)
-    # 3 MB of Wikipedia, 1 and 5 epochs, held-out log-likelihood: rowwise-adagrad at 0.5 -8.679
-    # after 5, at 0.1 -8.731 after 1; adagrad at 0.05 -8.669 and -8.610, at 0.025 -8.689 and -8.610
+    # eval/results/defaults.md#what-was-found
     word_defaults = {"block_size": 32, "optimizer": "adagrad", "learning_rate": 0.05}
 
     @staticmethod
     def quantile(log_p: ndarray) -> ndarray:
         return np.asarray(special.ndtri_exp(log_p), np.float64)
 
-    def optimal_law(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
+    def optimal_distribution(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         x, weight = np.polynomial.hermite_e.hermegauss(48)
-        return utility.optimal_law(z, label, x, weight / weight.sum(), np.negative, hazards)
+        return utility.optimal_distribution(
+            z, label, x, weight / weight.sum(), np.negative, hazards
+        )
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """By quadrature. A class far behind wins, if it does, with t about half way, hence where
-        the nodes begin, and its log p falls with the square of the distance.
+        """By quadrature. A class far behind wins with t about half way, where the nodes begin, and
+        its log p falls with the square of the distance.
         """
         return utility.log_probability(
             z,

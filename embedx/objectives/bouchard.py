@@ -1,23 +1,24 @@
-"""Bouchard's bound: each class is compared with a level alpha of its example, instead of with all
-the others.
+"""Bouchard's bound: each class is compared with a level alpha of its input, instead of with all the
+others.
 
 Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, eq. 11 and 12:
     loss = alpha + Σ_k weight_k · softplus(z_k - alpha) - z_y,      k over all classes, y among them
     ∂loss/∂z_k = weight_k · σ(z_k - alpha) - [k = y]
 with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound
-is tightest where S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1. Nobody published a stochastic
-version; ours keeps alpha per key and follows
+is tightest where S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1.
+
+No stochastic version is published. This one keeps alpha per key and takes the step
     e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + n_updates)^-0.9
-a step down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by
-its logarithm only. On average it stands still exactly where S is 1. It starts at the log of the sum
-of the exponentials, as the draws estimate it: above the optimum, with a loss at most 1 larger.
+down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by its
+logarithm only. Its expectation is 0 exactly where S is 1. alpha starts at the draws' estimate of
+log Σ_k e^{z_k}: above the optimum, with a loss at most 1 larger.
 """
 
 import numpy as np
 
 from embedx.kernels import ONE, ZERO, kernel, sigmoid, softplus
 from embedx.objectives.contract import About, Objective, SampledSettings, Traits
-from embedx.objectives.parts import log_sigmoid, log_sums, n_positives, rate, stands_for
+from embedx.objectives.parts import log_sigmoid, log_sums, n_positives, rate, row_weight
 
 BISECTIONS = 60
 
@@ -37,14 +38,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             alpha = log_sums(batch, e, n)[0]
         crossing, loss = ZERO, ZERO
         for k in range(n):
-            weight = stands_for(batch, e, k)
+            weight = row_weight(batch, e, k)
             crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else ZERO)
         step = rate(n_updates[e])
         alpha += np.log1p(step * (crossing - ONE))
         state[key[e], 0] = alpha
 
         for k in range(n):
-            weight = n_labels * stands_for(batch, e, k)
+            weight = n_labels * row_weight(batch, e, k)
             score = z[e, k] if weight > 0 else ZERO
             loss += weight * softplus(score - alpha) - label[e, k] * score
             z[e, k] = weight * sigmoid(score - alpha) - label[e, k]

@@ -5,48 +5,55 @@ does the rest.
     loss, c_k = ∂loss/∂z_k     computed by `coefficients`
     w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k, done by the engine
 
+An objective has three faces: the loss, which the engine calls; `traits`, which tests check; and
+`about`, which people read.
+
 `coefficients` is one compiled function with this signature for every objective, so that one
 compiled engine serves them all by an indirect call:
 
     coefficients(batch, state, constants, n_examples, n, lr) -> summed loss, float64
 
     batch      `Batch`: examples [:n_examples] and their candidates [:n]
-      z                   float32 (examples, candidates)  scores; overwritten by ∂loss/∂z, with the
-                                                          state held fixed
-      label               like z  the weight of a positive, else 0; in skip-gram the number of
-                                  pairs. On a tree the number of
-                          the example's positives whose bit at this node is 1
-      sample_count        like z  how often the candidate was drawn as noise; 1 for all rows of an
-                                  exact loss. On a tree the
-                          number of the example's positives whose bit at this node is 0
-      log_expected_count  like z  log of the expected number of draws, for a positive as if it were
-                                  noise; 0 where nothing was
-                          drawn. sample_count / e^log_expected_count is the importance weight that
-                          makes a sum over the draws an unbiased sum over all rows
-      uniforms            float32 (examples, uniforms_width)  fresh random numbers in (0, 1)
-      key                 int64 (examples,)  each example's row in `state`: its input word
-                                             (skip-gram), its centre word
-                          (CBOW) or its number (classification)
-      n_updates           int64 (examples,)  how often that row was updated before; at 0 it holds
-                                             nothing yet
-      score_gain          like z  how far a score moves per unit of lr · its coefficient, for
-                                  objectives whose step is not a
-                          gradient: |h|². In skip-gram, where h moves along w_k as w_k along h, each
-                          row at its own rate, |h|² times the row's rate and |w_k|² times that of h,
-                          over lr
-    state      float32 (keys, state_width)  kept per key by the objective; updated first: gradients
-                                            are those at the new state
-    constants  float32  constants of the run, from `Objective.constants`
-    lr         float32  learning rate for the objective's own state: the engine's, times
-                        `UpdateRule.state_rate`
+      z                   float32 (examples, candidates)
+                          scores; overwritten by ∂loss/∂z, with the state held fixed
+      label               like z
+                          weight of a positive, else 0; in skip-gram the number of pairs. On a tree
+                          the number of the example's positives whose bit at this node is 1
+      sample_count        like z
+                          how often the candidate was drawn as noise; 1 for all rows of an exact
+                          loss. On a tree the number of positives whose bit at this node is 0
+      log_expected_count  like z
+                          log of the expected number of draws, for a positive as if it were noise;
+                          0 where nothing was drawn. sample_count / e^log_expected_count is the
+                          importance weight, which makes a sum over the draws an unbiased estimate
+                          of the sum over all rows
+      uniforms            float32 (examples, uniforms_width)
+                          fresh random numbers in (0, 1)
+      key                 int64 (examples,)
+                          each example's row in `state`: its input word (skip-gram), its centre
+                          word (CBOW) or its number (classification)
+      n_updates           int64 (examples,)
+                          how often that row was updated before; at 0 it holds nothing yet
+      score_gain          like z
+                          how far a score moves per unit of lr · its coefficient, for objectives
+                          whose step is not a gradient: |h|². In skip-gram, where h moves along w_k
+                          as w_k along h, each row at its own rate, |h|² times the row's rate plus
+                          |w_k|² times that of h, over lr
+    state      float32 (keys, state_width)
+               kept per key by the objective; updated first: gradients are those at the new state
+    constants  float32
+               constants of the run, from `Objective.constants`
+    lr         float32
+               learning rate of the objective's own state: the engine's, times
+               `UpdateRule.state_rate`
 
 The same function is compiled for float64 too, where a full batch is brought to its optimum:
-constants are written as float32 or integers and helpers take both. Examples are taken in order,
-because several may share a key. A candidate with neither label nor sample_count holds whatever was
-there before: it gets coefficient 0 and must stay out of sums and maxima. An example without a
-positive leaves its state alone and gets coefficients 0.
+constants are written as float32 or integers, and helpers take both. Examples are taken in order,
+because several may share a key. A candidate with neither label nor sample_count has an arbitrary
+score: its coefficient is 0, and it must stay out of sums and maxima. An example without a positive
+leaves its state as it is and gets coefficients 0.
 
-What an example is, an objective says by `positives`:
+`positives` says what an example is:
 
     "single"  one positive and its candidates, each row once. A row that is both the positive and
               drawn (an accidental hit) has both weights if the objective `keeps_accidental_hits`,
@@ -64,7 +71,7 @@ candidate that is present with certainty rather than drawn has sample_count 1 an
 0. On a tree the bits of all paths are counted.
 
 An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and treats the
-m positives as one set, not for m pairs.
+m positives as one set, not as m pairs.
 
 An objective that is a sum over candidates may have a second function of the same signature,
 `dual_steps`, for dual coordinate descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is
@@ -72,13 +79,13 @@ the sum of its examples' inputs times numbers whose sizes are the dual variables
 
     dual_steps(batch, alpha, constants, n_examples, n, C) -> summed loss at the scores
 
-      batch.z           overwritten by what w_k is to gain along the input
-      batch.score_gain  the input's squared length
+      batch.z           overwritten by the step of w_k along the input
+      batch.score_gain  squared length of the input
       batch.key         each example's row in alpha, float32 (keys, n), which is updated; zero at
                         the start
 
-The candidates are chosen by a sampler (`embedx.samplers`), of a kind that the objective names in
-`candidates`.
+A sampler (`embedx.samplers`) selects the candidates; `candidates` names the kinds of samplers that
+an objective takes.
 """
 
 import abc

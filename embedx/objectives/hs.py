@@ -2,16 +2,14 @@
 regression at a node of a tree.
 
 Morin & Bengio 2005, "Hierarchical probabilistic neural network language model":
-    log p(y | h) = Σ_k log σ(±z_k)       k over the nodes on the way to y, + where the bit is 1
-    loss = Σ_k bit_k · softplus(-z_k) + (1 - bit_k) · softplus(z_k)        ∂loss/∂z_k = σ(z_k) -
-        bit_k
+    log p(y | h) = Σ_k log σ(±z_k)       k over the nodes on the path to y, + where the bit is 1
+    loss = Σ_k bit_k · softplus(-z_k) + (1 - bit_k) · softplus(z_k)
+    ∂loss/∂z_k = σ(z_k) - bit_k
 An example costs about log K scores instead of K. The probabilities sum to one by construction, and
-with free scores reach any distribution. (In word2vec.c the signs are the other way round, which
-changes nothing.)
+with free scores reach any distribution. (word2vec.c has the opposite signs, which changes nothing.)
 
-Words stand in Huffman's tree, the shortest, as in Mikolov et al. 2013. Labels have features, those
-of their rows, and stand in a tree of clusters of them, as in Parabel (Prabhu et al. 2018), whose
-decisions are easier to make.
+The tree of words is Huffman's, the shortest, as in Mikolov et al. 2013. The tree of labels is made
+of clusters of similar labels, by the features of their rows, as in Parabel (Prabhu et al. 2018).
 """
 
 from dataclasses import replace
@@ -28,7 +26,7 @@ from embedx.settings import Settings, param
 
 
 class HierarchySettings(Settings, fine=True):
-    """Which tree."""
+    """Settings of hierarchical softmax."""
 
     hierarchy: str = param(
         "clusters",
@@ -61,8 +59,7 @@ class HierarchicalSoftmax(Objective):
     )
     Settings = HierarchySettings
     coefficients = staticmethod(coefficients)
-    # Of sparse features, P@1 by 1.0 and 0.3: Bibtex 0.535 and 0.569; 15,000 rows of EURLex-4.3K
-    # 0.783 and (by 0.5) 0.800.
+    # sparse: eval/results/defaults.md#what-was-found
     label_defaults = {"learning_rate": ByInput(dense=1.0, sparse=0.3, hidden=0.4)}
     word_defaults = {"learning_rate": 1.0, "hierarchy": "huffman"}
     label_settings = ("hierarchy",)
@@ -89,12 +86,12 @@ class HierarchicalSoftmax(Objective):
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
         tree = self.tree
-        if len(tree.leaf_turn) == 1:
+        if len(tree.leaf_branch) == 1:
             return np.zeros_like(z)
         right = log_sigmoid(z)
-        turns = np.stack([right - z, right], axis=-1).reshape(*z.shape[:-1], -1)
+        log_p = np.stack([right - z, right], axis=-1).reshape(*z.shape[:-1], -1)
         for first, end in zip(tree.levels[1:-1], tree.levels[2:], strict=True):
-            turns[..., 2 * first : 2 * end] += np.repeat(
-                turns[..., tree.turn[first:end]], 2, axis=-1
+            log_p[..., 2 * first : 2 * end] += np.repeat(
+                log_p[..., tree.branch[first:end]], 2, axis=-1
             )
-        return turns[..., tree.leaf_turn]
+        return log_p[..., tree.leaf_branch]

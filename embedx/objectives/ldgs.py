@@ -18,6 +18,8 @@ from embedx.settings import param
 
 
 class LdgsSettings(SearchSettings):
+    """Settings of loss decomposition guided search."""
+
     blocks: int = param(8, "blocks of columns, each with an index of its own", at_least=1)
     rescore: bool = param(
         True,
@@ -49,7 +51,7 @@ class Ldgs(RetrievalObjective):
         ),
     )
     Settings = LdgsSettings
-    # The blocks of words pass no messages: the rows found for a word are kept by their exact scores
+    # In skip-gram the rows found for a word are kept by their exact scores, without messages.
     label_settings = ("rescore", "iterations")
     settings: LdgsSettings
 
@@ -59,7 +61,7 @@ class Ldgs(RetrievalObjective):
         return {**super().without_effect(), "slack": Setting("rescore", True)}
 
     def search(self, n_classes: int) -> SearchSpec:
-        own = self.settings
-        if own.rescore:
-            return self.search_spec(n_classes, own.blocks, message_iterations=0, slack=own.slack)
-        return self.search_spec(n_classes, own.blocks, message_iterations=own.iterations, slack=0)
+        settings = self.settings
+        iterations = 0 if settings.rescore else settings.iterations
+        slack = settings.slack if settings.rescore else 0
+        return self.search_spec(n_classes, settings.blocks, iterations, slack)

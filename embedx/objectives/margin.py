@@ -1,5 +1,4 @@
-"""The smoothed max-margin loss: every positive is to score higher, by 1, than the best of the other
-rows.
+"""The smoothed max-margin loss: every positive is to score higher, by 1, than the best negative.
 
 Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces", eq. 10 and 11. With
 N the negatives, P the positives and 1_N 1 for the negatives and 0 for the positives,
@@ -7,16 +6,14 @@ N the negatives, P the positives and 1_N 1 for the negatives and 0 for the posit
     c_N ≥ 0,  c_P ≤ 0,  Σ_N c = -Σ_P c ≤ 1
 so that mu = 0 would be [max_N z - min_P z + 1]_+ (eq. 3, where the paper has the signs of z the
 wrong way round). All but the best negatives and the worst positives have coefficient 0. With y_k =
-(max_N z - z_k) / mu, how far a negative is from the best, v_k = (z_k - min_P z) / mu, how far a
-positive is from the worst, and gap = (max_N z + 1 - min_P z) / mu the answer is
-    c_N = [d - y]_+    -c_P = [p - v]_+    either both of sum 1 and d + p ≤ gap, or of equal sums
+(max_N z - z_k) / mu, v_k = (z_k - min_P z) / mu and gap = (max_N z + 1 - min_P z) / mu,
+    c_N = [d - y]_+,  -c_P = [p - v]_+     either both of sum 1 and d + p ≤ gap, or of equal sums
                                            and d + p = gap
-Where gap ≤ 0, or one side is missing, there is nothing to ask for. Sums are piecewise linear in d
-and p, and both are found in finitely many steps that only ever leave candidates out, whatever their
-number.
+d and p are found in a finite number of steps (docs/derivations.md). The loss is 0 where gap ≤ 0, or
+where there are no positives or no negatives.
 
 Labels are weights: loss and coefficients are those of positives that count once each, times the
-mean label of the positives. In classification that is 1, in skip-gram how often the pairs occur.
+mean label of the positives. In classification that is 1, in skip-gram the count of the pairs.
 """
 
 import numpy as np
@@ -26,8 +23,7 @@ from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param
 
-# candidates that are counted together, without a branch; few of the blocks have to be looked at one
-# by one
+# Candidates that are tested together, without a branch; few blocks have any that matter.
 BLOCK = 256
 
 
@@ -46,7 +42,7 @@ def margin(batch, e, n, mu):
     z = batch.z
     best, worst, weight = ends(batch, e, n)
     gap = (best + ONE - worst) / mu
-    if gap <= 0:  # as it is without positives or without negatives
+    if gap <= 0:  # also without positives or without negatives
         z[e, :n] = ZERO
         return ZERO
     distances(batch, e, n, best, worst, mu)
@@ -56,23 +52,27 @@ def margin(batch, e, n, mu):
 
 @kernel_part
 def matters(z, label, sample_count, threshold):
-    """Whether a positive or a negative above the threshold is among these candidates, of one
-    example; without a branch.
+    """Whether a positive, or a negative above the threshold, is among these candidates of an
+    example.
     """
-    found = ZERO
+    total = ZERO
     for k in range(len(z)):
-        found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
-    return found > 0
+        total += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
+    return total > 0
 
 
 @kernel_part
 def ends(batch, e, n):
-    """The best negative's score, the worst positive's, and the mean label of the positives; ∓LOWEST
-    for a side without any.
+    """The score of the best negative, -LOWEST if there is none, that of the worst positive, LOWEST
+    if there is none, and the mean label of the positives.
     """
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
-    best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
-    weight, n_positives = ZERO, ZERO
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
+    best = -z.dtype.type(LOWEST)
+    worst = z.dtype.type(LOWEST)
+    weight = ZERO
+    n_positives = ZERO
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
         if matters(z[e, some], label[e, some], sample_count[e, some], best):
@@ -89,10 +89,8 @@ def ends(batch, e, n):
 
 @kernel_part
 def distances(batch, e, n, best, worst, mu):
-    """Overwrite scores by y for negatives, by 2 - v for positives, and by 1 for all that are 1 or
-    more from their end.
-
-    Nothing further away can have a coefficient, for d and p are at most 1.
+    """Overwrite scores by y for negatives and by 2 - v for positives, and by 1 where y or v is 1 or
+    more: d and p are at most 1, so that such coefficients are 0.
     """
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     for first in range(0, n, BLOCK):
@@ -105,7 +103,7 @@ def distances(batch, e, n, best, worst, mu):
 
 @kernel_part
 def measure(z, label, sample_count, best, worst, mu):
-    """`distances` of some candidates of one example."""
+    """`distances` of some candidates of an example."""
     for k in range(len(z)):
         y, v = (best - z[k]) / mu, (z[k] - worst) / mu
         negative = y if (sample_count[k] > 0) & (y < ONE) else ONE
@@ -115,11 +113,11 @@ def measure(z, label, sample_count, best, worst, mu):
 
 @kernel_part
 def within(z, e, n, d, p):
-    """How many negatives there are with y < d, and the sum of their y; the same of positives with v
-    < p.
-    """
-    n_negatives, sum_negatives = ZERO, ZERO
-    n_positives, sum_positives = ZERO, ZERO
+    """Number of negatives with y < d and sum of their y; the same of positives with v < p."""
+    n_negatives = ZERO
+    sum_negatives = ZERO
+    n_positives = ZERO
+    sum_positives = ZERO
     for k in range(n):
         # a factor, because the compiler does not vectorise two sums under a condition
         negative = ONE if z[e, k] < d else ZERO
@@ -135,28 +133,26 @@ def within(z, e, n, d, p):
 def depths(z, e, n, gap):
     """d and p for the distances z.
 
-    Each step solves the linear equations of the candidates that are still in, and leaves out those
-    beyond what it found. For sums of 1 this is Michelot 1986: leaving out only ever lowers d and p.
-    For equal sums at d + p = gap it is Bitran & Hax 1981: if the negatives' sum is the larger, d is
-    too large, and negatives beyond it are out for good; else p, and positives.
+    By Michelot 1986 for sums of 1, and Bitran & Hax 1981 for equal sums at d + p = gap: each step
+    solves the linear equations of the candidates that are still in, and leaves out those beyond.
     """
     n_neg, sum_neg, n_pos, sum_pos = within(z, e, n, ONE, ONE)
-    going_on = True
-    while going_on:
+    is_changing = True
+    while is_changing:
         d, p = (ONE + sum_neg) / n_neg, (ONE + sum_pos) / n_pos
         left_neg, left_sum_neg, left_pos, left_sum_pos = within(z, e, n, d, p)
-        going_on = left_neg < n_neg or left_pos < n_pos
+        is_changing = left_neg < n_neg or left_pos < n_pos
         n_neg, sum_neg, n_pos, sum_pos = left_neg, left_sum_neg, left_pos, left_sum_pos
-    going_on = d + p > gap
-    while going_on:
+    is_changing = d + p > gap
+    while is_changing:
         d = (sum_neg + n_pos * gap - sum_pos) / (n_neg + n_pos)
         p = gap - d
         left_neg, left_sum_neg, left_pos, left_sum_pos = within(z, e, n, d, p)
         if left_neg * d - left_sum_neg >= left_pos * p - left_sum_pos:
-            going_on = left_neg < n_neg
+            is_changing = left_neg < n_neg
             n_neg, sum_neg = left_neg, left_sum_neg
         else:
-            going_on = left_pos < n_pos
+            is_changing = left_pos < n_pos
             n_pos, sum_pos = left_pos, left_sum_pos
     return d, p
 
@@ -166,7 +162,8 @@ def projected(z, e, n, d, p, gap, weight):
     """loss / mu of positives that count once; overwrites the distances z by the coefficients,
     `weight` times as large.
     """
-    total, spread = ZERO, ZERO
+    total = ZERO
+    spread = ZERO
     for k in range(n):
         up, down = max(d - z[e, k], ZERO), max(z[e, k] - (TWO - p), ZERO)
         total += up
@@ -176,8 +173,8 @@ def projected(z, e, n, d, p, gap, weight):
 
 
 class MarginSettings(SampledSettings):
-    """The paper takes a smoothing of 1 where examples have one label and of 5 where they have
-    several.
+    """Settings of the smoothed max-margin loss. The paper smooths by 1 where examples have one
+    label, by 5 where they have several.
     """
 
     smoothing: float = param(

@@ -1,15 +1,15 @@
-"""Noise-contrastive estimation: tell the class from noise, with scores that become
-log-probabilities by themselves.
+"""Noise-contrastive estimation: tell the class from noise, with scores that are log-probabilities
+without normalisation.
 
 Gutmann & Hyvärinen 2010, "Noise-contrastive estimation"; for words Mnih & Teh 2012. With m noise
 classes for each positive, drawn from q, a class is the positive with log-odds x_k = z_k - log(m
 q_k), so
     loss = softplus(-x_y) + m · E_q[softplus(x_k)]
     ∂loss/∂z_y = σ(x_y) - 1        ∂loss/∂z_k = weight · n_k · σ(x_k)
-The expectation is a mean over what was drawn, weight = m / number of draws. Of log E[n_k] =
-log(number of draws · q_k), log(m q_k) remains when log(weight) is added. The optimum over free
-scores is z_k = log p(k | h): the normaliser is learned to be 1, which costs dimensions or a bias,
-and nothing has to be corrected at prediction. Negative sampling is the same without log(m q_k).
+The expectation is a mean over the draws, weight = m / number of draws; log(m q_k) is log E[n_k] +
+log(weight). The optimum over free scores is z_k = log p(k | h): the normaliser is learned to be 1,
+which costs dimensions or a bias, and predictions need no correction. Negative sampling is the same
+without log(m q_k).
 """
 
 import numpy as np

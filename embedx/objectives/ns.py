@@ -1,15 +1,14 @@
-"""Negative sampling: tell the word that was there from `negatives` words drawn from a noise
-distribution q.
+"""Negative sampling: tell the positive from `negatives` classes drawn from a noise distribution q.
 
 Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
     loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
     ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · n_k · σ(z_k)
-where the expectation is a mean over the words drawn, so weight = negatives / number of draws:
-thirty words drawn for a whole block, say, stand for the five negatives of each of its pairs. Draws
-that hit the positive count as noise like any other, which word2vec.c does not let them. Only then
-is the optimum over free scores exactly z_k = log p(k | h) - log(negatives · q_k) (Levy & Goldberg
-2014; Bamler & Mandt 2020, theorem 1), which `log_probability` inverts; p is the distribution of the
-pairs that are trained on, after subsampling and with near words more often.
+where the expectation is a mean over the draws, so weight = negatives / number of draws: 32 draws
+for a whole block, say, replace the five negatives of each of its pairs. Unlike in word2vec.c, draws
+of the positive count as noise too. Only then is the optimum over free scores exactly z_k = log p(k
+| h) - log(negatives · q_k) (Levy & Goldberg 2014; Bamler & Mandt 2020, theorem 1), which
+`log_probability` inverts; p is the distribution of the pairs that are trained on, after subsampling
+and with near words more often.
 
 With `score_l2` λ the positive and every draw also pay λ (z_k + log(negatives · q_k))², the square
 of what becomes a score of the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one
@@ -46,14 +45,14 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 @kernel_part
 def _regularised(batch, constants, e, n):
-    """The same for one example, with the penalty."""
-    z, label, sample_count, log_expected_count = (
-        batch.z,
-        batch.label,
-        batch.sample_count,
-        batch.log_expected_count,
-    )
-    weight, l2, log_weight = constants[0], constants[1], constants[2]
+    """Loss of example e with the penalty; overwrites its scores by ∂loss/∂z."""
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
+    log_expected_count = batch.log_expected_count
+    weight = constants[0]
+    l2 = constants[1]
+    log_weight = constants[2]
     loss = ZERO
     for k in range(n):
         score = z[e, k]

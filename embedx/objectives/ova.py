@@ -1,19 +1,19 @@
-"""One-vs-all: for each class a binary classifier of its own, "is it this one or not".
+"""One-vs-all: a binary classifier for each class.
 
 Rifkin & Klautau 2004, "In defense of one-vs-all classification"; for several labels known as binary
 relevance. Positives are exact, the other rows all there or sampled:
-    loss = Σ_k label_k · φ(-z_k) + weight_k · φ(z_k),                      weight_k = n_k / E[n_k]
-    logistic        φ(t) = log(1 + e^t)         ∂loss/∂z_k = (label_k + weight_k) · σ(z_k) - label_k
-    squared-hinge   φ(t) = max(0, 1 + t)²       ∂loss/∂z_k = 2 weight_k · max(0, 1 + z_k) - 2
-                                                label_k · max(0, 1 - z_k)
-Under the logistic loss σ(z_k) estimates the probability that k is among the labels, and for that it
-takes any number of labels. These do not sum to one. Where a distribution is asked for they are
-divided by their sum: exact if every input has one label, a convention otherwise. With one label the
-loss is Bouchard's bound at alpha = 0. The squared hinge (Chang, Hsieh & Lin 2008) is that of
-liblinear's and DiSMEC's support vector machines. Its best score is 2p - 1 (Zhang 2004), so (1 +
-z_k) / 2 estimates the probability p, between the margins. Within SMALLEST of 0 and 1 curves
-continue it smoothly that never reach them, so that higher scores have higher probabilities, none
-above 1: SMALLEST e^(p / SMALLEST - 1) below, 1 - SMALLEST² / (p - 1 + 2 SMALLEST) above.
+    loss = Σ_k label_k · φ(-z_k) + weight_k · φ(z_k),      weight_k = n_k / E[n_k]
+    logistic        φ(t) = log(1 + e^t)
+                    ∂loss/∂z_k = (label_k + weight_k) · σ(z_k) - label_k
+    squared-hinge   φ(t) = max(0, 1 + t)²
+                    ∂loss/∂z_k = 2 weight_k · max(0, 1 + z_k) - 2 label_k · max(0, 1 - z_k)
+Under the logistic loss σ(z_k) estimates the probability that k is among the labels; these do not
+sum to one. Where a distribution is asked for they are divided by their sum: exact if every input
+has one label, a convention otherwise. With one label the loss is Bouchard's bound at alpha = 0.
+
+The squared hinge (Chang, Hsieh & Lin 2008) is the loss of liblinear's and DiSMEC's support vector
+machines. (1 + z_k) / 2 estimates the probability (Zhang 2004), and smooth curves continue it within
+SMALLEST of 0 and 1; see docs/derivations.md.
 """
 
 from dataclasses import replace
@@ -120,8 +120,7 @@ class OneVsAll(Objective):
     )
     Settings = OneVsAllSettings
     coefficients = staticmethod(coefficients)
-    # 3 MB of Wikipedia, 1 epoch, held-out log-likelihood and words/s: all rows by rowwise-adagrad
-    # -8.848, 4,000; drawn by unigram, by adagrad -8.690, 487,000; word frequencies have -8.725
+    # eval/results/defaults.md#what-was-found
     word_defaults = {"sampler": "unigram", "optimizer": "adagrad"}
     positives = "joint"
     candidates = ("all", "drawn")

@@ -2,13 +2,12 @@
 
 Titsias 2016, "One-vs-each approximation to softmax", eq. 4 and 15 with gradient 16, the other
 classes subsampled:
-    loss = Σ_k weight_k · softplus(z_k - z_y),     k over the draws that are not y, weight_k = n_k /
-                                                   E[n_k]
+    loss = Σ_k weight_k · softplus(z_k - z_y)      over the draws k ≠ y, weight_k = n_k / E[n_k]
     ∂loss/∂z_k = weight_k · σ(z_k - z_y)           ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
 With free scores its optimum is that of maximum likelihood, z_k = log p_k + c (proposition 2). With
-inputs it is not quite: all other classes pull by themselves, where in the softmax they share one
-unit of probability. At equal scores that is a pull of (K - 1) / 2, and the learning rate has to
-allow for it (the paper's is 1e-8 for 2,919 classes and raw features).
+inputs it is not quite: each negative has a gradient of its own, where in the softmax they share one
+unit of probability. At equal scores that of the positive is (K - 1) / 2, and the learning rate has
+to allow for it (the paper's is 1e-8 for 2,919 classes and raw features).
 """
 
 import numpy as np
@@ -28,7 +27,8 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         if y < 0:
             z[e, :n] = 0
             continue
-        scale, score = label[e, y], z[e, y]
+        scale = label[e, y]
+        score = z[e, y]
         loss = ZERO
         pull = ZERO
         for k in range(n):

@@ -1,5 +1,5 @@
-"""What several objectives do alike: find the positive, weigh a draw, age the rate of a state, log σ
-of many scores.
+"""Parts that objectives share: the positive, importance weights, estimates of the normaliser, the
+loss on the double sum.
 """
 
 from dataclasses import replace
@@ -12,10 +12,11 @@ from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, sigmoid, softplu
 from embedx.objectives.contract import Objective, SampledSettings, Traits
 from embedx.settings import param
 
-# Exponents are held here where a score may exceed its normaliser, so that weights of 1e12 cannot
-# take float32 to infinity.
+# Limits exponents where a score may exceed its normaliser, so that weights of 1e12 stay finite in
+# float32.
 LARGEST_EXPONENT = float32(60)
-LOWEST = float32(1e30)  # its negative is below any score
+# -LOWEST is below any score.
+LOWEST = float32(1e30)
 
 
 @register_jitable
@@ -38,9 +39,9 @@ def importance(batch, e, k):
 
 
 @register_jitable
-def stands_for(batch, e, k):
-    """How many rows of all a candidate stands for: a positive for itself, a draw for sample count /
-    expected count.
+def row_weight(batch, e, k):
+    """How many of all rows a candidate represents: 1 for a positive, the importance weight for a
+    draw.
     """
     return ONE if batch.label[e, k] > 0 else importance(batch, e, k)
 
@@ -51,7 +52,7 @@ def negative_weight(batch, e, k, n_labels):
     itself.
     """
     label = batch.label
-    return n_labels * stands_for(batch, e, k) - label[e, k]
+    return n_labels * row_weight(batch, e, k) - label[e, k]
 
 
 @register_jitable
@@ -77,8 +78,8 @@ def best_positive(batch, e, n):
 
 @register_jitable
 def rate(n_updates):
-    """How far a state moves at its next update: all the way at the first, then as Ruiz et al. 2018,
-    (1 + n_updates)^-0.9.
+    """The step size of a state: (1 + n_updates)^-0.9, as in Ruiz et al. 2018; 1 at the first
+    update.
     """
     return float32((1.0 + n_updates) ** -0.9)
 
@@ -90,7 +91,7 @@ def log_sigmoid(z: ndarray) -> ndarray:
 
 @kernel_part
 def binary(batch, e, k, x, weight):
-    """Loss of candidate k by itself: label_k softplus(-x) + weight softplus(x); overwrites its
+    """The logistic loss of candidate k, label_k softplus(-x) + weight softplus(x); overwrites its
     score by the derivative by x.
     """
     label = batch.label[e, k]
@@ -111,16 +112,15 @@ def largest_score(batch, e, n):
 
 @kernel_part
 def log_sums(batch, e, n):
-    """log Σ_k e^{z_k} over all rows as positives and draws estimate it, and the largest z_k seen;
-    example e has a positive.
+    """The estimate of log Σ_k e^{z_k} over all rows from positives and draws, and the largest z_k
+    among these; example e has a positive.
     """
-    z, label, sample_count, log_expected_count = (
-        batch.z,
-        batch.label,
-        batch.sample_count,
-        batch.log_expected_count,
-    )
-    largest, estimate = largest_score(batch, e, n), ZERO
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
+    log_expected_count = batch.log_expected_count
+    largest = largest_score(batch, e, n)
+    estimate = ZERO
     for k in range(n):
         is_label = label[e, k] > 0
         weight = ONE if is_label else sample_count[e, k]
@@ -131,12 +131,12 @@ def log_sums(batch, e, n):
 
 @kernel_part
 def log_sum_seen(batch, e, n, largest):
-    """log Σ_k e^{z_k} over the rows seen, each once."""
+    """log Σ_k e^{z_k} over positives and draws, each row once."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
-    seen = ZERO
+    total = ZERO
     for k in range(n):
-        seen += exp(z[e, k] - largest) if label[e, k] + sample_count[e, k] > 0 else ZERO
-    return largest + np.log(seen)
+        total += exp(z[e, k] - largest) if label[e, k] + sample_count[e, k] > 0 else ZERO
+    return largest + np.log(total)
 
 
 @kernel_part
@@ -154,12 +154,10 @@ def _double_sum(batch, e, n, u):
     A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z
     (log a ≤ u - 1 + a e^{-u}).
     """
-    z, label, sample_count, log_expected_count = (
-        batch.z,
-        batch.label,
-        batch.sample_count,
-        batch.log_expected_count,
-    )
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
+    log_expected_count = batch.log_expected_count
     n_labels = n_positives(batch, e, n)
     level = z.dtype.type(u)
     loss = n_labels * (level - ONE)
@@ -179,11 +177,13 @@ def _double_sum(batch, e, n, u):
 
 @kernel_part
 def _double_sum_of_gaps(batch, e, n, y, u):
-    """The same for one positive y with u standing for log Z - z_y and held fixed as that: z_y pulls
-    at the other terms.
+    """The same for one positive y with u = log Z - z_y held fixed: every other term depends on
+    z_y.
     """
-    z, label = batch.z, batch.label
-    origin, weight = z[e, y], label[e, y]
+    z = batch.z
+    label = batch.label
+    origin = z[e, y]
+    weight = label[e, y]
     loss = u - ONE + exp(min(-u, LARGEST_EXPONENT))
     others = ZERO
     for k in range(n):
@@ -195,11 +195,10 @@ def _double_sum_of_gaps(batch, e, n, y, u):
 
 
 class LocalObjective(Objective):
-    """An objective that keeps a variable of each input, which stands for log Z or, where
-    `is_relative`, for log Z - z_y.
-    """
+    """An objective whose state is an estimate of log Z or, if it `is_relative`, of log Z - z_y."""
 
-    in_kernel: tuple[str, ...] = ()  # the settings that are constants of `coefficients` too
+    # settings that are further constants of `coefficients`
+    in_kernel: tuple[str, ...] = ()
     word_defaults = {"block_size": 32}
     traits = Traits(unbiased=True, bound=True)
     state_width = 1
@@ -217,15 +216,15 @@ class LocalObjective(Objective):
         )
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
-        """log Z, less the positive's score if it `is_relative`."""
+        """log Z, minus the positive's score if it `is_relative`."""
         largest = z.max(axis=1, keepdims=True)
         log_z = largest + np.log(np.exp(z - largest).sum(axis=1, keepdims=True))
-        own = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
-        return np.asarray(log_z - own if self.is_relative else log_z, np.float64)
+        score = np.take_along_axis(z, label.argmax(axis=1)[:, None], axis=1)
+        return np.asarray(log_z - score if self.is_relative else log_z, np.float64)
 
 
 class DoubleSumSettings(SampledSettings):
-    """Settings of every descent on the double sum over examples and classes."""
+    """Settings of the objectives that descend on the double sum over examples and classes."""
 
     double_sum: str = param(
         "raman",

@@ -1,5 +1,5 @@
-"""What the objectives have in common whose candidates are retrieved from an index: the loss among
-them, and how to search.
+"""Objectives whose candidates are retrieved from an index: the loss among these, and the settings
+of the search.
 
 Labels have the rows found as candidates and no others. (The paper's algorithms have the scores of
 the others as 0, so that its softmax has a term of 1 for each.) Words have the rows found and a few
@@ -21,13 +21,13 @@ from embedx.settings import Settings, param
 
 # The sum over draws, weighted so that they stand for all rows not found, is that of `tail`.
 LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_drawn e^x_k) - z_y"
-# scored and kept in a block: a hundredth of few rows is too little to learn from, and more costs
-# little
+# At least this many rows are scored and kept in a block: a hundredth of few rows is too little to
+# learn from.
 MIN_ROWS = 100
 
 
 class SearchSettings(Settings, fine=True):
-    """How candidates are retrieved, and the loss among them."""
+    """Settings of the search, and of the loss among the candidates."""
 
     loss: str = param(
         "margin",
@@ -97,9 +97,8 @@ class RetrievalObjective(Objective):
     traits = Traits(pairs_as_set=True)
     candidates = ("retrieved", "drawn", "all")
     noise = "uniform"
-    # The probability of words is spread over many rows: hence a softmax, and a tail. 10 MB of
-    # Wikipedia, 5 epochs, held-out log-likelihood: -8.600, drawn rows alone -8.601, rows found
-    # alone -9.351.
+    # The probability of words is spread over many rows: hence a softmax, and a tail
+    # (eval/results/defaults.md#what-was-found).
     word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 128}
     word_settings = ("found", "refresh", "tail")
     settings: SearchSettings
@@ -127,9 +126,7 @@ class RetrievalObjective(Objective):
 
     @property
     def loss_scope(self) -> str:
-        """Which rows the loss of words is a sum over, if it is a bound below that over all, as
-        words after its unit.
-        """
+        """What follows the unit of the loss of words: "" if its normaliser is over all rows."""
         return "" if self.traits.has_tail else " among the rows found"
 
     @property

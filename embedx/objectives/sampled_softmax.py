@@ -4,26 +4,16 @@ others.
 Bengio & Senécal 2008, "Adaptive importance sampling"; in the form of Jean et al. 2015, "On using
 very large target vocabulary". Every candidate, the positive too, is corrected by the log of how
 often it was expected among the draws:
-    loss = log Σ_j n_j e^{x_j} - x_y,       x_k = z_k - log E[n_k],       n_k how often k is among
-        the candidates
+    loss = log Σ_j n_j e^{x_j} - x_y,     x_k = z_k - log E[n_k],  n_k the count of k among them
     ∂loss/∂z_k = n_k e^{x_k} / Σ_j n_j e^{x_j} - [k = y]
-The positive is a candidate once. If it is drawn as well (an accidental hit), `keep_hits` counts
-these draws too. For draws with replacement that makes the loss consistent with any number of them,
-one included: given the candidates as a multiset, each is the positive with probability n_k p_k /
-q_k over the sum of these, so that the expected loss is least at z = log p (Ma & Collins 2018,
-"Noise contrastive estimation and negative sampling for conditional models", the ranking objective).
-Left out, as by TensorFlow's `remove_accidental_hits`, n_y is 1. The negatives of y then stand for 1
-- p_y in all, and y for p_y / E[n_y]: from two draws on the scores are biased, and the more draws,
-the more. Distinct draws among the other classes (`uniform` without replacement) have no hits and
-are consistent as they are. Where every row is present with certainty the positive counts once, and
-the loss is the exact softmax's. The bias is small where positives are seldom drawn, and the default
-is to leave them out: hits change word vectors by 0.0001 nats and no similarity (10 MB, 5 epochs),
-and on EURLex-4.3K (first label, 20 draws by unigram) cost 0.003 nats and gain 0.001 in accuracy.
+The positive is a candidate once. With `keep_hits`, draws of the positive (accidental hits) count
+too, which makes the loss consistent with any number of draws with replacement (Ma & Collins 2018);
+left out, the scores are slightly biased from two draws on. See docs/derivations.md.
 
 `complementary` leaves the positive uncorrected, x_y = z_y (Botev, Zheng & Barber 2017,
 "Complementary sum sampling"). The sum is then an unbiased estimate of Σ_k e^{z_k}, the positive's
-term exact and the others weighed by n / E[n]. Its logarithm is too small on average, hence the loss
-too, and the positive's probability too large; many draws cure it.
+term exact and the others weighted by n / E[n]. Its logarithm is too small on average, hence the
+loss too, and the positive's probability too large; the bias vanishes with many draws.
 """
 
 from dataclasses import replace
@@ -35,27 +25,29 @@ from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import largest_score, n_positives, positive
 from embedx.settings import param
 
-COMPLEMENTARY, WITHOUT_HITS, WITH_HITS = range(3)  # what the constant says
+# values of the constant
+COMPLEMENTARY, WITHOUT_HITS, WITH_HITS = range(3)
 
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, how = batch.z, np.int64(constants[0])
+    z = batch.z
+    form = np.int64(constants[0])
     total = np.float64(0)
     for e in range(n_examples):
         y = positive(batch, e, n)
         if y < 0:
             z[e, :n] = 0
-        elif how == COMPLEMENTARY:
+        elif form == COMPLEMENTARY:
             total += _complementary(batch, e, n)
         else:
-            total += _corrected(batch, e, n, y, how)
+            total += _corrected(batch, e, n, y, form)
     return total
 
 
 @kernel_part
-def _corrected(batch, e, n, y, how):
+def _corrected(batch, e, n, y, form):
     """Loss of example e with one positive y; overwrites its scores by ∂loss/∂z."""
     z, label, sample_count, log_expected_count = (
         batch.z,
@@ -68,12 +60,12 @@ def _corrected(batch, e, n, y, how):
     for k in range(n):
         z[e, k] = z[e, k] - log_expected_count[e, k] if sample_count[e, k] > 0 else score
         largest = larger(largest, z[e, k])
-    own = exp(score - largest)
+    positive_mass = exp(score - largest)
     mass = ZERO
     for k in range(n):
         z[e, k] = sample_count[e, k] * exp(z[e, k] - largest)
         if k == y:
-            z[e, k] = own if how == WITHOUT_HITS else own + z[e, k]
+            z[e, k] = positive_mass if form == WITHOUT_HITS else positive_mass + z[e, k]
         mass += z[e, k]
     for k in range(n):
         z[e, k] *= scale / mass
@@ -106,6 +98,8 @@ def _complementary(batch, e, n):
 
 
 class SampledSoftmaxSettings(SampledSettings):
+    """Settings of sampled softmax."""
+
     keep_hits: bool = param(
         False,
         "count draws of the positive itself: consistent with any number of draws with replacement,"

@@ -1,8 +1,7 @@
-"""The exact softmax: every class competes in every example, which costs K scores and K rows, but
-nothing is approximated.
+"""The exact softmax: all K classes are candidates of every example, and nothing is approximated.
 
-    loss = Σ_y label_y · (log Σ_k e^{z_k} - z_y)        ∂loss/∂z_k = (Σ_y label_y) · e^{z_k} / Σ_j
-                                                        e^{z_j} - label_k
+    loss = Σ_y label_y · (log Σ_k e^{z_k} - z_y)
+    ∂loss/∂z_k = (Σ_y label_y) · e^{z_k} / Σ_j e^{z_j} - label_k
 
 With several labels this is the cross-entropy to them, each with its weight.
 """
@@ -23,8 +22,8 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         largest = lowest
         n_labels = ZERO
         for k in range(n):
-            competes = label[e, k] + sample_count[e, k] > 0
-            largest = larger(largest, z[e, k] if competes else lowest)
+            is_candidate = label[e, k] + sample_count[e, k] > 0
+            largest = larger(largest, z[e, k] if is_candidate else lowest)
             n_labels += label[e, k]
         if n_labels == 0:
             z[e, :n] = 0

@@ -1,28 +1,21 @@
 """U-max: the softmax as a double sum over examples and classes, descended in the scores and in u,
 an estimate of log Z.
 
-Fagan & Iyengar 2018, "Unbiased scalable softmax optimization", eq. 6 and algorithm 1:
-    loss = u - 1 + e^{-u} + Σ_k weight_k e^{z_k - z_y - u}      u stands for log η = log Σ_k e^{z_k
-        - z_y}, weight as in `ar`
+Fagan & Iyengar 2018, "Unbiased scalable softmax optimization", eq. 6 and algorithm 1. With u = log
+η, η = Σ_k e^{z_k - z_y}, and weight_k = n_k / E[n_k] (`double_sum proposed`):
+    loss = u - 1 + e^{-u} + Σ_k weight_k e^{z_k - z_y - u}
+    ∂loss/∂z_k = weight_k e^{z_k - z_y - u}        ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
     raise    u = log(e^{z_y} + Σ_k e^{z_k}) - z_y over the rows seen, if u is below that by more
              than `threshold`
-    step     u -= lr · (1 - e^{-u} - Σ_k ∂loss/∂z_k),  u = max(u, 0)       ∂loss/∂z_k = weight_k
-        e^{z_k - z_y - u} ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
-That is `double_sum proposed`. Raman et al. 2016 let u stand for log Z = z_y + log η (eq. 8 of the
-former): everything above shifted by z_y, but at a fixed u the positive is pulled otherwise,
+    step     u -= lr · (1 - e^{-u} - Σ_k ∂loss/∂z_k),     u = max(u, 0)
+By default (`raman`, Raman et al. 2016, eq. 8 of the former) u is log Z = z_y + log η: everything
+above shifted by z_y, with
     loss = u - z_y - 1 + e^{z_y - u} + Σ_k weight_k e^{z_k - u}
-    ∂loss/∂z_k = weight_k e^{z_k - u}                                      ∂loss/∂z_y = e^{z_y - u}
-        - 1
-Both are the bound of augment and reduce (`ar`), where their difference is worked out. A key that
-meets several positives has one log Z and many η, so `raman` is right for every task and the
-default; `proposed` for keys with one positive, rows of a data set. Of `proposed` u is kept from
-visit to visit as log η, of `raman` as log Z. As published, scores and u step from one place.
-
-Three things are ours. A first visit starts at the draws' own estimate of the normaliser, which is
-the paper's log K when all scores are 0. A step up stops there too: beyond, the same draws would
-pull u back. Without that, rows of weight (K-1)/m lift u by hundreds in one step, from which it
-returns by lr at each visit; the paper projects onto a bound that takes the optimum's norm to
-compute. And the learning rate is that of the scores, without the N of eq. 7.
+    ∂loss/∂z_k = weight_k e^{z_k - u}              ∂loss/∂z_y = e^{z_y - u} - 1
+A key that meets several positives has one log Z and many η, so `raman` is valid for every task;
+`proposed` where a key has one positive, as a row of a data set. Both are the bound of augment and
+reduce (`ar`). The first visit of an input starts at the draws' estimate of the normaliser, where a
+step up stops too; docs/derivations.md has this and other differences from the paper.
 """
 
 import numpy as np
@@ -48,7 +41,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:,
     0] is log Z or log η.
 
-    At a `threshold` of infinity nothing but a step moves u: see `sgd_double_sum`.
+    At a `threshold` of infinity only steps move u, as in `sgd_double_sum`.
     """
     z, key, n_updates = batch.z, batch.key, batch.n_updates
     relative, threshold = constants[0], constants[1]

@@ -2,16 +2,16 @@
 training data beforehand.
 
 Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The tree
-(`tree`) takes the inputs reduced to a few `principal_components`; a draw walks it in O(k log K),
-and log p(label | input) is known for every label, which is what objectives need to weigh draws, and
-negative sampling to be rid of the noise in its predictions (eq. 5). Positives may be drawn as well,
-as theorem 1 wants it. The gradient of negative sampling has the least noise where p is the
-distribution of the data (theorem 2).
+(`tree`) takes the inputs reduced to a few `principal_components`. A draw walks it in O(k log K),
+and log p(label | input) is known for every label: objectives weigh draws by it, and negative
+sampling corrects its predictions (eq. 5). Positives may be drawn as well, as theorem 1 requires.
+The gradient of negative sampling has the least noise where p is the distribution of the data
+(theorem 2).
 
-The authors' own code splits a node's labels by the first eigenvector alone; this one does by the
-paper's alternation. Theirs draws by the tree alone; here a share of the draws may be uniform, so
-that no label's probability is below share / K and no importance weight above K / share (defensive
-importance sampling, Hesterberg 1995).
+Two things differ from the authors' code. It splits a node's labels by the first eigenvector alone;
+this one alternates, as in the paper. It draws by the tree alone; here a share of the draws may be
+uniform, so that no label's probability is below share / K and no importance weight above K / share
+(defensive importance sampling, Hesterberg 1995).
 """
 
 import dataclasses
@@ -37,28 +37,28 @@ from embedx.samplers.tree import (
 )
 from embedx.settings import Settings, param
 
-# Of each node. The paper's 0.1 gives the same accuracy and less likelihood: EURLex-4.3K, first
-# labels, ns at rate 0.3, 2 epochs -2.286, -2.234, -2.210 at 0.1, 0.3, 1 (accuracy .562 at each;
-# .523 by unigram noise); Bibtex, rate 0.1, 5 epochs -3.412, -3.311, -3.240 (.345, .346, .344;
-# .347). It is the default of the authors' code.
+# The default of the authors' code. The paper's 0.1 gives the same accuracy and a lower likelihood
+# (eval/results/defaults.md#what-was-found).
 TREE_L2 = 1.0
-# Uniform draws where predictions are not corrected for the noise. EURLex-4.3K, first labels, 3
-# epochs at rate 0.3, shares of .1, .3, .5: ar has log-likelihood -2.395, -2.262, -2.245 (accuracy
-# .559, .562, .552), sampled-softmax -2.480, -2.354, -2.344 (.547, .549, .544); by unigram noise
-# -2.364 (.523) and -2.506 (.508). Where they are corrected: ns at 0, .1, .3 -2.124, -2.152, -2.146
-# (.569, .567, .565).
+# Where predictions are not corrected for the noise (eval/results/defaults.md#what-was-found).
 UNIFORM_SHARE = 0.3
-SHARE, LOG_TREE_SHARE, LOG_UNIFORM, N_CONSTANTS = 0, 1, 2, 3  # places behind the tree's biases
-# random numbers that no level of a tree takes
-IS_UNIFORM, UNIFORM = uint64(2**32), uint64(2**32 + 1)
-FEW = float32(1e-4)  # draws of a row expected: below, it is as likely to be drawn at all as that is
+# Places of the constants behind the biases of the tree.
+SHARE = 0
+LOG_TREE_SHARE = 1
+LOG_UNIFORM = 2
+N_CONSTANTS = 3
+# Counters of random numbers that no level of a tree uses.
+IS_UNIFORM = uint64(2**32)
+UNIFORM = uint64(2**32 + 1)
+# Below this expected number of draws, the probability to be drawn at least once equals it.
+FEW = float32(1e-4)
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
 REMEDY = "restore the model from a copy, or train again"
 
 
 class AdversarialSettings(Settings, fine=True):
-    """How the tree is fitted."""
+    """Settings of the tree, and of the uniform share."""
 
     panel = "Sampler"
 
@@ -88,15 +88,15 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
     n_classes = data.rows.size - (n_inner + 1)
     share = data.values[n_inner + SHARE]
     for d in range(n):
-        own = bits(stream, first + uint64(d))
-        if uniform(own, IS_UNIFORM) < share:
-            workspace.rows[d] = min(int64(uniform(own, UNIFORM) * n_classes), n_classes - 1)
+        draw = bits(stream, first + uint64(d))
+        if uniform(draw, IS_UNIFORM) < share:
+            workspace.rows[d] = min(int64(uniform(draw, UNIFORM) * n_classes), n_classes - 1)
             continue
         node = 0
         level = 0
         while node < n_inner:
             score = dot(data.features, key, data.weights, node) + data.values[node]
-            goes_right = uniform(own, uint64(level)) * (ONE + exp(-score)) < 1
+            goes_right = uniform(draw, uint64(level)) * (ONE + exp(-score)) < 1
             node = 2 * node + (2 if goes_right else 1)
             level += 1
         workspace.rows[d] = data.rows[node - n_inner]
@@ -126,7 +126,7 @@ def _log_p(data, key, row):
 
 @kernel_part
 def _log_drawn_at_all(log_p, log_n, n):
-    """log of the probability to be among n draws."""
+    """log of the probability to be drawn at least once in n draws."""
     if log_p + log_n < np.log(FEW):
         return log_p + log_n
     p = min(np.exp(float64(log_p)), 1 - 1e-12)
@@ -143,7 +143,7 @@ def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
 
 @kernel
 def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
-    """The same where a row counts once however often it is drawn."""
+    """log of the probability to be drawn at least once, where a row counts once; see `contract`."""
     log_n = float32(np.log(max(n_drawn, 1)))
     for k in range(n):
         out[k] = _log_drawn_at_all(_log_p(data, key, int64(rows[k])), log_n, max(n_drawn, 1))
@@ -151,10 +151,11 @@ def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
 
 @kernel
 def _count(log_p, values, n, counts_repeats):
-    """Overwrite log p (rows, n_classes), of walks, by the log of how often each class is expected
-    to count among n draws.
+    """Overwrite log p (rows, n_classes) of the tree by the log of the expected count of each class
+    among n draws.
     """
-    log_n, n_inner = float32(np.log(n)), values.size - N_CONSTANTS
+    log_n = float32(np.log(n))
+    n_inner = values.size - N_CONSTANTS
     for i in range(log_p.shape[0]):
         for y in range(log_p.shape[1]):
             mixed = _log_mixed(log_p[i, y], values, n_inner)
@@ -186,9 +187,7 @@ class Adversarial(Sampler):
 
     @property
     def noise(self) -> ndarray:
-        """The classes' frequencies, which the tree's probabilities come to on average over the
-        inputs.
-        """
+        """The frequencies of the classes: the mean of the tree's probabilities over the inputs."""
         counts = np.maximum(np.asarray(self.counts, float64), 0.5)
         return counts / counts.sum()
 
@@ -230,8 +229,9 @@ class Adversarial(Sampler):
     # ---- the model folder
 
     def arrays(self) -> dict[str, ndarray]:
-        kept = (*self.projection, self.tree.weights, self.tree.biases, self.tree.leaf_of_label)
-        return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
+        tree = self.tree
+        arrays = (*self.projection, tree.weights, tree.biases, tree.leaf_of_label)
+        return {f"noise_{name}": array for name, array in zip(ARRAYS, arrays, strict=True)}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
         self._check_fit(arrays)
@@ -301,7 +301,7 @@ class Adversarial(Sampler):
 
 
 def _compile() -> None:
-    """Compile or load the kernels, whose time does not count as fitting."""
+    """Compile or load the kernels, so that their time does not count as fitting."""
     inputs = np.eye(4, dtype=float32)
     features, pairs = (
         projected(inputs, fit_projection(inputs, 2)),

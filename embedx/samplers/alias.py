@@ -1,8 +1,9 @@
-"""Draws with replacement from any fixed distribution in constant time: Walker's alias method, built
-by Vose's algorithm (1991).
+"""Draws with replacement from any fixed distribution in constant time: Walker's alias method, by
+Vose's algorithm (1991).
 
-Column k is kept with its own probability, a float32, and gives way to one alias otherwise; one
-uniform number with 53 bits chooses both the column and, with the bits left over, between the two.
+Column k of the table is kept with a probability of its own, a float32, and replaced by its alias
+otherwise. One uniform number with 53 bits chooses the column and, by its fractional part, between
+the two.
 """
 
 import abc
@@ -16,12 +17,10 @@ from embedx.samplers.contract import Candidates, Paths, Sampler, SamplerData, ne
 
 
 class AliasTable(NamedTuple):
-    """`keep` float32 (n,): probability that a column stays itself; `other` int32 (n,): what it
-    becomes otherwise.
-    """
+    """An alias table of n columns."""
 
-    keep: ndarray
-    other: ndarray
+    keep: ndarray  # float32 (n,): probability that a column is kept
+    other: ndarray  # int32 (n,): its alias
 
 
 def alias_table(weights: ndarray) -> AliasTable:
@@ -41,10 +40,11 @@ def alias_table(weights: ndarray) -> AliasTable:
 
 @kernel
 def _pair_up(scaled, keep, other, light, heavy):
-    """Fill `keep` and `other`: each light column is topped up by a heavy one. Uses up `scaled`, the
-    probabilities times n.
+    """Fill `keep` and `other`: each light column is topped up by a heavy one. Overwrites `scaled`,
+    the probabilities times n.
     """
-    n_light = n_heavy = 0
+    n_light = 0
+    n_heavy = 0
     for k in range(scaled.size):
         if scaled[k] < 1.0:
             light[n_light] = k
@@ -88,14 +88,14 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
 
 @kernel
 def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
-    """From the table that was made for the number of draws; see `contract`."""
+    """From `log_expected`, computed for the number of draws; see `contract`."""
     for k in range(n):
         out[k] = data.log_expected[rows[k]]
 
 
 class AliasSampler(Sampler, abc.ABC):
     """Draws from a distribution over the classes that is the same for every input; a subclass gives
-    that.
+    the distribution.
     """
 
     candidates: Candidates = "drawn"
@@ -118,15 +118,13 @@ class AliasSampler(Sampler, abc.ABC):
         return self._noise
 
     def expected_counts(self, n_draws: int) -> ndarray:
-        """float64 (n_classes,): how often each class is to be expected to count among `n_draws`
-        draws.
-        """
+        """float64 (n_classes,): the expected count of each class among `n_draws` draws."""
         return n_draws * self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
 
     def log_noise(self, n_draws: int) -> ndarray:
-        counted = self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
+        counts = self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(counted), float32)
+            return np.asarray(np.log(counts), float32)
 
     def data(self, n_draws: int) -> SamplerData:
         table = alias_table(self.noise)
@@ -135,7 +133,5 @@ class AliasSampler(Sampler, abc.ABC):
 
 
 def drawn_at_all(noise: ndarray, n_draws: int) -> ndarray:
-    """float64 (n_classes,): the probability of each class to be among n_draws draws, at
-    least once.
-    """
+    """float64 (n_classes,): the probability of each class to be drawn at least once."""
     return -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12)))

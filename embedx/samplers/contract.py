@@ -15,25 +15,23 @@ one compiled engine serves them by indirect calls, a block or an example at a ti
     sample(data, key, stream, first, n, n_excluded, workspace) -> how many rows were drawn
     log_expected_count(data, key, n_drawn, n_excluded, rows, n, out)
 
-    data       `SamplerData`, the sampler's own arrays
-    key        int64  what the draws may depend on: an example's number (classification) or an input
-                      word (skip-gram); -1 for
-               draws that several inputs share. Only a `conditional` sampler looks at it; skip-gram
-               then draws for each input by itself
-    stream     uint64  the stream of random numbers; draw d is made with number first + d of it
-                       (`kernels.random`), by place
-    n          how many rows to draw; fewer are drawn if there are no more rows
+    data        `SamplerData`, the sampler's own arrays
+    key         int64: what the draws may depend on, the number of an example (classification) or an
+                input word (skip-gram); -1 for draws that several inputs share. Only a `conditional`
+                sampler uses it; skip-gram then draws for each input separately
+    stream      uint64: the stream of random numbers; draw d is made with number first + d of it
+                (`kernels.random`), by place
+    n           how many rows to draw; fewer are drawn if there are no more rows
     n_excluded  rows in workspace.excluded[:n_excluded] are the example's positives; a sampler
-                without replacement does not draw
-               them. Others draw from all rows, and the objective says what becomes of an accidental
-               hit
-    workspace  `SampleWorkspace`; what was drawn is written to workspace.rows
-    out        float32  out[:n] is overwritten by the log of the expected number of draws of
-                        rows[:n] among n_drawn
+                without replacement does not draw them. Others draw from all rows, and the objective
+                says what an accidental hit counts
+    workspace   `SampleWorkspace`; the rows drawn are written to workspace.rows
+    out         float32: out[:n] is overwritten by the log of the expected number of draws of
+                rows[:n] among n_drawn
 
 Rows may be drawn repeatedly. Then each draw counts, unless `replacement` is False, where a row
 counts once however often it was drawn, and its expected count is the probability to be drawn at
-all.
+least once.
 
 A `conditional` sampler is fitted to the inputs before it draws (`fit`). Its arrays are saved with
 the model (`arrays`, `restore`), because predictions need the noise probability of each class for an
@@ -68,24 +66,21 @@ class Paths(NamedTuple):
 
 @by_address
 class SamplerData(NamedTuple):
-    """Arrays for a sampler's compiled functions; what each holds is the sampler's own affair. One
-    not needed is empty.
+    """Arrays for a sampler's compiled functions, each with a meaning of the sampler's own; one that
+    is not needed is empty.
     """
 
     rows: ndarray  # int32 (any,)
     values: ndarray  # float32 (any,)
     offsets: ndarray  # int64 (any,)
-    # float32 (n_classes,): log of the expected number of draws, for samplers that are not
-    # conditional
+    # float32 (n_classes,): log of the expected number of draws, unless the sampler is conditional
     log_expected: ndarray
-    features: ndarray  # float32 (keys, any): of what the draws depend on
+    features: ndarray  # float32 (keys, any): what the draws depend on
     weights: ndarray  # float32 (any, any)
 
 
 class Pairs(NamedTuple):
-    """Inputs and the labels that they occur with: label y has those at
-    offsets[y]:offsets[y + 1].
-    """
+    """Inputs by the labels that they occur with; label y has offsets[y]:offsets[y + 1]."""
 
     offsets: ndarray  # int64 (n_labels + 1,)
     inputs: ndarray  # int32 (n_pairs,): rows of the features
@@ -95,9 +90,7 @@ class Pairs(NamedTuple):
 def pairs_of(
     inputs: ndarray, labels: ndarray, n_labels: int, weights: ndarray | None = None
 ) -> Pairs:
-    """Pairs from the input and the label of each, and how often it occurs; once where that is not
-    given.
-    """
+    """Pairs from the input, the label and the weight of each; by default the weights are 1."""
     order = np.argsort(labels, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))]).astype(
         int64
@@ -119,7 +112,7 @@ class SampleWorkspace(NamedTuple):
 
 
 def new_data(**arrays: ndarray) -> SamplerData:
-    """The sampler's data, with empty arrays for those not given."""
+    """The sampler's data; arrays that are not given are empty."""
     empty = SamplerData(
         np.zeros(0, int32),
         np.zeros(0, float32),
@@ -138,8 +131,10 @@ def new_sample_workspace(n_draws: int, max_positives: int) -> SampleWorkspace:
     )
 
 
-_DATA, _WORKSPACE = numba.typeof(new_data()), numba.typeof(new_sample_workspace(0, 0))
-_ROWS, _OUT = types.int32[::1], types.float32[::1]
+_DATA = numba.typeof(new_data())
+_WORKSPACE = numba.typeof(new_sample_workspace(0, 0))
+_ROWS = types.int32[::1]
+_OUT = types.float32[::1]
 SAMPLE = types.int64(
     _DATA, types.int64, types.uint64, types.uint64, types.int64, types.int64, _WORKSPACE
 )
@@ -162,33 +157,34 @@ def certain_rows(data, key, n_drawn, n_excluded, rows, n, out):
 
 
 class Sampler:
-    """What a sampler declares. One with a fixed distribution is an `alias.AliasSampler`, and
-    declares only that.
+    """What a sampler declares. One with a fixed distribution is an `alias.AliasSampler`, which
+    needs only the probabilities.
     """
 
     name: str  # what the user types after --sampler
-    meaning: str  # in a help text
+    meaning: str  # what people read: in help texts and on the pages
     candidates: Candidates
     Settings: type[Settings] = Settings  # its own, beside those of the task
     conditional: bool = False  # what is drawn depends on the input
     needs_dense_inputs: bool = False  # requires dense features or a hidden layer
-    fit_seconds: float = 0.0  # that fitting took
-    sample: Any = staticmethod(no_draws)  # the two compiled functions of the module's docstring
+    fit_seconds: float = 0.0  # duration of `fit`
+    # the two compiled functions of the module's docstring
+    sample: Any = staticmethod(no_draws)
     log_expected_count: Any = staticmethod(certain_rows)
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
         """`settings` are of the class's own `Settings`.
 
-        Without `replacement` no row counts twice among the draws: either they are distinct and
-        avoid the positives, as uniform ones, or they may repeat and count once, as of any other
-        fixed distribution.
+        Without `replacement` no row counts twice among the draws: uniform draws are distinct and
+        avoid the positives; draws of any other fixed distribution may repeat, and count once.
         """
-        self.settings, self.replacement = settings, replacement
+        self.settings = settings
+        self.replacement = replacement
 
     @classmethod
     def resolved(cls, settings: Any, *, corrected: bool) -> Any:
-        """The settings with defaults filled in; predictions of the objective are `corrected` for
-        the noise, or are not.
+        """The settings with defaults filled in. `corrected`: predictions of the objective are
+        corrected for the noise.
         """
         return settings
 
@@ -198,7 +194,8 @@ class Sampler:
         counts    int64 (n_classes,)  how often each class occurs as a positive
         paths     the objective's tree, if it has one
         """
-        self.counts, self.paths = counts, paths
+        self.counts = counts
+        self.paths = paths
 
     def fit(
         self,
@@ -213,11 +210,11 @@ class Sampler:
         classes that they occur with.
 
         Called after `prepare`. The inputs are then the keys of draws. Sets `fit_seconds`, and
-        `settings` chosen by the data.
+        settings that are chosen by the data.
         """
 
     def observe(self, inputs: Any) -> None:
-        """Make other inputs the keys of draws than those it was fitted to."""
+        """Make these inputs the keys of draws, instead of those that it was fitted to."""
 
     def arrays(self) -> dict[str, ndarray]:
         """The arrays of a conditional sampler, to be saved with a model."""
@@ -230,13 +227,13 @@ class Sampler:
 
     @property
     def noise(self) -> ndarray:
-        """q, float64 (n_classes,): the probability of each class at a draw; even where nothing is
-        drawn.
+        """q, float64 (n_classes,): the probability of each class at a draw; uniform where nothing
+        is drawn.
         """
         return np.full(len(self.counts), 1 / len(self.counts))
 
     def log_noise(self, n_draws: int) -> ndarray:
-        """float32 (n_classes,): log of how often each class is noise among `n_draws`, up to a
+        """float32 (n_classes,): log of the expected count of each class among `n_draws`, up to a
         constant, for predictions.
         """
         return np.zeros(len(self.counts), float32)

@@ -13,12 +13,13 @@ from numpy import float32, float64, ndarray
 
 from embedx.kernels import aligned_zeros
 
-# that components are found from; those of more differ by less than the data's own chance
+# Rows that components are computed from; more change them by less than their sampling error.
 MAX_ROWS = 1 << 14
-OVERSAMPLING = 10  # more directions than wanted, and
-# products with the covariance matrix: the usual choices (Halko et al. 2011, section 1.3)
+# Additional directions, and products with the covariance matrix: the usual choices (Halko et al.
+# 2011, section 1.3).
+OVERSAMPLING = 10
 PRODUCTS = 4
-# of the first component's; a component with less is rounding error and is left out
+# Relative to the variance of the first component; one with less is rounding error.
 MIN_VARIANCE = 1e-6
 
 

@@ -34,18 +34,24 @@ from numpy import float32, float64, int8, int32, int64, ndarray
 from embedx.kernels import ZERO, aligned_zeros, dot, kernel, kernel_part, select, sigmoid, softplus
 from embedx.samplers.contract import Pairs
 
-CERTAIN = float32(1e4)  # finite, as saved parameters must be; e^-CERTAIN is 0 in float64 too
-ROUNDS = 20  # at most, of Newton's method and a new split; most nodes are done after 3 to 6
-STEPS = 20  # of Newton's method at most
-HALVINGS = 10  # of a step that lowers the objective
-# nats for each pair: Newton's method ends where a step promises less; between splits
+# Bias of a node with labels on one side; finite, as saved parameters must be.
+CERTAIN = float32(1e4)
+# Rounds of Newton's method and a new split; most nodes converge in 3 to 6.
+MAX_ROUNDS = 20
+MAX_NEWTON_STEPS = 20
+# Halvings of a step that lowers the objective.
+MAX_HALVINGS = 10
+# Newton's method ends where a step would gain fewer nats per pair; between splits it is less exact.
 TOLERANCE = 1e-7
-ROUGHLY = 1e-3
-# pairs of a node that Newton's method sees: a thousand for each number that it looks for
+TOLERANCE_BETWEEN_SPLITS = 1e-3
+# Pairs of a node that Newton's method sees: a thousand for each parameter.
 MAX_PAIRS = 1 << 14
-POWER_STEPS = 30  # of the power method, from which only a split is wanted
-CHUNKS = 32  # of a level's nodes for each thread, which takes the next when it is free
-SCORED = 256  # inputs whose nodes are scored at a time
+# Steps of the power method, whose result is only the first split.
+POWER_STEPS = 30
+# Chunks of a level's nodes per thread; a thread takes the next when it is free.
+CHUNKS = 32
+# Inputs whose nodes are scored at a time.
+BATCH = 256
 
 
 class Tree(NamedTuple):
@@ -68,9 +74,9 @@ def n_leaves_for(n_labels: int) -> int:
 class _Labels(NamedTuple):
     """The labels while the tree is fitted."""
 
-    # int32 (n_labels,): a node's labels stand together, those of its left child first
+    # int32 (n_labels,): labels by node, those of its left child first
     order: ndarray
-    # float64 (n_labels, k + 1): of the features of its pairs, by their weights, and of the weights
+    # float64 (n_labels, k + 1): weighted sums of a label's features, and the sum of its weights
     sums: ndarray
     gain: ndarray  # float64 (n_labels,): Δ
     side: ndarray  # int8 (n_labels,): 1 right, 0 left
@@ -125,7 +131,7 @@ def fit_tree(
                     first,
                     last,
                     float(l2),
-                    ROUNDS,
+                    MAX_ROUNDS,
                     weights,
                     biases,
                     workspace,
@@ -136,15 +142,15 @@ def fit_tree(
             bounds = np.append(np.column_stack([bounds[:-1], middles]).reshape(-1), n_labels)
     label_of_leaf = np.full(n_leaves, -1, int32)
     leaf_of_label = np.zeros(n_labels, int32)
-    inhabited = np.flatnonzero(np.diff(bounds))
-    label_of_leaf[inhabited] = labels.order
-    leaf_of_label[labels.order] = inhabited
+    leaves = np.flatnonzero(np.diff(bounds))
+    label_of_leaf[leaves] = labels.order
+    leaf_of_label[labels.order] = leaves
     return Tree(weights, biases, label_of_leaf, leaf_of_label)
 
 
 @kernel
 def _sum_features(features, pairs, sums):
-    """Write each label's sum of features and number of pairs, by their weights."""
+    """Write each label's weighted sum of features, and sum of weights."""
     k = sums.shape[1] - 1
     for y in range(sums.shape[0]):
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
@@ -157,17 +163,16 @@ def _sum_features(features, pairs, sums):
 def _fit_nodes(
     features, pairs, labels, bounds, first, last, l2, rounds, weights, biases, workspace
 ):
-    """Fit the nodes first..last of a level, of which node j has the labels order[bounds[j]:bounds[j
-    + 1]].
+    """Fit nodes first:last of a level; node j has the labels order[bounds[j]:bounds[j + 1]].
 
-    The labels of each node change places until those of its left child come first.
+    The labels of each node are reordered: those of its left child come first.
     """
     k = workspace.theta.size - 1
-    above = bounds.size - 2  # nodes of the levels before
+    n_above = bounds.size - 2  # nodes of the levels before
     theta = workspace.theta
     for j in range(first, last):
         low, high = bounds[j], bounds[j + 1]
-        node = above + j
+        node = n_above + j
         if high - low < 2:
             biases[node] = CERTAIN
             continue
@@ -189,7 +194,7 @@ def _fit_nodes(
                     high,
                     n_pairs,
                     l2,
-                    ROUGHLY,
+                    TOLERANCE_BETWEEN_SPLITS,
                     workspace,
                 )
                 if _split(labels, low, middle, high, workspace) == 0:
@@ -205,12 +210,10 @@ def _dominant_eigenvector(labels, low, high, workspace):
     """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b
     = 0: the power method.
     """
-    mean, theta, product, covariance = (
-        workspace.before,
-        workspace.theta,
-        workspace.step,
-        workspace.hessian,
-    )
+    mean = workspace.before
+    theta = workspace.theta
+    product = workspace.step
+    covariance = workspace.hessian
     k = theta.size - 1
     mean[:] = 0
     for at in range(low, high):
@@ -252,8 +255,8 @@ def _inner(x, y):
 
 @kernel_part
 def _split(labels, low, middle, high, workspace):
-    """Put the labels with the largest Δ behind `middle`, by the present (w, b); return how many
-    labels changed sides.
+    """How many labels changed sides; moves the labels with the largest Δ, by the present (w, b), to
+    `middle` and after it.
     """
     for at in range(low, high):
         y = labels.order[at]
@@ -273,27 +276,27 @@ def _split(labels, low, middle, high, workspace):
 @kernel_part
 def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, workspace):
     """Bring theta to the maximum of eq. 8 for labels order[low:middle] left, order[middle:high]
-    right, from where it is.
+    right, by Newton's method.
 
-    A step that lowers the objective is halved; after HALVINGS times theta stays where it was. The
-    objective is strictly concave, so that there is one maximum.
+    A step that lowers the objective is halved, at most MAX_HALVINGS times, and else undone. The
+    objective is strictly concave: it has one maximum.
     """
     theta, before, step = workspace.theta, workspace.before, workspace.step
     value, total = _gradient_and_hessian(
         features, pairs, order, low, middle, high, n_pairs, l2, workspace
     )
-    for _ in range(STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         expected_gain = _newton_step(workspace)
         if expected_gain < tolerance * total + 1e-9:
             break
         for a in range(theta.size):
             before[a] = theta[a]
             theta[a] += step[a]
-        for _ in range(HALVINGS):
-            found, total = _gradient_and_hessian(
+        for _ in range(MAX_HALVINGS):
+            new_value, total = _gradient_and_hessian(
                 features, pairs, order, low, middle, high, n_pairs, l2, workspace
             )
-            if found >= value - 1e-6 * abs(value):
+            if new_value >= value - 1e-6 * abs(value):
                 break
             for a in range(theta.size):
                 theta[a] = 0.5 * (theta[a] + before[a])
@@ -301,39 +304,37 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
             for a in range(theta.size):
                 theta[a] = before[a]
             break
-        value = found
+        value = new_value
 
 
 @kernel_part
 def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
-    """Write gradient and (minus) the lower half of the Hessian of eq. 8 at theta; return its value
-    and the sum of weights.
+    """The value of eq. 8 at theta and the sum of weights; writes the gradient and minus the lower
+    half of the Hessian.
 
-    Of a node with more than MAX_PAIRS pairs every second, third, ... is looked at, and counts for
-    as many.
+    Of a node with more than MAX_PAIRS pairs only every second, third, ... is used, with that
+    weight.
     """
-    x, theta, gradient, hessian = (
-        workspace.x,
-        workspace.theta,
-        workspace.gradient,
-        workspace.hessian,
-    )
+    x = workspace.x
+    theta = workspace.theta
+    gradient = workspace.gradient
+    hessian = workspace.hessian
     k = theta.size - 1
     gradient[:] = 0
     hessian[:] = 0
     value = total = 0.0
-    every = (n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
-    turn = 0
+    stride = (n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
+    n_skipped = 0
     x[k] = 1
     for at in range(low, high):
         y = order[at]
         sign = 1.0 if at >= middle else -1.0
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
-            turn += 1
-            if turn < every:
+            n_skipped += 1
+            if n_skipped < stride:
                 continue
-            turn = 0
-            weight = every * float64(pairs.weights[p])
+            n_skipped = 0
+            weight = stride * float64(pairs.weights[p])
             for a in range(k):
                 x[a] = features[pairs.inputs[p], a]
             margin = float32(sign * _inner(x, theta))
@@ -342,9 +343,9 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
             total += weight
             for a in range(k + 1):
                 gradient[a] += sign * weight * wrong * x[a]
-                bend = weight * wrong * (1 - wrong) * x[a]
+                curvature = weight * wrong * (1 - wrong) * x[a]
                 for b in range(a + 1):
-                    hessian[a, b] += bend * x[b]
+                    hessian[a, b] += curvature * x[b]
     for a in range(k + 1):
         value -= l2 * theta[a] * theta[a]
         gradient[a] -= 2 * l2 * theta[a]
@@ -354,8 +355,8 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
 
 @kernel_part
 def _newton_step(workspace):
-    """Write the step hessian⁻¹ gradient, by Cholesky's decomposition of the lower half; return the
-    gain that it promises.
+    """The expected gain of the step hessian⁻¹ gradient, which it writes; by Cholesky's
+    decomposition of the lower half.
     """
     h, step, gradient = workspace.hessian, workspace.step, workspace.gradient
     n = step.size
@@ -378,8 +379,8 @@ def log_probabilities(tree: Tree, features: ndarray) -> ndarray:
     """log p of every label, float32 (n, n_labels), by one pass down the tree."""
     out = np.empty((len(features), len(tree.leaf_of_label)), float32)
     nodes = np.empty(2 * len(tree.label_of_leaf) - 1, float32)
-    for start in range(0, len(features), SCORED):
-        rows = slice(start, start + SCORED)
+    for start in range(0, len(features), BATCH):
+        rows = slice(start, start + BATCH)
         _down(features[rows] @ tree.weights.T + tree.biases, tree.leaf_of_label, nodes, out[rows])
     return out
 
@@ -409,7 +410,7 @@ def log_likelihood(tree: Tree, features: ndarray, pairs: Pairs) -> float:
 
 @kernel
 def _log_likelihood(tree, features, pairs):
-    """Summed log p of the pairs, by their weights."""
+    """Weighted sum of log p of the pairs."""
     total = 0.0
     for y in range(tree.leaf_of_label.size):
         leaf = int64(tree.leaf_of_label[y])

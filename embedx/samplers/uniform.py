@@ -1,7 +1,7 @@
 """Uniform noise: every class is as likely to be drawn as any other, with replacement or without.
 
-Without replacement n distinct classes are drawn among those that are not excluded, (K - n_excluded)
-of them, so that each is expected n / (K - n_excluded) times.
+Without replacement n distinct classes are drawn among the K - n_excluded that are not excluded; the
+expected count of each is n / (K - n_excluded).
 """
 
 from typing import Any
@@ -18,10 +18,10 @@ def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
     """Draw distinct rows that are not excluded; see `contract`.
 
     Floyd's algorithm (Bentley & Floyd 1987) over the ranks of the rows that may be drawn; a rank
-    becomes a row by skipping the avoided rows below it.
+    becomes a row by skipping the excluded rows below it.
     """
     rows, excluded, seen = workspace.rows, workspace.excluded, workspace.seen
-    for c in range(1, n_excluded):  # sort them
+    for c in range(1, n_excluded):  # insertion sort
         row = excluded[c]
         at = c
         while at > 0 and excluded[at - 1] > row:
@@ -33,7 +33,7 @@ def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
     for d in range(n):
         last = n_free - n + d
         rank = min(np.int64(uniform(stream, first + np.uint64(d)) * (last + 1)), last)
-        # else it is new, and a hundred draws need not be looked through
+        # an unused place of the filter means that the rank is new
         if seen[rank % FILTER_SIZE] >= 0:
             for before in range(d):
                 if rows[before] == rank:

@@ -11,7 +11,7 @@ from embedx.settings import Settings, param
 
 
 class UnigramSettings(Settings):
-    """How far noise follows the counts."""
+    """Settings of unigram noise."""
 
     panel = "Sampler"
 
