@@ -70,7 +70,7 @@ class Registry(MutableMapping[str, C]):
         return self._all()[name]
 
     def __setitem__(self, name: str, registered: C) -> None:
-        self._all()[name] = registered
+        self._classes[name] = registered
 
     def __delitem__(self, name: str) -> None:
         del self._all()[name]
@@ -80,6 +80,17 @@ class Registry(MutableMapping[str, C]):
 
     def __len__(self) -> int:
         return len(self._all())
+
+    def imported(self) -> dict[str, C]:
+        """The classes that are imported, without those of other packages that are not yet."""
+        return dict(self._classes)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all classes, those of other packages by their entry points, without an
+        import.
+        """
+        others = sorted(point.name for point in entry_points(group=self.group))
+        return tuple(dict.fromkeys((*self._classes, *others)))
 
     def origin(self, name: str) -> dict[str, str]:
         """Where a class comes from, as JSON: the `package` and its `version`, or the `module` that

@@ -47,6 +47,9 @@ LIMITS = {
     "at_most": (operator.le, "at most"),
 }
 
+# where settings are declared that other packages may have too
+SHARED = ("embedx.objectives", "embedx.samplers")
+
 
 def param(
     default: Any,
@@ -76,8 +79,12 @@ def param(
 
 
 def is_fine(name: str) -> bool:
-    """Whether a setting is given by --set, as the class says that declares it."""
-    return any(name in group.fine_names for group in declared())
+    """Whether a setting is given by --set, as the class says that declares it: embedx's own, if
+    another package has a setting of the same name.
+    """
+    groups = [group for group in declared() if name in settings_of(group)]
+    ours = [group for group in groups if _is_ours(group)]
+    return any(name in group.fine_names for group in ours or groups)
 
 
 def declared() -> "list[type[Settings]]":
@@ -178,6 +185,26 @@ def check_used(given: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
         is_without = isinstance(first, str) and first.startswith("without")
         preposition = "" if is_without else "with "
         raise InapplicableError(name, None, (f"applies only {preposition}", need))
+
+
+def wrong_settings(group: Any) -> str:
+    """What is wrong with the settings of an objective or sampler from elsewhere; "" if nothing."""
+    if not (isinstance(group, type) and issubclass(group, Settings)):
+        return f"{group!r} is no subclass of {Settings.__module__}.Settings"
+    of_tasks = {
+        name
+        for ours in declared()
+        if _is_ours(ours) and not ours.__module__.startswith(SHARED)
+        for name in settings_of(ours)
+    }
+    taken = [name for name in settings_of(group) if name in of_tasks]
+    if taken:
+        return f"embedx has settings of its own called {', '.join(taken)}"
+    return ""
+
+
+def _is_ours(group: "type[Settings]") -> bool:
+    return group.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def settings_of(group: "type[Settings]") -> list[str]:

@@ -27,7 +27,7 @@ def test_the_tree_is_the_best_there_is(counts):
     tree = huffman(counts)
     assert counts @ tree.depth == counts @ reference.huffman_depths(counts)
     assert np.sum(0.5**tree.depth) == 1  # Kraft's equality: every turn leads somewhere
-    assert len(tree.turn) == max(len(counts) - 1, 1)
+    assert len(tree.branch) == max(len(counts) - 1, 1)
 
 
 def shuffled(counts):
@@ -73,7 +73,7 @@ def test_a_tree_of_halves_keeps_the_order_and_is_as_flat_as_can_be(counts):
     ways = [tuple(bits[offsets[k] : offsets[k + 1]]) for k in order]
     assert ways == sorted(ways)
     assert np.sum(0.5**tree.depth) == 1
-    assert len(tree.turn) == max(len(counts) - 1, 1)
+    assert len(tree.branch) == max(len(counts) - 1, 1)
     assert tree.levels.tolist() == sorted({*tree.levels.tolist()})
     flattest = int(np.ceil(np.log2(max(seen, 1))))
     assert tree.depth[order[: max(seen - 1, 0)]].max(initial=0) == (flattest if seen > 1 else 0)

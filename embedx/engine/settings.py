@@ -31,9 +31,9 @@ class TrainingSettings(Settings):
     sampler: str | None = param(
         None,
         "how the candidates of an example are chosen; "
-        + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.items())
+        + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.imported().items())
         + "; by default the objective's first",
-        choices=tuple(SAMPLERS),
+        choices=SAMPLERS.names(),
         parse=usable_sampler,
     )
     threads: int | None = param(

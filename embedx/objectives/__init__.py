@@ -10,7 +10,7 @@ from embedx import samplers
 from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
 from embedx.objectives.contract import About, Objective
 from embedx.registry import REMEDY, Registry, wrong_class
-from embedx.settings import Options, Record, Settings, settings_of
+from embedx.settings import Options, Record, settings_of, wrong_settings
 
 # Each as file.Class of this folder, in the order of all tables. An import needs no second line that
 # way.
@@ -40,9 +40,7 @@ def _wrong(objective: Any) -> str:
     problem = wrong_class(objective, Objective, ("name", "about"))
     if not problem and not isinstance(objective.about, About):
         return f"{objective.__qualname__}.about is not an `About`"
-    if not problem and not issubclass(objective.Settings, Settings):
-        return f"{objective.__qualname__}.Settings is no subclass of embedx.settings.Settings"
-    return problem
+    return problem or wrong_settings(objective.Settings)
 
 
 # Other packages add theirs by the entry point `embedx.objectives`.

@@ -55,10 +55,10 @@ def matters(z, label, sample_count, threshold):
     """Whether a positive, or a negative above the threshold, is among these candidates of an
     example.
     """
-    total = ZERO
+    found = ZERO
     for k in range(len(z)):
-        total += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
-    return total > 0
+        found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
+    return found > 0
 
 
 @kernel_part
@@ -66,13 +66,9 @@ def ends(batch, e, n):
     """The score of the best negative, -LOWEST if there is none, that of the worst positive, LOWEST
     if there is none, and the mean label of the positives.
     """
-    z = batch.z
-    label = batch.label
-    sample_count = batch.sample_count
-    best = -z.dtype.type(LOWEST)
-    worst = z.dtype.type(LOWEST)
-    weight = ZERO
-    n_positives = ZERO
+    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
+    weight, n_positives = ZERO, ZERO
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
         if matters(z[e, some], label[e, some], sample_count[e, some], best):
@@ -114,10 +110,8 @@ def measure(z, label, sample_count, best, worst, mu):
 @kernel_part
 def within(z, e, n, d, p):
     """Number of negatives with y < d and sum of their y; the same of positives with v < p."""
-    n_negatives = ZERO
-    sum_negatives = ZERO
-    n_positives = ZERO
-    sum_positives = ZERO
+    n_negatives, sum_negatives = ZERO, ZERO
+    n_positives, sum_positives = ZERO, ZERO
     for k in range(n):
         # a factor, because the compiler does not vectorise two sums under a condition
         negative = ONE if z[e, k] < d else ZERO
@@ -137,22 +131,22 @@ def depths(z, e, n, gap):
     solves the linear equations of the candidates that are still in, and leaves out those beyond.
     """
     n_neg, sum_neg, n_pos, sum_pos = within(z, e, n, ONE, ONE)
-    is_changing = True
-    while is_changing:
+    going_on = True
+    while going_on:
         d, p = (ONE + sum_neg) / n_neg, (ONE + sum_pos) / n_pos
         left_neg, left_sum_neg, left_pos, left_sum_pos = within(z, e, n, d, p)
-        is_changing = left_neg < n_neg or left_pos < n_pos
+        going_on = left_neg < n_neg or left_pos < n_pos
         n_neg, sum_neg, n_pos, sum_pos = left_neg, left_sum_neg, left_pos, left_sum_pos
-    is_changing = d + p > gap
-    while is_changing:
+    going_on = d + p > gap
+    while going_on:
         d = (sum_neg + n_pos * gap - sum_pos) / (n_neg + n_pos)
         p = gap - d
         left_neg, left_sum_neg, left_pos, left_sum_pos = within(z, e, n, d, p)
         if left_neg * d - left_sum_neg >= left_pos * p - left_sum_pos:
-            is_changing = left_neg < n_neg
+            going_on = left_neg < n_neg
             n_neg, sum_neg = left_neg, left_sum_neg
         else:
-            is_changing = left_pos < n_pos
+            going_on = left_pos < n_pos
             n_pos, sum_pos = left_pos, left_sum_pos
     return d, p
 
@@ -162,8 +156,7 @@ def projected(z, e, n, d, p, gap, weight):
     """loss / mu of positives that count once; overwrites the distances z by the coefficients,
     `weight` times as large.
     """
-    total = ZERO
-    spread = ZERO
+    total, spread = ZERO, ZERO
     for k in range(n):
         up, down = max(d - z[e, k], ZERO), max(z[e, k] - (TWO - p), ZERO)
         total += up

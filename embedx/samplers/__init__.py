@@ -3,13 +3,14 @@ each; see `contract`.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from embedx.errors import InapplicableError, Setting, SettingError, choice
 from embedx.registry import Registry, wrong_class
 from embedx.samplers.contract import Candidates, Paths, Sampler
-from embedx.settings import Options, Record, settings_of
+from embedx.settings import Options, Record, settings_of, wrong_settings
 
 # Each as file.Class of this folder, in the order of help texts.
 REGISTRY = (
@@ -22,9 +23,10 @@ REGISTRY = (
 )
 
 
-def _wrong(sampler: object) -> str:
+def _wrong(sampler: Any) -> str:
     """What is wrong with a sampler from elsewhere; "" if nothing is."""
-    return wrong_class(sampler, Sampler, ("name", "meaning", "candidates"))
+    problem = wrong_class(sampler, Sampler, ("name", "meaning", "candidates"))
+    return problem or wrong_settings(sampler.Settings)
 
 
 # Other packages add theirs by the entry point `embedx.samplers`.

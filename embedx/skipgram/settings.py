@@ -33,7 +33,7 @@ def large_text_defaults() -> str:
     """`--optimizer sgd --block-size 16 for ns`, of all objectives that have such defaults."""
     found = {
         name: each.large_text_defaults
-        for name, each in OBJECTIVES.items()
+        for name, each in OBJECTIVES.imported().items()
         if each.large_text_defaults
     }
     return ", ".join(
