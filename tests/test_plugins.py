@@ -303,3 +303,29 @@ def test_kernels_of_a_package_are_kept_by_a_hash_of_its_sources(tmp_path, monkey
         kernel_folder._hash_of_package.cache_clear()
         for name in ("losses", "losses.hinge"):
             sys.modules.pop(name, None)
+
+
+# ---- settings that are called like embedx's own
+
+CLASH = """
+from embedx.objectives.contract import SampledSettings
+from embedx.objectives.ns import NegativeSampling
+from embedx.settings import param
+class ClashSettings(SampledSettings):
+    dim: int = param(7, "a dimension of its own")
+class Clash(NegativeSampling):
+    name = "clash"
+    Settings = ClashSettings
+"""
+
+
+def test_a_package_with_a_setting_called_like_one_of_embedx_is_left_out(tmp_path):
+    site = tmp_path / "site"
+    install(site, "clash", "embedx.objectives", "clash = clash:Clash", CLASH)
+    (tmp_path / "corpus.txt").write_text(CORPUS)
+    done = embedx("train corpus.txt --dim 8 --dry-run", site, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "(embedx has settings of its own called dim)" in done.stderr
+    done = embedx("train corpus.txt --objective clash --dim 8", site, tmp_path)
+    assert done.returncode == 2
+    assert "embedx has settings of its own called dim" in done.stderr
