@@ -47,9 +47,6 @@ LIMITS = {
     "at_most": (operator.le, "at most"),
 }
 
-# where settings are declared that other packages may have too
-SHARED = ("embedx.objectives", "embedx.samplers")
-
 
 def param(
     default: Any,
@@ -187,17 +184,20 @@ def check_used(given: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
         raise InapplicableError(name, None, (f"applies only {preposition}", need))
 
 
-def wrong_settings(group: Any) -> str:
-    """What is wrong with the settings of an objective or sampler from elsewhere; "" if nothing."""
+def wrong_settings(group: Any, folder: str) -> str:
+    """What is wrong with the settings of an objective or sampler from elsewhere; "" if nothing.
+
+    folder  of embedx, such as embedx.objectives, whose settings may have the same names
+    """
     if not (isinstance(group, type) and issubclass(group, Settings)):
         return f"{group!r} is no subclass of {Settings.__module__}.Settings"
-    of_tasks = {
+    reserved = {
         name
         for ours in declared()
-        if _is_ours(ours) and not ours.__module__.startswith(SHARED)
+        if _is_ours(ours) and not ours.__module__.startswith(folder)
         for name in settings_of(ours)
     }
-    taken = [name for name in settings_of(group) if name in of_tasks]
+    taken = [name for name in settings_of(group) if name in reserved]
     if taken:
         return f"embedx has settings of its own called {', '.join(taken)}"
     return ""

@@ -40,7 +40,7 @@ def _wrong(objective: Any) -> str:
     problem = wrong_class(objective, Objective, ("name", "about"))
     if not problem and not isinstance(objective.about, About):
         return f"{objective.__qualname__}.about is not an `About`"
-    return problem or wrong_settings(objective.Settings)
+    return problem or wrong_settings(objective.Settings, __name__)
 
 
 # Other packages add theirs by the entry point `embedx.objectives`.

@@ -26,7 +26,7 @@ REGISTRY = (
 def _wrong(sampler: Any) -> str:
     """What is wrong with a sampler from elsewhere; "" if nothing is."""
     problem = wrong_class(sampler, Sampler, ("name", "meaning", "candidates"))
-    return problem or wrong_settings(sampler.Settings)
+    return problem or wrong_settings(sampler.Settings, __name__)
 
 
 # Other packages add theirs by the entry point `embedx.samplers`.
