@@ -61,7 +61,7 @@ def trained(package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     (folder / "corpus.txt").write_text(CORPUS)
     (folder / "reviews.txt").write_text(LABELLED)
-    (shown,) = re.findall(r"```bash\n(.*?)```", PACKAGE, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", PACKAGE, re.DOTALL)
     install, *lines = shown.splitlines()
     assert install == "pip install ."
     small = {"train": "--min-count 1 --sample 0 --dim 4 --threads 1", "classify": "--threads 1"}
