@@ -615,3 +615,17 @@ def test_names_of_a_run_come_back_as_bytes(here):
     _, arguments, _ = checkpoint.requested(here / name)
     assert [os.fsencode(each) for each in arguments["corpora"]] == [b"caf\xe9"]
     json.loads((here / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("ascii", "caf\udcc3\udca9"), ("utf-8", "café")])
+@pytest.mark.parametrize("written", ["café", "caf\udcc3\udca9"])
+def test_names_of_a_run_are_those_of_the_locale_that_resumes(
+    tmp_path, monkeypatch, encoding, name, written
+):
+    folder = checkpoint.folder_of(tmp_path / "model")
+    folder.mkdir()
+    run = {"command": "train", "arguments": {"corpora": [written]}, "directory": "/"}
+    run["embedx"] = checkpoint.folders.installed_version()
+    (folder / checkpoint.RUN).write_text(json.dumps(run))
+    monkeypatch.setattr(os, "fsdecode", lambda raw: raw.decode(encoding, "surrogateescape"))
+    assert checkpoint.requested(tmp_path / "model")[1] == {"corpora": [name]}

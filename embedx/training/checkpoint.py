@@ -128,7 +128,7 @@ def requested(output: Path) -> tuple[str, Record, str]:
     """
     file = folder_of(output) / RUN
     try:
-        run = json.loads(file.read_bytes())
+        run = _as_named_here(json.loads(file.read_bytes()))
         found = str(run["command"]), dict(run["arguments"]), str(run["directory"])
         version = run["embedx"]
     except FileNotFoundError:
@@ -142,6 +142,20 @@ def requested(output: Path) -> tuple[str, Record, str]:
         again = ("start the run again with ", Setting("overwrite", True))
         raise DataError(file, None, problem, ("resume it with that version, or ", again))
     return found
+
+
+def _as_named_here(value: Any) -> Any:
+    """JSON whose strings are names as the locale of this process spells their bytes, which may not
+    be the locale of the process that wrote them. A string that cannot be one stays as it is.
+    """
+    if isinstance(value, dict):
+        return {key: _as_named_here(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_named_here(item) for item in value]
+    if isinstance(value, str):
+        with contextlib.suppress(UnicodeError):
+            return os.fsdecode(value.encode("utf-8", "surrogateescape"))
+    return value
 
 
 def damaged(file: Path, problem: str) -> DataError:
