@@ -25,9 +25,9 @@ from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
 from embedx.storage.folder import check_output, task_of
 from embedx.storage.rescue import save_or_rescue
-from embedx.tasks import run as tasks
 from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest
+from embedx.tasks.run import train_task
 from embedx.text.encode import Corpora
 from embedx.training.checkpoint import reserved
 from embedx.vectors.model import WordVectors
@@ -104,7 +104,7 @@ def classify(
         typed=settled(settings, CLASSIFY),
     )
     with reporter(verbose) as progress, _reserved(output, overwrite):
-        trained = tasks.train(LabelTask(request, progress), progress)
+        trained = train_task(LabelTask(request, progress), progress)
         model = trained.model
         assert isinstance(model, classifier.Classifier)
         if output is not None:

@@ -23,8 +23,8 @@ from embedx.errors import InapplicableError, SettingError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
 from embedx.runtime.progress import Silent
-from embedx.tasks import run as tasks
 from embedx.tasks.requests import TrainRequest
+from embedx.tasks.run import run_request
 from embedx.training import trainer
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -462,7 +462,7 @@ def test_settings_of_a_cluster_need_one():
 def test_no_cluster_is_reported_in_a_line(two_topics):
     request = TrainRequest(corpora=[str(two_topics)], typed={"cluster": "127.0.0.1:1"})
     with pytest.raises(SettingError) as caught:
-        tasks.run(request, Silent())
+        run_request(request, Silent())
     assert (caught.value.setting, caught.value.value) == ("cluster", "127.0.0.1:1")
     assert "no Ray cluster at 127.0.0.1:1" in caught.value.problem
     assert "ray start --head" in caught.value.remedy

@@ -21,8 +21,8 @@ from embedx.labeled.digits import digits
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
-from embedx.tasks import run as tasks
 from embedx.tasks.requests import TrainRequest
+from embedx.tasks.run import train_task
 from embedx.tasks.words import WordTask
 from embedx.vectors.model import load_folder
 from tests.support.checkpoints import end_at_a_checkpoint
@@ -59,7 +59,7 @@ def trained(corpus, cluster, progress, workers=2, **options):
     request = TrainRequest(corpora=[str(corpus)], objective="ns", typed=options)
     task = WordTask(request, progress)
     with ray_backend.connected(task.cluster, options["threads"], progress) as size:
-        return tasks.train(task, progress, wrap=by_workers(task.cluster, size))
+        return train_task(task, progress, wrap=by_workers(task.cluster, size))
 
 
 def n_words(found):

@@ -17,11 +17,11 @@ from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.evaluation import graphs as evaluate
 from embedx.graphs.graph import Graph
 from embedx.graphs.read import read_graph
-from embedx.graphs.settings import GraphSettings
+from embedx.graphs.settings import SGD_RATE, GraphSettings
 from embedx.graphs.walks import Walks, write_walks
 from embedx.runtime.progress import Silent
 from embedx.skipgram import collapsed
-from embedx.skipgram.configuration import configure
+from embedx.skipgram.configuration import COLLAPSED_DEFAULTS, configure
 from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
 from tests.support.notes import Notes
@@ -325,6 +325,17 @@ def test_graphs_of_other_libraries_are_trained_on(tmp_path):
         embedx.SkipGram(dim=4).fit(Graph.from_networkx(ties))
     with pytest.raises(SettingError):
         embedx.SkipGram(dim=4, sample=0).fit([["a", "b"] * 9] * 9).partial_fit(ties)
+
+
+def test_settings_of_walks_have_defaults_of_their_own():
+    config = configure("ns", {"walks": 5})
+    assert (config.settings.epochs, config.settings.window) == (1, 10)
+    assert (config.vocabulary.min_count, config.vocabulary.sample) == (1, 0.0)
+    assert configure("ns", {"walks": 5, "window": 3}).settings.window == 3
+    assert configure("ns", {"walks": 5, "optimizer": "sgd"}).settings.learning_rate == SGD_RATE
+    assert configure("ns", {"optimizer": "sgd"}).settings.learning_rate != SGD_RATE
+    collapsed = configure("softmax", {"walks": 5}, is_collapsed=True)
+    assert collapsed.settings.epochs == COLLAPSED_DEFAULTS["epochs"]
 
 
 def test_settings_of_walks_need_walks():

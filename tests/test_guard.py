@@ -25,8 +25,8 @@ from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Reporter, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.tasks import run as tasks
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
+from embedx.tasks.run import run_request
 from embedx.training import guard, trainer
 from embedx.training.checkpoint import Checkpoints, Request
 from embedx.training.guard import Guard
@@ -573,7 +573,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
         r" in .*/out$"
     )
     with pytest.raises(DivergedError, match=message) as end:
-        tasks.run(request, Reporter(printed))
+        run_request(request, Reporter(printed))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
     assert len(facts["learning_rate_lowered"]) == 3
@@ -594,7 +594,7 @@ def test_classify_likewise(tmp_path, spoiled):
         checkpoint_every="0",
     )
     with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
-        tasks.run(request, Silent())
+        run_request(request, Silent())
     assert (tmp_path / "out" / "model.json").exists()
 
 

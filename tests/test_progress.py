@@ -242,7 +242,13 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     assert re.fullmatch(
         r"training: 50%, 0:00 left, 3 words/s, loss 2", caplog.records[1].getMessage()
     )
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "embedx"):
+        at_default = progress.reporter(False)
+        at_default.note("nothing to worry about")
+        at_default.note("warning: the learning rate was lowered")
+    assert caplog.record_tuples == [("embedx", logging.WARNING, "the learning rate was lowered")]
+    with caplog.at_level(logging.ERROR, "embedx"):
         assert isinstance(progress.reporter(False), Silent)
 
 

@@ -326,7 +326,7 @@ def test_the_command_keeps_the_models_settings_and_the_model(
     for words, complaint in (
         (
             [*typed, str(folder("ar")), "--overwrite"],
-            "the model of start, which is kept; name another output",
+            "the model of --start, which is kept; name another --output",
         ),
         (
             [*typed, "other", "--collapsed", "--objective", "softmax"],

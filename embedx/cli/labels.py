@@ -13,7 +13,7 @@ from numpy import ndarray
 
 from embedx.classification import classifier
 from embedx.classification.classifier import Best, Classifier
-from embedx.cli import run
+from embedx.cli import training_results as results
 from embedx.cli.requests import CompareRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
@@ -29,10 +29,10 @@ from embedx.runtime import atomic
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.storage import outputs
-from embedx.tasks import run as life
 from embedx.tasks.labels import note_probabilities
 from embedx.tasks.output import stem_of
 from embedx.tasks.requests import ClassifyRequest
+from embedx.tasks.run import plan_request, run_request
 from embedx.text.sources import STANDARD_INPUT
 
 # Labels printed for a row, unless a number, a threshold or a coverage is given.
@@ -55,9 +55,9 @@ def classify(request: ClassifyRequest) -> None:
     """Train a classifier and print what came of it."""
     with reporter(request) as progress:
         if request.dry_run:
-            run.show_plan(request, life.plan(request, progress))
+            results.show_plan(request, plan_request(request, progress))
             return
-        finished = life.run(request, progress)
+        finished = run_request(request, progress)
     facts, metrics = finished.model.facts, finished.metrics
 
     if request.as_json:
@@ -65,7 +65,7 @@ def classify(request: ClassifyRequest) -> None:
             "model": str(finished.output),
             **facts,
             "settings": finished.model.settings,
-            "test": None if metrics is None else run.plain_numbers(metrics),
+            "test": None if metrics is None else results.plain_numbers(metrics),
         }
         print(json.dumps(record))
         return
@@ -73,7 +73,7 @@ def classify(request: ClassifyRequest) -> None:
     parts = [f"{facts['labels']:,} labels"]
     if facts["interrupted"]:
         parts.append("interrupted")
-    parts.append(run.loss_line(facts, "no example had a label"))
+    parts.append(results.loss_line(facts, "no example had a label"))
     if metrics:
         parts += [f"{name} {metrics[name]:.4f}" for name in METRICS_IN_LINE if name in metrics]
         parts.append(f"{metrics['n']:,} labelled test rows")

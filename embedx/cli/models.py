@@ -208,7 +208,7 @@ def _evaluate_classifier(
 ) -> None:
     """Print the metrics of a classifier on test data."""
     from embedx.cli.labels import test_metrics
-    from embedx.cli.run import metric_lines, plain_numbers
+    from embedx.cli.training_results import metric_lines, plain_numbers
 
     metrics = test_metrics(model, test, test_labels, progress, per_label, table, overwrite)
     if as_json:

@@ -346,7 +346,7 @@ def train_options() -> Options:
     """The settings of `embedx train`."""
     from embedx.distributed.settings import ClusterSettings
     from embedx.graphs.settings import GraphSettings
-    from embedx.skipgram.configuration import DEFAULTS
+    from embedx.skipgram.configuration import COLLAPSED_DEFAULTS, WALK_DEFAULTS
     from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings
 
     groups = (
@@ -359,8 +359,9 @@ def train_options() -> Options:
         ClusterSettings,
     )
     options = _task_options("word_defaults", "label_settings", *groups, CollapsedSettings)
-    for name, value in DEFAULTS.items():
-        options[name].defaults["--collapsed"] = value
+    for mode, defaults in (("--collapsed", COLLAPSED_DEFAULTS), ("--walks", WALK_DEFAULTS)):
+        for name, value in defaults.items():
+            options[name].defaults[mode] = value
     return options
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx import objectives
-from embedx.cli import run
+from embedx.cli import training_results as results
 from embedx.cli.streams import reporter
 from embedx.errors import EmbedxError
 from embedx.evaluation import heldout
@@ -14,8 +14,8 @@ from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.skipgram.corpus_report import check, table
 from embedx.storage.folder import task_of
-from embedx.tasks import run as life
 from embedx.tasks.requests import TrainRequest
+from embedx.tasks.run import plan_request, run_request
 from embedx.tasks.words import WordTask
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
@@ -29,16 +29,16 @@ def train(request: TrainRequest) -> None:
     """Train word vectors and print what came of it."""
     with reporter(request) as progress:
         if request.dry_run:
-            run.show_plan(request, life.plan(request, progress))
+            results.show_plan(request, plan_request(request, progress))
             return
-        finished = life.run(request, progress)
+        finished = run_request(request, progress)
     model = finished.model
     facts = model.facts
     if request.as_json:
         print(json.dumps({"model": str(finished.output), **facts, "settings": model.settings}))
         return
     otherwise = "ended before the first iteration" if request.collapsed else "no pair was seen"
-    parts = [f"{facts['words']:,} words", run.loss_line(facts, otherwise)]
+    parts = [f"{facts['words']:,} words", results.loss_line(facts, otherwise)]
     if "heldout" in facts:
         parts.append(f"held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}")
     if request.collapsed:
@@ -104,7 +104,7 @@ def score_text(
             {"log_likelihood": gain.value, "standard_error": gain.error},
         )
         metrics.append(difference)
-    numbers, lines = [*map(run.plain_numbers, metrics)], run.metric_lines(*metrics)
+    numbers, lines = [*map(results.plain_numbers, metrics)], results.metric_lines(*metrics)
     if len(found) == 1:
         return numbers[0], lines
     return dict(zip(names, numbers, strict=True)), [*tab_separated([["metric", *names]]), *lines]

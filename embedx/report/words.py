@@ -73,8 +73,12 @@ def findings(
     values |= about_scores([model], tests, progress)
 
     facts = vectors.facts
-    defaults = configure(facts.get("objective"), {}, is_collapsed=facts.get("collapsed", False))
-    values["defaults"] = defaults.record()
+    # the defaults of walks are others
+    walks = {name: vectors.settings[name] for name in ("walks",) if vectors.settings.get(name)}
+    defaults = configure(
+        facts.get("objective"), walks, is_collapsed=facts.get("collapsed", False)
+    ).record()
+    values["defaults"] = {name: v for name, v in defaults.items() if name not in walks}
     values["key_figures"] = {
         "words": f"{len(vectors):,}",
         "dimension": vectors.vectors.shape[1],

@@ -293,17 +293,15 @@ class Logged(Reporter):
 
 
 def reporter(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:
-    """Progress for callers from Python: on standard error if `verbose`, else as log messages, if
-    the logger takes INFO.
+    """Progress for callers from Python: on standard error if `verbose`, else as log messages,
+    warnings at level WARNING and all others at INFO.
 
     names  of settings that the caller calls otherwise
     """
     spelling = by_other_names(names or {})
     if verbose:
         return Reporter(sys.stderr, spelling=spelling)
-    if LOGGER.isEnabledFor(logging.INFO):
-        return Logged(spelling)
-    return SILENT
+    return Logged(spelling) if LOGGER.isEnabledFor(logging.WARNING) else SILENT
 
 
 def _loss(facts: Record) -> list[str]:

@@ -12,7 +12,12 @@ from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.settings import check_sampler
 from embedx.errors import InapplicableError, Setting, SettingError
-from embedx.graphs.settings import DEFAULTS as OF_GRAPHS, GraphSettings, graph_settings
+from embedx.graphs.settings import (
+    DEFAULTS as GRAPH_DEFAULTS,
+    SGD_RATE,
+    GraphSettings,
+    graph_settings,
+)
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
@@ -54,7 +59,7 @@ NOT_TAKEN = (
     "heldout_points",
     "shuffle",
 )
-DEFAULTS = {
+COLLAPSED_DEFAULTS = {
     "epochs": 20,
     "optimizer": "rowwise-adagrad-momentum",
     "learning_rate": 1.0,
@@ -62,6 +67,9 @@ DEFAULTS = {
     "candidate_fraction": 0.1,
 }
 TAIL = 1000  # rows drawn for each input
+
+# With --walks: an epoch has as many walks from each node as are asked for.
+WALK_DEFAULTS = {**GRAPH_DEFAULTS, "epochs": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,15 +137,17 @@ class Configuration:
 
     def record(self) -> Record:
         """All settings that apply, by name."""
-        found = {name: value for group in self.groups() for name, value in group.record().items()}
-        unused = (
-            ()
-            if self.collapsed is None
-            else OF_STREAMING
-            if self.objective.traits.has_tail
-            else (*OF_STREAMING, "draws")
-        )
-        return {name: value for name, value in found.items() if name not in unused}
+        unused: set[str] = set()
+        if self.collapsed is not None:
+            unused |= {*OF_STREAMING}
+            if not self.objective.traits.has_tail:
+                unused.add("draws")
+        return {
+            name: value
+            for group in self.groups()
+            for name, value in group.record().items()
+            if name not in unused
+        }
 
 
 def configure(
@@ -148,56 +158,60 @@ def configure(
     defaults: Options | None = None,
     model: WordVectors | None = None,
 ) -> Configuration:
-    """The configuration that options ask for; what they leave open is as in the model of --start,
-    then in `defaults`, then as suits the objective, which is `ns` by default, or that of --start,
-    which a `model` in memory takes the place of.
+    """The configuration that options ask for. A setting that is not among them is, in this order,
+    that of the model of --start, of --walks or --collapsed, of `defaults`, of the architecture, of
+    the objective, and the default that it is declared with.
+
+    objective  by default that of the model of --start, or ns
+    defaults   of settings of text, such as a recipe's
+    model      one in memory, in place of the folder of --start
 
     Raises `EmbedxError` for what is out of range or does not apply.
     """
     check_word_settings(options)
-    start, graph = started(options, model), graph_settings(options)
+    start = started(options, model)
+    graph = graph_settings(options)
     check_used(options, [("edge_separator", graph is not None, Setting("walks"))])
+    walk_defaults: Record = {}
     if graph is not None:
-        options = {**OF_GRAPHS, **({} if is_collapsed else {"epochs": 1}), **options}
+        walk_defaults = dict(WALK_DEFAULTS)
+        if is_collapsed:  # whose epochs are iterations
+            del walk_defaults["epochs"]
     name = objective or (start.objective.name if start and start.objective else "ns")
+    collapsed = None
     if is_collapsed:
-        made, settings = _collapsed(name, dict(options))
-        is_sized = False
+        new_objective, settings = _collapsed(name, options, walk_defaults)
+        collapsed = CollapsedSettings.from_options({**walk_defaults, **options})
     else:
-        check_used(
-            options,
-            [(each, False, Setting("collapsed", True)) for each in settings_of(CollapsedSettings)],
-        )
-        options = start.with_defaults(options) if start else dict(options)
-        made, settings, is_sized = _streamed(name, options)
-    options = {**(defaults or {}), **options}
-    text, vocabulary = TextSettings.from_options(options), VocabularySettings.from_options(options)
-    phrases = start.phrase_settings(options) if start else PhraseSettings.from_options(options)
-    own = CollapsedSettings.from_options(options) if is_collapsed else None
-    found = Configuration(
-        made,
+        unused = settings_of(CollapsedSettings)
+        check_used(options, [(name, False, Setting("collapsed", True)) for name in unused])
+        options = start.with_defaults(options) if start else options
+        new_objective, settings = _streamed(name, options, walk_defaults)
+    options = {**(defaults or {}), **walk_defaults, **options}
+    configuration = Configuration(
+        new_objective,
         settings,
-        text,
-        vocabulary,
-        phrases,
-        own,
+        TextSettings.from_options(options),
+        VocabularySettings.from_options(options),
+        start.phrase_settings(options) if start else PhraseSettings.from_options(options),
+        collapsed,
         start,
         graph,
         samplers.own_options(options),
-        is_sized,
+        not is_collapsed and _is_sized_by_text(type(new_objective), options),
     )
-    found.new_sampler()  # refuses settings of other samplers
-    return found
+    configuration.new_sampler()  # refuses settings of other samplers
+    return configuration
 
 
-def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings, bool]:
-    """The objective and the settings where pairs are streamed, and whether the size of the text
-    chooses the optimizer.
-    """
+def _streamed(
+    name: str, options: Options, walk_defaults: Options
+) -> tuple[Objective, SkipGramSettings]:
+    """The objective and the settings where pairs are streamed."""
     objective = objectives.find(name)
-    defaults = _defaults(objective, options)
-    made = objective(objective.Settings.from_options({**defaults, **options}))
-    settings = SkipGramSettings.from_options({**defaults, **options})
+    values = {**_defaults(objective, options), **walk_defaults, **options}
+    made = objective(objective.Settings.from_options(values))
+    settings = SkipGramSettings.from_options(values)
     is_drawn = ("drawn", "retrieved")
     sampler = settings.sampler or in_order(made)[0]
     needs: list[tuple[str, bool, str | Setting]] = [
@@ -212,19 +226,22 @@ def _streamed(name: str, options: Record) -> tuple[Objective, SkipGramSettings, 
     settings = dataclasses.replace(
         settings,
         sampler=sampler,
-        learning_rate=settings.learning_rate or usual_rate(settings.optimizer),
+        learning_rate=settings.learning_rate
+        or usual_rate(settings.optimizer, is_of_walks=bool(walk_defaults)),
         buckets=settings.ngrams.n_buckets if settings.ngrams else settings.buckets,
     )
     _refuse(settings, made)
-    return made, settings, _is_sized_by_text(objective, options)
+    return made, settings
 
 
-def usual_rate(optimizer: str) -> float:
+def usual_rate(optimizer: str, *, is_of_walks: bool) -> float:
     """The default learning rate of an optimizer of word vectors."""
+    if is_of_walks and optimizer == "sgd":
+        return SGD_RATE
     return optimizers.find(optimizer, WORDS).rates[WORDS]
 
 
-def _defaults(objective: type[Objective], options: Record) -> Record:
+def _defaults(objective: type[Objective], options: Options) -> Record:
     """The defaults of objective and architecture; without a learning rate where another optimizer
     than theirs is given, and without a number of draws where negatives are, which decide it.
     """
@@ -244,7 +261,7 @@ def _defaults(objective: type[Objective], options: Record) -> Record:
     return defaults
 
 
-def _is_sized_by_text(objective: type[Objective], options: Record) -> bool:
+def _is_sized_by_text(objective: type[Objective], options: Options) -> bool:
     """Whether large texts have defaults of their own, and nothing that decides them is given."""
     encoder = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
     if not objective.large_text_defaults or (encoder is not None and encoder.DEFAULTS):
@@ -294,39 +311,43 @@ def in_order(objective: Objective) -> list[str]:
 # ---- with --collapsed
 
 
-def _collapsed(name: str, options: Record) -> tuple[Objective, SkipGramSettings]:
+def _collapsed(
+    name: str, options: Options, walk_defaults: Options
+) -> tuple[Objective, SkipGramSettings]:
     """The objective and the settings where pairs are counted."""
     objective = objectives.find(name)
     made = _with_counts(objective, options)
     if not collapses(made):
         takers = ", ".join(
-            each
-            for each, other in objectives.OBJECTIVES.items()
-            if collapses(_with_counts(other, {}))
+            other
+            for other, kind in objectives.OBJECTIVES.items()
+            if collapses(_with_counts(kind, {}))
         )
-        other = ("does not apply to ", Setting("objective", name))
-        raise InapplicableError("collapsed", True, other, f"taken by {takers}, by default")
-    for each in (*NOT_TAKEN, *([] if made.traits.has_tail else ["draws"])):
-        if options.get(each) is not None:
+        problem = ("does not apply to ", Setting("objective", name))
+        raise InapplicableError("collapsed", True, problem, f"taken by {takers}, by default")
+    draws = ["draws"] if not made.traits.has_tail else []
+    for setting in (*NOT_TAKEN, *draws):
+        if options.get(setting) is not None:
             collapsed = (Setting("collapsed", True), " ", Setting("objective", name))
-            raise InapplicableError(each, None, ("does not apply with ", collapsed))
+            raise InapplicableError(setting, None, ("does not apply with ", collapsed))
     search = made.search(2)
     if search is not None and search.message_iterations > 0:
         remedy = ("leave out ", Setting("rescore", False))
         raise InapplicableError("collapsed", True, "needs exact scores of the rows found", remedy)
-    draws = {"draws": TAIL} if made.traits.has_tail else {}
+    defaults = {**COLLAPSED_DEFAULTS, **walk_defaults}
+    if made.traits.has_tail:
+        defaults["draws"] = TAIL
     settings = SkipGramSettings.from_options(
-        {**DEFAULTS, **draws, **options, "sampler": objective.samplers()[0]}
+        {**defaults, **options, "sampler": objective.samplers()[0]}
     )
     optimizers.find(settings.optimizer, COLLAPSED)
     return made, settings
 
 
-def _with_counts(objective: type[Objective], options: Record) -> Objective:
+def _with_counts(objective: type[Objective], options: Options) -> Objective:
     """The objective with its settings among `options`, by default those for word counts."""
-    return objective(
-        objective.Settings.from_options({**objective.word_defaults, **DEFAULTS, **options})
-    )
+    values = {**objective.word_defaults, **COLLAPSED_DEFAULTS, **options}
+    return objective(objective.Settings.from_options(values))
 
 
 def collapses(objective: Objective) -> bool:

@@ -13,7 +13,6 @@ from numpy import ndarray
 from embedx import optimizers, samplers
 from embedx.engine.encoders import pairs_of_centre
 from embedx.errors import Setting, Text
-from embedx.graphs.settings import SGD_RATE
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Progress
@@ -64,7 +63,8 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     if config.is_sized_by_text:
         choose(f"{text.n_tokens:,} tokens", **optimizer_for_size(config, text.n_tokens))
     if settings.learning_rate is None:
-        choose(f"optimizer {settings.optimizer}", learning_rate=usual_rate(settings.optimizer))
+        rate = usual_rate(settings.optimizer, is_of_walks=config.graph is not None)
+        choose(f"optimizer {settings.optimizer}", learning_rate=rate)
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:
         choose(f"{len(text.kept):,} words", block_size=block_size)
@@ -80,12 +80,12 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
 
 def optimizer_for_size(config: Configuration, n_tokens: int) -> dict[str, Any]:
     """Optimizer, learning rate and block size that the objective declares for large texts, if this
-    one is; walks over a graph have a rate of their own.
+    is one.
     """
     if n_tokens < LARGE_TEXT:
         return {}
-    rate = SGD_RATE if config.graph is not None else None
-    return {"learning_rate": rate, **config.objective.large_text_defaults}
+    # a rate that they do not declare is the optimizer's usual one
+    return {"learning_rate": None, **config.objective.large_text_defaults}
 
 
 def retrieves(settings: SkipGramSettings) -> bool:

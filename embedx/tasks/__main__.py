@@ -13,7 +13,7 @@ from embedx.errors import EmbedxError
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import request_of_json
-from embedx.tasks.run import run
+from embedx.tasks.run import run_request
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     request = request_of_json(Path(sys.argv[1]).read_text("utf-8"))
     try:
         with Reporter(sys.stderr, request.log, spelling=on_command_line) as progress:
-            model = run(request, progress).model
+            model = run_request(request, progress).model
     except EmbedxError as error:
         print(error.spelled(on_command_line), file=sys.stderr)
         sys.exit(error.exit_code)

@@ -144,7 +144,7 @@ def task_of(request: RunRequest, progress: Progress) -> Task:
     return LabelTask(request, progress)
 
 
-def run(request: RunRequest, progress: Progress) -> Finished:
+def run_request(request: RunRequest, progress: Progress) -> Finished:
     """Train a model and save it.
 
     Raises `EmbedxError` for what the user can mend, and `DivergedError` when training diverges; its
@@ -158,7 +158,7 @@ def run(request: RunRequest, progress: Progress) -> Finished:
         checkpoints, overwrite = checkpoints_of(request, task.output, progress)
         stack.enter_context(checkpoints.at_work())
         progress.note(task.command())
-        trained = train(task, progress, checkpoints, wrap)
+        trained = train_task(task, progress, checkpoints, wrap)
         trained.model.facts["command"] = command_line(request)
         place = saved(
             lambda folder: trained.model.save(folder, overwrite),
@@ -170,7 +170,7 @@ def run(request: RunRequest, progress: Progress) -> Finished:
         return Finished(place, trained, task.scores(trained))
 
 
-def train(
+def train_task(
     task: Task,
     progress: Progress,
     checkpoints: Checkpoints | None = None,
@@ -183,7 +183,7 @@ def train(
         return life.train(resolved, checkpoints)
 
 
-def plan(request: RunRequest, progress: Progress) -> Planned:
+def plan_request(request: RunRequest, progress: Progress) -> Planned:
     """What a run would be: all stages up to `allocate`. Nothing is written but to the caches."""
     task = task_of(request, progress)
     task.check_output()
