@@ -400,7 +400,7 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     stream = io.StringIO()
     with Reporter(stream, is_quiet=True) as reporter:
         reporter.note("a fact")
-        reporter.note("warning: a danger")
+        reporter.warn("a danger")
     assert stream.getvalue() == "warning: a danger\n"
 
 

@@ -105,7 +105,7 @@ def test_a_note_stands_above_the_bar(screen, clock):
     with Reporter(screen) as reporter:
         reporter.start("reading", 100, "rows")
         draw(reporter, clock, 50)
-        reporter.note("warning: a row without a label\x1b[2J")
+        reporter.warn("a row without a label\x1b[2J")
         note, line = screen.lines
         assert note == r"warning: a row without a label\x1b[2J"
         assert line.startswith("reading:  50%|")
@@ -233,7 +233,7 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     with caplog.at_level(logging.INFO, "embedx"):
         assert isinstance(progress.reporter(True), Reporter)
         quiet = progress.reporter(False)
-        quiet.note("warning: a danger")
+        quiet.warn("a danger")
         quiet.start("training", 10, " words")
         quiet.interval = 0.0
         quiet.update(5, loss=2.0, words_per_second=3.0)
@@ -246,7 +246,7 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     with caplog.at_level(logging.WARNING, "embedx"):
         at_default = progress.reporter(False)
         at_default.note("nothing to worry about")
-        at_default.note("warning: the learning rate was lowered")
+        at_default.warn("the learning rate was lowered")
     assert caplog.record_tuples == [("embedx", logging.WARNING, "the learning rate was lowered")]
     with caplog.at_level(logging.ERROR, "embedx"):
         assert isinstance(progress.reporter(False), Silent)

@@ -619,7 +619,7 @@ class Classifier:
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
         warning = self.likelihood_warning(result)
         if warning:
-            progress.note(f"warning: {warning}")
+            progress.warn(warning)
         return result
 
     def likelihood_warning(self, measures: Mapping[str, float]) -> str:

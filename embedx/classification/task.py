@@ -221,8 +221,7 @@ class Run:
                 " keeps them as they are",
             )
         if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
-            self.progress.note(
-                "warning: ",
+            self.progress.warn(
                 Setting("weights", settings.weights),
                 " keeps a label's weights only for the features of its own rows, which may lose"
                 " useful ones where features are negative, as some here are; ",

@@ -181,7 +181,7 @@ def evaluate(
         trust_pickle=trust_pickle,
         progress=progress,
     )
-    _show_word_scores(report, record, as_json)
+    _show_word_scores(report, record, progress, as_json)
 
 
 def _score_text(
@@ -217,10 +217,12 @@ def _evaluate_classifier(
         print("\n".join(metric_lines(metrics)))
 
 
-def _show_word_scores(report: "Report", record: dict[str, Any], as_json: bool) -> None:
+def _show_word_scores(
+    report: "Report", record: dict[str, Any], progress: Reporter, as_json: bool
+) -> None:
     """Print the scores of word vectors; for JSON together with the record of a text's scores."""
     for warning in report.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        progress.warn(warning)
     if as_json:
         print(json.dumps(record | report.as_dict()))
     elif sys.stdout.isatty():
@@ -367,7 +369,7 @@ def vectors(
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     n_unknown = write_vectors(load(model).of(vectors), lines or ["-"], output, overwrite)
     if n_unknown > 0:
-        progress.note(f"warning: lines without a known word: {n_unknown:,}")
+        progress.warn(f"lines without a known word: {n_unknown:,}")
 
 
 Word = Annotated[str | None, typer.Argument()]

@@ -324,8 +324,8 @@ class Workers:
             problem = f"{lost}, the last on {worker.host} ({why})"
             self.error = SettingError("cluster", None, problem, "check the memory of the machines")
             return
-        self.progress.note(
-            f"warning: the worker on {worker.host} is lost ({why}); its range is trained by another"
+        self.progress.warn(
+            f"the worker on {worker.host} is lost ({why}); its range is trained by another"
         )
         self._add()
 

@@ -36,7 +36,7 @@ def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, boo
     more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
     is_short = model + checkpoints > free
     line = f"disk: {summary({'model': model}, free)}{more}{', which do not fit' * is_short}"
-    return line if not is_short else f"warning: {line}", is_short
+    return line, is_short
 
 
 def summary(needs: Mapping[str, float], free: float) -> str:

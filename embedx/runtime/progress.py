@@ -54,11 +54,13 @@ class Progress:
         """
 
     def note(self, *message: Text) -> None:
-        """Something the user should know, one line; one that begins with "warning: " is shown with
-        --quiet too.
+        """Something the user should know, one line.
 
         message  text, and the settings that it names, which are spelled as the user writes them
         """
+
+    def warn(self, *text: Text) -> None:
+        """Something that may be wrong, one line; it is shown with `--quiet`, too."""
 
     def detail(self, *message: Text) -> None:
         """Something that is of interest only when it is asked for: a note with --verbose."""
@@ -155,7 +157,7 @@ class Reporter(Progress):
                 print(json.dumps(event), file=self._log, flush=True)
             except OSError as error:
                 self._log = None
-                self.note("warning: ", Setting("log_json"), f" ends here: {error.strerror}")
+                self.warn(Setting("log_json"), f" ends here: {error.strerror}")
         if self._bar is not None:
             if now - self._last_line >= DRAWN_EVERY:
                 self._last_line = now
@@ -166,9 +168,11 @@ class Reporter(Progress):
             self._print(f"{self._stage()}: {', '.join(parts)}")
 
     def note(self, *message: Text) -> None:
-        line = spelled(message, self.spelling)
-        if not self.is_quiet or line.startswith("warning: "):
-            self._print(line)
+        if not self.is_quiet:
+            self._print(spelled(message, self.spelling))
+
+    def warn(self, *text: Text) -> None:
+        self._print(f"warning: {spelled(text, self.spelling)}")
 
     def finish(self) -> None:
         self._close_bar()
@@ -283,13 +287,11 @@ class Logged(Reporter):
     def __init__(self, spelling: Spelling = in_python) -> None:
         super().__init__(sys.stderr, is_alone=False, spelling=spelling)
 
+    def warn(self, *text: Text) -> None:
+        LOGGER.warning("%s", visible(spelled(text, self.spelling)))
+
     def _print(self, line: str) -> None:
-        is_warning = line.startswith("warning: ")
-        LOGGER.log(
-            logging.WARNING if is_warning else logging.INFO,
-            "%s",
-            visible(line.removeprefix("warning: ")),
-        )
+        LOGGER.info("%s", visible(line))
 
 
 def reporter(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:

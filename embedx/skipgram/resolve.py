@@ -143,8 +143,7 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
     remedy: Text = "leave it out"
     if rate < usual:
         remedy = (remedy, ", or add ", Setting("optimizer", "sgd"), " to use word2vec's rates")
-    progress.note(
-        "warning: ",
+    progress.warn(
         Setting("learning_rate", rate),
         f" is far from {usual:g}, the default of {settings.optimizer} here; ",
         remedy,

@@ -466,8 +466,8 @@ class Run:
         unigram = metrics["unigram"]
         if best > unigram:
             if metrics["log_likelihood"] <= unigram:
-                self.progress.note(
-                    "warning: the model does not beat the unigram baseline on held-out text"
+                self.progress.warn(
+                    "the model does not beat the unigram baseline on held-out text"
                     f" ({metrics['log_likelihood']:.4f} and {unigram:.4f} nats a pair) unless its"
                     f" scores are divided by a temperature ({best:.4f}): its probabilities are"
                     " overconfident; try a smaller ",
@@ -483,7 +483,7 @@ class Run:
         remedy = ("try another ", Setting("learning_rate"))
         if outcome.lowered_rates or metrics["log_likelihood"] < unigram - SLACK:
             return DivergedError(problem, remedy)
-        self.progress.note("warning: ", problem, "; ", remedy, ", or more ", Setting("epochs"))
+        self.progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
         return None
 
 
@@ -546,11 +546,9 @@ def _note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress)
     if config.settings.subwords is None and config.graph is None:
         advice = unsegmented(corpus)
         if advice:
-            progress.note(advice)
+            progress.warn(advice)
     if objective.about.words_caution:
-        progress.note(
-            "warning: ", Setting("objective", objective.name), f": {objective.about.words_caution}"
-        )
+        progress.warn(Setting("objective", objective.name), f": {objective.about.words_caution}")
 
 
 def _vocabulary(

@@ -114,8 +114,8 @@ def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
             _download_from(url, part, progress)
             if not recipe.sha256:
                 if url.startswith("http://"):
-                    progress.note(
-                        f"warning: {public_url(url)}: neither encrypted nor checked; whoever is on"
+                    progress.warn(
+                        f"{public_url(url)}: neither encrypted nor checked; whoever is on"
                         " the way could have changed it"
                     )
                 return

@@ -53,7 +53,7 @@ def advice(corpus: EncodedCorpus) -> Text:
             n_tokens += n * (letters > 0)
         if n_letters > MOST * n_characters and n_letters > LONGEST_MEAN[script] * n_tokens:
             return (
-                f"warning: the text is {script} without spaces between words, so that its tokens"
+                f"the text is {script} without spaces between words, so that its tokens"
                 f" have {n_letters / n_tokens:.0f} letters on average; segment it first, for"
                 f" example with {SEGMENTERS[script]}, or train with ",
                 Setting("subwords", "1-3"),

@@ -245,7 +245,10 @@ class Checkpoints:
         # with one that is being written
         n_states = KEPT + 1 - len(self.found) if math.isfinite(self.request.every) else 0
         line, is_short = check_disk(self.folder.parent, model, n_states * state)
-        (self.progress.note if is_short else self.progress.detail)(line)
+        if is_short:
+            self.progress.warn(line)
+        else:
+            self.progress.detail(line)
 
     def identify(self, identity: Callable[[], Record]) -> None:
         """Set what the run depends on beside its arguments, as JSON types: its data above all.
@@ -373,9 +376,8 @@ class Checkpoints:
                 )
         except OSError as error:
             kept = "the last one is kept" if self.states() else "there is none"
-            self.progress.note(
-                f"warning: no checkpoint was written to {self.folder}: {error.strerror or error};"
-                f" {kept}"
+            self.progress.warn(
+                f"no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}"
             )
         finally:
             for old in self.states()[KEPT:]:

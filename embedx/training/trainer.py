@@ -322,9 +322,8 @@ class _Work:
         is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
         if not is_out_of_time and guard.roll_back():
             to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
-            self.progress.note(
-                f"warning: {wrong}: rolled back to {to}, learning rate"
-                f" {self.rate_at(self.next_step):.4g}"
+            self.progress.warn(
+                f"{wrong}: rolled back to {to}, learning rate {self.rate_at(self.next_step):.4g}"
             )
             self.wrong = None
             self.reached = 0

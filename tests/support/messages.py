@@ -26,7 +26,7 @@ FIELDS = {
     "EmbedxError": ("problem",),
 }
 # Of progress: what is shown to the user, too.
-NOTES = ("note", "detail")
+NOTES = ("note", "warn", "detail")
 
 
 class Template:
@@ -79,10 +79,17 @@ def _entries_of_function(function: ast.FunctionDef, constants: dict[str, ast.exp
         )
         if isinstance(call.func, ast.Name) and call.func.id in FIELDS:
             entries.append(_error_entry(call.func.id, call, known))
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in NOTES:
+        elif _is_note(call.func):
             text = tuple(_value(argument, known) for argument in call.args)
             entries.append(_written(call.func.attr, {}, text))
     return entries
+
+
+def _is_note(function: ast.expr) -> bool:
+    """Whether it is a method of progress, and not of Python's warnings."""
+    if not isinstance(function, ast.Attribute) or function.attr not in NOTES:
+        return False
+    return ast.unparse(function.value) != "warnings"
 
 
 def _error_entry(kind: str, call: ast.Call, known: dict[str, ast.expr]) -> str:
@@ -136,7 +143,9 @@ def _value(node: ast.expr, known: dict[str, ast.expr], depth: int = 0) -> object
         if isinstance(node, ast.Tuple):
             return tuple(_value(item, known, depth + 1) for item in node.elts)
         if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in known:
-            return _value(known[ast.unparse(node)], known, depth + 1)
+            name = ast.unparse(node)
+            others = {key: value for key, value in known.items() if key != name}
+            return _value(known[name], others, depth + 1)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Setting":
             values = [_value(argument, known, depth + 1) for argument in node.args]
             return Setting(str(values[0]), *values[1:])

@@ -20,6 +20,9 @@ class Notes(Silent):
     def note(self, *message):
         self.notes.append(spelled(message, on_command_line))
 
+    def warn(self, *text):
+        self.note("warning: ", *text)
+
     @property
     def warnings(self):
         return [note for note in self.notes if note.startswith("warning: ")]

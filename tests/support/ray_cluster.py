@@ -47,6 +47,9 @@ class Watching:
     def note(self, *message):
         self.notes.append("".join(message))
 
+    def warn(self, *text):
+        self.note("warning: ", *text)
+
     def detail(self, *message): ...
 
     def finish(self): ...

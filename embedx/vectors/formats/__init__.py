@@ -121,8 +121,8 @@ def with_readable_names(name: str, found: Found, progress: Progress) -> Found:
     n_replaced = sum(map(operator.ne, words, found.words))
     if n_replaced:
         n_merged = len(set(found.words)) - len(set(words))
-        progress.note(
-            f"warning: {name}: {n_replaced:,} of {len(words):,} words are not UTF-8, and get U+FFFD"
+        progress.warn(
+            f"{name}: {n_replaced:,} of {len(words):,} words are not UTF-8, and get U+FFFD"
             f" for what cannot be read; {n_merged:,} become equal to others and are left out; if"
             " the file is text in Latin-1, convert it with iconv -f LATIN1 -t UTF-8"
         )
