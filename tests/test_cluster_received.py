@@ -15,7 +15,7 @@ from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
 from embedx.training import trainer
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -260,7 +260,7 @@ class Losing(Strategy):
 
 def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(here):
     output = here / "model"
-    request = Request("train", {}, float("inf"), False)
+    request = Command("train", {}, float("inf"), False)
     checkpoints = Checkpoints(output, request, False, Silent())
     strategy = Losing()
     with pytest.raises(LostClusterError) as error:

@@ -189,7 +189,7 @@ def test_text_is_read_as_the_model_read_it(tmp_path):
     assert together == [(2, 1, 1), (1, 2, 1), (3, 2, 1), (2, 3, 1), (1, 4, 2), (4, 1, 2)]
     assert not len(calibration.targets)
     with pytest.raises(
-        EmbedxError, match="the held-out text has no two words of the model side by side"
+        EmbedxError, match="the held-out text: no two words of the model side by side"
     ):
         pairs_of(str(file), words_model(tokenizer="words", lowercase=False, n=2))
 

@@ -28,7 +28,7 @@ from embedx.skipgram.configuration import configure
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 from embedx.tasks.run import run_request
 from embedx.training import guard, trainer
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.guard import Guard
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -315,7 +315,7 @@ def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
 
 
 def checkpoints_of(folder, resumes=False, every=1e9):
-    return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, Notes())
+    return Checkpoints(folder / "out", Command("train", {}, every, resumes), False, Notes())
 
 
 def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from embedx.objectives import binary_tree
 from embedx.runtime import locks
 from embedx.runtime.progress import Silent
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 from tests.support.label_data import ova, settings, topics, trained
 from tests.support.notes import Notes
 from tests.support.sparse_weights import dense_of
@@ -176,7 +176,7 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after
     options = {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}
     data = topics()
     whole = trained(data, **options)
-    request = Request("classify", {}, 1e9, False)
+    request = Command("classify", {}, 1e9, False)
     count = 0
     train_tile = tree_training.TreeTraining.train
 

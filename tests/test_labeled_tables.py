@@ -169,7 +169,7 @@ def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(wri
     notes = Notes()
     read(write("text,label\nx,a b|c\nx,c\nx,a b\nx,c|a b\n", "a.csv"), progress=notes)
     assert notes.notes[-1].endswith(
-        'labels such as "a b|c" are taken whole; --set "label-separator=|" splits them'
+        "labels such as \"a b|c\" are taken whole; --set 'label-separator=|' splits them"
     )
 
 

@@ -18,7 +18,7 @@ from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import checkpoint, trainer
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 from tests.support import forked
 from tests.support.notes import Notes
 from tests.support.refusals import refused
@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
 
 
 def checkpoints_of(folder, notes, every=float("inf"), resumes=False):
-    return Checkpoints(folder / "out", Request("train", {}, every, resumes), False, notes)
+    return Checkpoints(folder / "out", Command("train", {}, every, resumes), False, notes)
 
 
 def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):

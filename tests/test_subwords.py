@@ -430,6 +430,6 @@ def test_going_on_takes_the_models_ngrams(trained, two_topics, tmp_path):
     ):
         ((name, value),) = options.items()
         with pytest.raises(
-            EmbedxError, match=f"^{name}=.?{value}.?: the model of start .* has {has}; leave it out"
+            EmbedxError, match=f"^{name}=.?{value}.?: the model of start=.* has {has}; leave it out"
         ):
             embedx.SkipGram("ns", start=str(start), **options)

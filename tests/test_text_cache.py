@@ -1,6 +1,5 @@
 """From sources to tokens in memory: each is read once, kept, and never half-written."""
 
-import builtins
 import errno
 import gc
 import gzip
@@ -16,6 +15,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import reference_text
+import smart_open
 
 from embedx.errors import DataError, EmbedxError, SettingError
 from embedx.text import cache, corpus_writer, encoded_corpus, sources
@@ -70,15 +70,18 @@ def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
 
 def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
     opened = []
-    real_open = builtins.open
-    monkeypatch.setattr(
-        builtins, "open", lambda file, *a, **k: opened.append(str(file)) or real_open(file, *a, **k)
-    )
+    real_open = smart_open.open
+
+    def noted_open(name, *arguments, **options):
+        opened.append(name)
+        return real_open(name, *arguments, **options)
+
+    monkeypatch.setattr(smart_open, "open", noted_open)
     first = read(corpus, home)
-    assert opened.count(str(corpus)) == 1
+    assert opened == [f"file://{corpus}"]
     progress = Notes()
     again = read(corpus, home, progress)
-    assert opened.count(str(corpus)) == 1
+    assert opened == [f"file://{corpus}"]
     assert as_reference(again) == as_reference(first)
     assert progress.notes == [
         f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"
@@ -381,7 +384,7 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     assert (encoded.n_tokens, encoded.key) == (10, "")
     assert (
         f"{home / key}: is in the way, and cannot be replaced; delete it, or name another"
-        " cache_dir" in progress.notes
+        " --cache-dir" in progress.notes
     )
     encoded.close()
     assert files_below(home) == before

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import embedx
 from embedx.errors import DataError, EmbedxError
 from embedx.vectors import model
 from tests.support.needs import needs_gensim
@@ -184,7 +185,7 @@ def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path
 
 def test_word_vectors_are_scored_on_files_and_against_others(ours, tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(40)))
-    found = ours.evaluate(pairs=tmp_path / "pairs.tsv", against=ours)
+    found = embedx.evaluate(ours, pairs=tmp_path / "pairs.tsv", against=ours)
     assert [each.used for each in found.scores] == [40, 40]
     assert found.differences[0].difference == 0
     assert repr(found) == found.table()

@@ -267,7 +267,8 @@ def conditions(
         yield name, False, need
     usual_sampler = objective.label_defaults.get("sampler", objective.samplers()[0])
     kind = samplers.SAMPLERS[str(settings.sampler or usual_sampler)].candidates
-    yield "negatives", kind in ("drawn", "retrieved"), "a sampler that draws"
+    counts_negatives = kind in ("drawn", "retrieved") or objective.traits.weighs_negatives
+    yield "negatives", counts_negatives, "a sampler that draws"
 
 
 def check_given(options: Options, settings: ClassifySettings, objective: Objective) -> None:

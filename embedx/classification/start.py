@@ -12,6 +12,7 @@ from embedx import samplers
 from embedx.classification.classifier import Classifier
 from embedx.errors import Setting, SettingError
 from embedx.labeled.data import Labeled
+from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.progress import Progress
 
@@ -86,7 +87,20 @@ def settings_to_continue(
     if typed.get(OF_BIAS, "none" if not has_bias else "zero") == "none" and has_bias:
         remedy = ("leave ", Setting("bias"), f" out, or {both}")
         raise SettingError("start", path, "has biases", remedy)
-    return {**fixed, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
+    continued = without_defaults(fixed, before.objective)
+    return {**continued, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
+
+
+def without_defaults(options: Mapping[str, Any], objective: Objective) -> dict[str, Any]:
+    """The options but for those of the objective that have their default anyway, such as a number
+    of negatives where none are drawn.
+    """
+    defaults = dataclasses.asdict(type(objective).Settings())
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in defaults or name in objective.label_defaults or value != defaults[name]
+    }
 
 
 def check_new_labels(before: Classifier, n_labels: int) -> None:

@@ -146,6 +146,8 @@ class Traits:
     bound: bool = False
     separable: bool = False  # a coefficient depends on its own candidate alone
     sparse_gradient: bool = False  # among all rows most coefficients are exactly 0
+    # candidates weigh as much as `negatives` together, however many they are: with all rows, too
+    weighs_negatives: bool = False
 
     # ---- of the inputs of `coefficients`; the module's docstring says what each means
     merges_pairs: bool = False

@@ -48,7 +48,7 @@ class NoiseContrastive(Objective):
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     positives = "summed"
-    traits = Traits(keeps_accidental_hits=True, separable=True)
+    traits = Traits(keeps_accidental_hits=True, separable=True, weighs_negatives=True)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
         weight = self.negatives / n_draws

@@ -97,6 +97,7 @@ class NegativeSampling(Objective):
         separable=True,
         ranks_by_score=False,
         adds_log_noise=True,
+        weighs_negatives=True,
     )
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:

@@ -91,7 +91,7 @@ class Configuration:
     @property
     def retrieves(self) -> bool:
         """Whether a search finds the candidates."""
-        return samplers.SAMPLERS[str(self.settings.sampler)].candidates == "retrieved"
+        return retrieves(self.settings)
 
     @property
     def draws_kept_words(self) -> bool:
@@ -178,6 +178,7 @@ def configure(
         if is_collapsed:  # whose epochs are iterations
             del walk_defaults["epochs"]
     name = objective or (start.objective.name if start and start.objective else "ns")
+    objectives.check_applies(options, name)
     collapsed = None
     if is_collapsed:
         new_objective, settings = _collapsed(name, options, walk_defaults)
@@ -217,7 +218,11 @@ def _streamed(
     needs: list[tuple[str, bool, str | Setting]] = [
         ("heldout_points", settings.heldout > 0, Setting("heldout")),
         ("draws", samplers.SAMPLERS[sampler].candidates in is_drawn, "a sampler that draws"),
-        ("negatives", samplers.SAMPLERS[sampler].candidates in is_drawn, "a sampler that draws"),
+        (
+            "negatives",
+            made.traits.weighs_negatives or samplers.SAMPLERS[sampler].candidates in is_drawn,
+            "a sampler that draws",
+        ),
         ("buckets", settings.subwords is not None, Setting("subwords")),
         *((name, False, "labels, by `embedx classify`") for name in objective.label_settings),
         *((name, False, needed) for name, needed in made.without_effect().items()),
@@ -232,6 +237,11 @@ def _streamed(
     )
     _refuse(settings, made)
     return made, settings
+
+
+def retrieves(settings: SkipGramSettings) -> bool:
+    """Whether a search finds the candidates."""
+    return samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
 
 
 def usual_rate(optimizer: str, *, is_of_walks: bool) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from embedx import objectives, parameters
+from embedx import parameters
 from embedx.errors import EmbedxError, SettingError, choice
 from embedx.graphs.graph import as_graph
 from embedx.graphs.settings import GraphSettings
@@ -80,7 +80,6 @@ class SkipGram:
         self.cache_dir, self.verbose = Path(cache_dir) if cache_dir else None, verbose
         self._options = parameters.settled(self._params, FIELDS)
         self.config = configure(self._params.get("objective"), self._options)
-        objectives.check_applies(self._options, self.config.objective.name)
 
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
         {"objective": "ns"}, DEFAULTS | {"cache_dir": None, "verbose": False}

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from embedx import optimizers, samplers
+from embedx import optimizers
 from embedx.engine.encoders import pairs_of_centre
 from embedx.errors import Setting, Text
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
-from embedx.skipgram.configuration import Configuration, usual_rate
+from embedx.skipgram.configuration import Configuration, retrieves, usual_rate
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 from embedx.training import trainer
 
@@ -62,7 +62,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
 
     if config.is_sized_by_text:
         choose(f"{text.n_tokens:,} tokens", **optimizer_for_size(config, text.n_tokens))
-    if settings.learning_rate is None:
+    if settings.learning_rate is None:  # of the optimizer that a large text chose
         rate = usual_rate(settings.optimizer, is_of_walks=config.graph is not None)
         choose(f"optimizer {settings.optimizer}", learning_rate=rate)
     block_size = largest_block(settings, config.objective, text)
@@ -86,11 +86,6 @@ def optimizer_for_size(config: Configuration, n_tokens: int) -> dict[str, Any]:
         return {}
     # a rate that they do not declare is the optimizer's usual one
     return {"learning_rate": None, **config.objective.large_text_defaults}
-
-
-def retrieves(settings: SkipGramSettings) -> bool:
-    """Whether a search finds the candidates."""
-    return samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
 
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:

@@ -26,6 +26,7 @@ from embedx.search.index import Index
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.resolve import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.text.encoded_corpus import GeneratedTokens
 from embedx.text.heldout import PIECE
 from embedx.text.subsampling import TokenStream, context_words
 from embedx.training.schedule import orders
@@ -150,7 +151,7 @@ class Streamed(Strategy):
         sampler: Sampler,
         tables: engine.SkipGramTables,
         stream: TokenStream,
-        generated: Any = None,
+        generated: GeneratedTokens | None = None,
         frequencies: Frequencies | None = None,
     ) -> None:
         self.objective = objective

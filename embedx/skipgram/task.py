@@ -204,6 +204,7 @@ class Run:
         threads = Setting("threads", settings.threads)
         window = Setting("window", settings.window)
         purpose = (self.size().parameters, " with ", threads, " and ", window)
+        # of a strategy that is dropped: --start replaces the tables before training
         with allocating(purpose, SMALLER):
             workspaces = self.new_strategy().memory()
         state = {

@@ -16,7 +16,7 @@ from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
 from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.trainer import Outcome
 
 # Options that decide what a model is, beside settings.
@@ -43,7 +43,7 @@ def checkpoints_of(
     every = seconds(request.checkpoint_every, "checkpoint_every") or math.inf
     arguments = request.arguments()
     del arguments["resume"]
-    described = Request(request.command, arguments, every, request.resume, request.free_names())
+    described = Command(request.command, arguments, every, request.resume, request.free_names())
     checkpoints = Checkpoints(folder, described, request.overwrite, progress)
     # A run that resumes overwrites the model that the interrupted run left.
     overwrite = request.overwrite or checkpoints.resumes

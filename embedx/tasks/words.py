@@ -4,7 +4,6 @@ import dataclasses
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from embedx import objectives
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import DataError, InapplicableError, Setting, SettingError, Text
@@ -41,7 +40,6 @@ class WordTask:
             request.objective, request.typed, is_collapsed=request.collapsed, defaults=defaults
         )
         self.objective = self.config.objective.name
-        objectives.check_applies(request.typed, self.objective)
         self.cluster = ClusterSettings.from_options(request.typed)
         self._check_cluster()
         check_formats(sources, self.config.text)

@@ -438,6 +438,19 @@ def check_noise_in_predictions(objective: Objective) -> None:
     assert depends == objective.traits.adds_log_noise, "adds_log_noise is not what it does"
 
 
+def check_weight_of_negatives(objective: Objective) -> None:
+    """`weighs_negatives`: whether the weight of candidates follows the setting `negatives`, however
+    many they are.
+    """
+    if not hasattr(objective.settings, "negatives"):
+        assert not objective.traits.weighs_negatives, "there are no negatives"
+        return
+    n = objective.settings.negatives
+    more = type(objective)(dataclasses.replace(objective.settings, negatives=n + 1))
+    depends = not np.array_equal(objective.constants(K, K), more.constants(K, K))
+    assert depends == objective.traits.weighs_negatives, "weighs_negatives is not what it does"
+
+
 def check_ranks(objective: Objective) -> None:
     """`ranks_by_score`: probabilities are in the order of the scores, whatever the noise."""
     if not objective.traits.ranks_by_score:
@@ -475,6 +488,7 @@ CHECKS = (
     check_unbiased,
     check_bound,
     check_noise_in_predictions,
+    check_weight_of_negatives,
     check_ranks,
     check_probabilities,
 )

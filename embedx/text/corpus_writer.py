@@ -135,14 +135,10 @@ class CorpusWriter:
         except OSError:
             if not target.exists():
                 raise
-            if (winner := load(target, SILENT)) is None:
-                progress.note(
-                    (
-                        f"{target}: is in the way, and cannot be replaced; delete it, or name "
-                        "another "
-                    ),
-                    Setting("cache_dir"),
-                )
+            winner = load(target, SILENT)
+            if winner is None:
+                problem = f"{target}: is in the way, and cannot be replaced"
+                progress.note(problem, "; delete it, or name another ", Setting("cache_dir"))
             return winner
         return EncodedCorpus(target)  # which none can clear before it is unlocked
 

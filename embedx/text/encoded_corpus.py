@@ -13,7 +13,7 @@ import weakref
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -44,6 +44,18 @@ SOURCE_FACTS = {
 CHECK_BYTES = 1 << 20  # of a file that are summed up at a time
 
 
+class GeneratedTokens(Protocol):
+    """Tokens that are made while training and never stored: walks over a graph."""
+
+    max_gradient: float  # of a row, in place of the engine's
+
+    def n_chunks(self, n_tokens: int) -> int:
+        """How many chunks of at most so many tokens an epoch has."""
+
+    def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: np.ndarray) -> int:
+        """Write a chunk of an epoch to int32 (n_tokens,) `tokens`; how many they are."""
+
+
 class EncodedCorpus:
     """A corpus as numbers, mapped read-only from its folder."""
 
@@ -63,8 +75,8 @@ class EncodedCorpus:
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
             )
         self.words = WordList(letters, np.asarray(map_array(folder / STARTS)))
-        # `graphs.walks.Walks`, where training makes its tokens by itself, and these are a sample
-        self.generated: Any = None
+        # where training makes its tokens, and these are a sample of them
+        self.generated: GeneratedTokens | None = None
         # at the latest when the program ends
         self._delete = delete and weakref.finalize(self, delete)
 

@@ -48,7 +48,7 @@ ARRAY = "__array__"  # in JSON, the key of the number of an array
 
 
 @dataclass(frozen=True)
-class Request:
+class Command:
     """A command: enough to run it again.
 
     arguments  as JSON types, with the settings that were given as "typed"
@@ -185,7 +185,7 @@ class Checkpoints:
     Raises `EmbedxError` where there are some of another run, or of this one and it does not resume.
     """
 
-    def __init__(self, output: Path, request: Request, overwrite: bool, progress: Progress) -> None:
+    def __init__(self, output: Path, request: Command, overwrite: bool, progress: Progress) -> None:
         self.output = output
         self.folder = folder_of(output)
         self.request = request

@@ -7,7 +7,7 @@ import numpy as np
 from embedx.runtime.progress import Silent
 from embedx.tasks.requests import TrainRequest
 from embedx.training import checkpoint
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.state import TrainState
 from tests.support import forked
 from tests.support.forked import environment
@@ -21,7 +21,7 @@ class Pair(NamedTuple):
 def asked(every=0.0, resumes=False, **arguments):
     arguments = {"corpora": ["a.txt"], "typed": {}, **arguments}
     free = TrainRequest(corpora=[], typed=arguments["typed"]).free_names()
-    return Request("train", arguments, every, resumes, free)
+    return Command("train", arguments, every, resumes, free)
 
 
 def a_state(n=5, place=7):

@@ -14,7 +14,7 @@ from embedx.runtime.progress import Silent
 from embedx.settings import settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.training.checkpoint import Checkpoints, Request
+from embedx.training.checkpoint import Checkpoints, Command
 
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
 
@@ -45,7 +45,7 @@ class FromSnapshot(Checkpoints):
     resumes = True
 
     def __init__(self, snapshot):
-        self.snapshot, self.request = snapshot, Request("classify", {}, math.inf, True)
+        self.snapshot, self.request = snapshot, Command("classify", {}, math.inf, True)
 
     def restore(self, state):
         state.restore(self.snapshot)
@@ -104,7 +104,7 @@ def from_disk(state):
     """The values of a state, as a checkpoint of it has them."""
     with tempfile.TemporaryDirectory() as folder:
         writing = Checkpoints(
-            Path(folder, "out"), Request("train", {}, math.inf, False), False, Silent()
+            Path(folder, "out"), Command("train", {}, math.inf, False), False, Silent()
         )
         writing.take(state, wait=True)
         values = writing._read(*writing.states(), state)["values"]
