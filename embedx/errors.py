@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import NewType
 
 MAX_CHARACTERS = 1000
 # of the value of a setting
@@ -33,6 +34,8 @@ class Setting:
 
 Part = str | Setting
 Text = Part | tuple["Text", ...]  # tuples within tuples are as if they were one
+# The text of a message that is raised or reported elsewhere.
+Reason = NewType("Reason", str)
 Spelling = Callable[[Setting], str]
 
 

@@ -40,7 +40,7 @@ from embedx.classification import calibration, decisions, label_tree, neighbours
 from embedx.classification.label_tree import CANDIDATES, LabelTree
 from embedx.classification.neighbours import Blend, Neighbours
 from embedx.engine import sparse_levels
-from embedx.errors import DataError, Setting, SettingError
+from embedx.errors import DataError, Reason, Setting, SettingError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
     PROPENSITY_B,
@@ -622,8 +622,8 @@ class Classifier:
             progress.warn(warning)
         return result
 
-    def likelihood_warning(self, measures: Mapping[str, float]) -> str:
-        """A warning where probabilities are worse than equal ones, else ""."""
+    def likelihood_warning(self, measures: Mapping[str, float]) -> Reason | None:
+        """A warning where probabilities are worse than equal ones, else None."""
         is_exact_softmax = self.objective.candidates == ("all",)
         return likelihood_warning(measures, self.n_labels, is_exact_softmax=is_exact_softmax)
 

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, ndarray
 
-from embedx.errors import DataError, DivergedError, Setting, SettingError
+from embedx.errors import DataError, DivergedError, Reason, Setting, SettingError
 from embedx.evaluation.statistics import Score
 from embedx.kernels.select import best_of_rows
 from embedx.labeled.data import Labeled, Labels
@@ -294,8 +294,8 @@ def _n_scored_rows(metrics: Mapping[str, float], measure: str) -> int:
 
 def likelihood_warning(
     metrics: Mapping[str, float], n_labels: int, *, is_exact_softmax: bool
-) -> str:
-    """A warning for a log-likelihood below that of equal probabilities for n labels, else "".
+) -> Reason | None:
+    """A warning for a log-likelihood below that of equal probabilities for n labels, else None.
 
     is_exact_softmax  whether the objective is trained for this very measure
     """
@@ -303,12 +303,12 @@ def likelihood_warning(
     uniform = -math.log(max(n_labels, 1))
     is_below = log_likelihood < uniform - ROUNDING
     if not is_below:
-        return ""
+        return None
     if is_exact_softmax:
         remedy = "fewer epochs or stronger L2 regularisation make them less so"
     else:
         remedy = "the objective softmax is trained for this measure"
-    return (
+    return Reason(
         f"log-likelihood {log_likelihood:.2f} is below {uniform:.2f}, that of equal probabilities"
         f" for all {n_labels:,} labels: scores rank labels, but as a distribution over labels they"
         f" are overconfident; {remedy}"

@@ -162,10 +162,6 @@ class Lines:
         self.head = self.head.split(b"\n", n)[n]
         self.line += n
 
-    def error(self, line: int, message: str) -> DataError:
-        """An error in that line, to be raised."""
-        return DataError(self.name, line, message)
-
     def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
         # an incomplete line, and empty lines, which are given with the line after them
@@ -175,9 +171,8 @@ class Lines:
                 rest += block
                 if len(rest) > MAX_LINE_BYTES + len(block):
                     line = self.line + rest.count(b"\n")
-                    raise self.error(
-                        line, f"a line of more than {MAX_LINE_BYTES:,} bytes; is it the right file?"
-                    )
+                    problem = f"a line of more than {MAX_LINE_BYTES:,} bytes"
+                    raise DataError(self.name, line, problem, "is it the right file?")
                 if block.strip(b"\r\n"):
                     yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
                 progress.update(stored)

@@ -550,10 +550,12 @@ def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
             row = int(word) if word.isdigit() and len(word) < 20 else 0
             if not 1 <= row <= n_rows:
                 text = word.decode("utf-8", "replace")
-                raise lines.error(
+                raise DataError(
+                    lines.name,
                     number,
                     f'column {column} is "{text}", no row of the data, which has rows 1 to'
-                    f" {n_rows}; is it their split?",
+                    f" {n_rows}",
+                    "is it their split?",
                 )
             rows.append(row - 1)
     return np.array(rows, np.int64)

@@ -94,9 +94,11 @@ def read_names(file: str) -> list[str]:
         for line in decoded(lines, chunk).split("\n")[:-1]:
             columns = line.rstrip("\r").split("\t")
             if len(columns) > 1 and columns[0] != str(len(names)):
-                raise lines.error(
+                raise DataError(
+                    file,
                     len(names) + 1,
-                    f'id "{columns[0]}" instead of {len(names)}; number the lines from 0, in order',
+                    f'id "{columns[0]}" instead of {len(names)}',
+                    "number the lines from 0, in order",
                 )
             names.append(columns[-1].strip())
     return names
@@ -128,7 +130,8 @@ def decoded(lines: Lines, chunk: bytes) -> str:
         return chunk.decode("utf-8")
     except UnicodeDecodeError as error:
         line = lines.line + chunk.count(b"\n", 0, error.start)
-        raise lines.error(line, "not UTF-8; convert the file with iconv -t UTF-8") from error
+        remedy = "convert the file with iconv -t UTF-8"
+        raise DataError(lines.name, line, "not UTF-8", remedy) from error
 
 
 def _decoded(label: bytes, file: str) -> str:

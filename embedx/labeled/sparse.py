@@ -171,19 +171,22 @@ def read_xc(lines: Lines, by_name: bool) -> FileRows:
     n_rows, n_features, n_labels = map(int, header.groups())
     line = lines.number_of_first_line
     if max(n_features, n_labels) > MAX_IDS:
-        raise lines.error(
+        raise DataError(
+            lines.name,
             line,
-            f"more than {MAX_IDS} features or labels; correct the header, ROWS FEATURES LABELS",
+            f"more than {MAX_IDS} features or labels",
+            "correct the header, ROWS FEATURES LABELS",
         )
     lines.skip(line - lines.line + 1)
     lines.min_lines = line + n_rows
     rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
     n_rows_read = rows.features.shape[0]
     if not n_rows or n_rows_read != n_rows:
-        raise lines.error(
+        raise DataError(
+            lines.name,
             line,
-            f"the header says {n_rows} rows, but there are {n_rows_read}; copy the file again or"
-            " correct it",
+            f"the header says {n_rows} rows, but there are {n_rows_read}",
+            "copy the file again or correct it",
         )
     rows.features.resize(n_rows, n_features)
     return rows._replace(n_labels=n_labels, first_feature=0)
@@ -252,7 +255,7 @@ def _parsed(
     )
     if stop < len(data):
         word = chunk[stop : stop + 200].split(None, 1)[0]
-        raise lines.error(line_of_row[row], _feature_fault(word, ranges))
+        raise _feature_error(lines.name, line_of_row[row], word, ranges)
 
     spans = spans[:n_labels]
     if names is not None:
@@ -262,7 +265,8 @@ def _parsed(
         bad = whole_numbers(data, spans, ranges.highest_label, ids)
         if bad < len(spans):
             label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
-            raise lines.error(
+            raise DataError(
+                lines.name,
                 line_of_row[int(np.searchsorted(label_ends, bad, side="right"))],
                 f'label "{label}" is not a whole number from 0 to'
                 f" {ranges.highest_label}{ranges.where('labels')}",
@@ -304,17 +308,23 @@ def _with_joined_labels(line: bytes) -> bytes:
     return b",".join([first, *others]) + colon + after
 
 
-def _feature_fault(start: bytes, ranges: Ranges) -> str:
+def _feature_error(file: str, line: int, start: bytes, ranges: Ranges) -> DataError:
+    """What is wrong with the feature that starts so."""
     word = start.decode("utf-8", "replace")
     match = FEATURE_ID.match(word)
     if match and not ranges.lowest <= int(match[1]) <= ranges.highest:
-        return (
+        return DataError(
+            file,
+            line,
             f"feature id {match[1]} is not from {ranges.lowest} to"
-            f" {ranges.highest}{ranges.where('features')}"
+            f" {ranges.highest}{ranges.where('features')}",
         )
-    return (
+    return DataError(
+        file,
+        line,
         f'feature "{word[:40]}" is not ID:VALUE with a value that is a finite float32, as 17:0.5'
-        " is; a line is LABEL,LABEL,... and then features, separated by blanks"
+        " is",
+        "a line is LABEL,LABEL,... and then features, separated by blanks",
     )
 
 

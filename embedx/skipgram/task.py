@@ -38,7 +38,7 @@ from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import phrases_of
-from embedx.text.segmentation import advice as unsegmented
+from embedx.text.segmentation import warn_if_unsegmented
 from embedx.text.settings import PhraseSettings
 from embedx.text.subsampling import TokenStream, context_words, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
@@ -545,9 +545,7 @@ def _note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress)
     """Warn of text that is not segmented, and of an objective that is slow on words."""
     objective = config.objective
     if config.settings.subwords is None and config.graph is None:
-        advice = unsegmented(corpus)
-        if advice:
-            progress.warn(advice)
+        warn_if_unsegmented(corpus, progress)
     if objective.about.words_caution:
         progress.warn(Setting("objective", objective.name), f": {objective.about.words_caution}")
 

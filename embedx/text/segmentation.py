@@ -4,7 +4,8 @@ import re
 
 import numpy as np
 
-from embedx.errors import Setting, Text
+from embedx.errors import Setting
+from embedx.runtime.progress import Progress
 from embedx.text.encoded_corpus import EncodedCorpus
 
 # Letters of scripts that are written without spaces between words, and the mean length of tokens
@@ -38,8 +39,8 @@ MAX_TYPES = 20_000  # whose letters are counted
 MOST = 0.5  # of the characters of a text
 
 
-def advice(corpus: EncodedCorpus) -> Text:
-    """What to do about a text that is mostly unsegmented, in a line; "" for other text."""
+def warn_if_unsegmented(corpus: EncodedCorpus, progress: Progress) -> None:
+    """Warn of a text that has mostly no spaces between words, with what to do about it."""
     n_types = min(len(corpus.words), MAX_TYPES)
     counts = corpus.counts[:n_types].tolist()
     words = corpus.words.at(np.arange(n_types))
@@ -52,10 +53,10 @@ def advice(corpus: EncodedCorpus) -> Text:
             n_letters += letters * n
             n_tokens += n * (letters > 0)
         if n_letters > MOST * n_characters and n_letters > LONGEST_MEAN[script] * n_tokens:
-            return (
+            progress.warn(
                 f"the text is {script} without spaces between words, so that its tokens"
                 f" have {n_letters / n_tokens:.0f} letters on average; segment it first, for"
                 f" example with {SEGMENTERS[script]}, or train with ",
                 Setting("subwords", "1-3"),
             )
-    return ""
+            return

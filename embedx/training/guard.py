@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from embedx.errors import Reason
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MAX_COPY, available_memory, n_bytes
 from embedx.training.checkpoint import Checkpoints
@@ -149,12 +150,12 @@ class Guard:
         """Whether the run is to be checked before it continues."""
         return self.is_on and (share >= self.due or phase != self.phase)
 
-    def check(self, share: float, step: int, phase: int, is_over: bool) -> str | None:
+    def check(self, share: float, step: int, phase: int, is_over: bool) -> Reason | None:
         """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
         if not self.is_on:
             return None
         if _has_exploded(self.run):
-            return f"a parameter grew beyond {MAX_PARAMETER:g}"
+            return Reason(f"a parameter grew beyond {MAX_PARAMETER:g}")
         losses = [part.loss / part.pairs for part in self.parts if part.pairs]
         is_good = False
         if losses:
@@ -181,27 +182,30 @@ class Guard:
             self.copy = self.run.snapshot()
         return None
 
-    def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> str | None:
+    def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
         """What is wrong with the loss of an interval, and with the mean over all its pairs."""
-        level, best, went = self.level, min(self.best, loss), "the loss went from {:.4g} to {:.4g}"
+        level = self.level
+        best = min(self.best, loss)
         if not math.isfinite(loss):
-            return "the loss is not finite"
+            return Reason("the loss is not finite")
         if loss - best > FAR * self._unit(best):
-            return went.format(best, loss)
+            return _increase(best, loss)
         if level is None:
             return None
         height = above(loss, level)
         self.high = [*self.high, self.since] if height > HIGH else []
         if len(self.high) >= MIN_HIGH and share - self.high[0] >= LASTING:
-            return went.format(level, loss)
+            return _increase(level, loss)
         baseline = level if self.baseline is None else min(self.baseline, level)
         if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
-            return (
+            return Reason(
                 f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is"
                 f" {baseline:.4g}"
             )
         is_far = max(height / FAR, above(mean, level) / VERY_FAR) > 1
-        return went.format(level, max(loss, mean)) if is_far else None
+        if is_far:
+            return _increase(level, max(loss, mean))
+        return None
 
     def _unit(self, best: float) -> float:
         """What a loss above the best is measured in."""
@@ -250,6 +254,10 @@ class Guard:
             return True
 
         return to_the_end(restore, then_raise=True)
+
+
+def _increase(before: float, after: float) -> Reason:
+    return Reason(f"the loss went from {before:.4g} to {after:.4g}")
 
 
 def above(loss: float, level: float) -> float:

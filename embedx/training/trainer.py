@@ -20,6 +20,7 @@ from embedx.errors import (
     EmbedxError,
     InapplicableError,
     LostClusterError,
+    Reason,
     Setting,
     Text,
 )
@@ -226,7 +227,7 @@ class _Work:
         self.tally = self.before_epoch = Tally()  # now, and when that epoch began
         self.twentieths = [Tally()] * 20  # by share of the run done
         self.ends = [(0.0, 0.0)] * 20  # their last epochs and seconds
-        self.wrong: str | None = None  # why the run diverges
+        self.wrong: Reason | None = None  # why the run diverges
         self.reached = 0  # words or examples, at the last check
         self.diverged: DivergedError | None = None
         self.pool = ThreadPoolExecutor(len(strategy.workers) or 1)
@@ -310,14 +311,14 @@ class _Work:
             self.report()
             self.progress.finish()
 
-    def roll_back(self, wrong: str) -> DivergedError | None:
+    def roll_back(self, reason: Reason) -> DivergedError | None:
         """Bring a run that diverges back to where it was good, and lower its learning rate.
 
         Returns why not, if it is to end instead: where it was good, or at its beginning if that is
         not known.
         """
         guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
-        wrong += f" after {self.reached:,} {schedule.unit}"
+        wrong = f"{reason} after {self.reached:,} {schedule.unit}"
         wrong += f" at learning rate {self.learning_rate:.4g}"
         is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
         if not is_out_of_time and guard.roll_back():
@@ -455,7 +456,7 @@ class _Work:
     def is_check_due(self) -> bool:
         return self.guard.is_due(self.share_done, self.strategy.phase(self.next_step))
 
-    def check(self) -> str | None:
+    def check(self) -> Reason | None:
         """What is wrong with the run, if a check is due; in a pause, or with the lock
         of its state.
         """
@@ -493,7 +494,7 @@ class _Work:
             self.next_step = min(self.next_step, number)
             return False
         if not math.isfinite(done.loss):
-            self.wrong = "the loss is not finite"
+            self.wrong = Reason("the loss is not finite")
             self.reached = self.tally.words + done.words
             return False
         self.tally += done

@@ -5,28 +5,29 @@ What is computed when a message is made stands there as its expression in braces
 
 import ast
 import importlib
+import inspect
+import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import embedx
 from embedx.cli.options import SETTINGS
-from embedx.errors import EmbedxError, Setting, in_python, spelled
+from embedx.errors import EmbedxError, Setting, Spelling, in_python, spelled
 from embedx.settings import on_command_line
 
 PACKAGE = Path(embedx.__file__).parent
-FIELDS = {
-    "SettingError": ("setting", "value", "problem", "remedy"),
-    "InapplicableError": ("setting", "value", "problem", "remedy"),
-    "DataError": ("file", "line", "problem", "remedy"),
-    "NotTextError": ("file", "problem", "remedy"),
-    "NoMemoryError": ("purpose", "need", "available", "remedy"),
-    "LostClusterError": ("problem", "remedy"),
-    "DivergedError": ("problem", "remedy"),
-    "RescuedError": ("problem", "remedy"),
-    "EmbedxError": ("problem",),
-}
-# Of progress: what is shown to the user, too.
-NOTES = ("note", "warn", "detail")
+HEADER = """\
+# The words of errors, notes and warnings that stand where these are raised or reported, as the
+# command line and Python spell them, with what only a run knows as its expression in braces and of
+# texts chosen by a branch the last one; usage errors of typer, help and results are not here.
+"""
+# Methods of progress, and of Python's log and warnings, whose text is for the user.
+NOTES = ("note", "warn", "detail", "warning")
+# Fields that are text, or are in no heading because they are the message.
+TEXTS = ("problem", "remedy", "purpose", "parts")
+Kinds = dict[str, type[EmbedxError]]
 
 
 class Template:
@@ -45,22 +46,35 @@ def messages() -> str:
     """An entry for each message, in the order of the files and lines."""
     for options in SETTINGS.values():
         options()  # declares the settings that are given by --set
-    return "\n".join(entry for path in sorted(PACKAGE.rglob("*.py")) for entry in _entries(path))
+    paths = sorted(PACKAGE.rglob("*.py"))
+    imported = {path: _imported(path) for path in paths}
+    kinds = {kind.__name__: kind for kind in (EmbedxError, *_subclasses(EmbedxError))}
+    entries = [entry for path in paths for entry in _entries(path, imported[path], kinds)]
+    return "\n".join([HEADER, *entries])
 
 
-def _entries(path: Path) -> list[str]:
+def _subclasses(kind: type[EmbedxError]) -> Iterator[type[EmbedxError]]:
+    for subclass in kind.__subclasses__():
+        if subclass.__module__.startswith("embedx."):
+            yield subclass
+            yield from _subclasses(subclass)
+
+
+def _entries(path: Path, imported: dict[str, ast.expr], kinds: Kinds) -> list[str]:
     tree = ast.parse(path.read_text("utf-8"))
-    constants = _imported(path) | _assigned(tree.body)
+    constants = imported | _assigned(tree.body)
     entries = []
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in sorted(functions, key=lambda function: function.lineno):
-        entries += _entries_of_function(function, constants)
+        entries += _entries_of_function(function, constants, kinds)
     if not entries:
         return []
     return [f"# {path.relative_to(PACKAGE.parent)}", "", *dict.fromkeys(entries)]
 
 
-def _entries_of_function(function: ast.FunctionDef, constants: dict[str, ast.expr]) -> list[str]:
+def _entries_of_function(
+    function: ast.FunctionDef, constants: dict[str, ast.expr], kinds: Kinds
+) -> list[str]:
     inner = {
         node
         for nested in ast.walk(function)
@@ -77,53 +91,71 @@ def _entries_of_function(function: ast.FunctionDef, constants: dict[str, ast.exp
             for node in ast.walk(function)
             if isinstance(node, ast.stmt) and node.lineno <= call.lineno
         )
-        if isinstance(call.func, ast.Name) and call.func.id in FIELDS:
-            entries.append(_error_entry(call.func.id, call, known))
-        elif _is_note(call.func):
-            text = tuple(_value(argument, known) for argument in call.args)
-            entries.append(_written(call.func.attr, {}, text))
+        name = ast.unparse(call.func).rpartition(".")[2]
+        if name in kinds:
+            entries.append(_error_entry(kinds[name], call, known))
+        elif name == "Reason":
+            entries.append(_written("reason", {}, _value(call.args[0], known)))
+        elif name in NOTES and isinstance(call.func, ast.Attribute) and not _is_format(call):
+            entries.append(_note_entry(name, call, known))
     return entries
 
 
-def _is_note(function: ast.expr) -> bool:
-    """Whether it is a method of progress, and not of Python's warnings."""
-    if not isinstance(function, ast.Attribute) or function.attr not in NOTES:
-        return False
-    return ast.unparse(function.value) != "warnings"
+def _is_format(call: ast.Call) -> bool:
+    """Whether it passes on a text to Python's log."""
+    return bool(call.args) and ast.unparse(call.args[0]) == "'%s'"
 
 
-def _error_entry(kind: str, call: ast.Call, known: dict[str, ast.expr]) -> str:
-    names = FIELDS[kind]
-    fields = {
-        name: _value(argument, known) for name, argument in zip(names, call.args, strict=False)
-    }
-    fields |= {
-        keyword.arg: _value(keyword.value, known) for keyword in call.keywords if keyword.arg
-    }
-    place = fields.get("file", "")
-    if fields.get("line") is not None:
-        place = f"{place}:{fields['line']}"
-    if kind == "LostClusterError":
-        fields["setting"] = "cluster"
-    if "setting" in fields:
-        place = Setting(str(fields["setting"]), fields.get("value"))
-    separator = " " if kind == "InapplicableError" else ": "
-    text = (place, separator) if place else ()
-    remedy = fields.get("remedy")
-    rest = (_text(fields.get("problem", fields.get("purpose", ""))),)
-    if remedy:
-        rest += ("; ", _text(remedy))
-    return _written(kind, fields, (_text(text), *rest))
+def _note_entry(name: str, call: ast.Call, known: dict[str, ast.expr]) -> str:
+    arguments = call.args
+    if ast.unparse(call.func) == "warnings.warn":
+        arguments = arguments[:1]  # the others are the category and the place
+    return _written(name, {}, tuple(_value(argument, known) for argument in arguments))
+
+
+def _error_entry(kind: type[EmbedxError], call: ast.Call, known: dict[str, ast.expr]) -> str:
+    """The entry of an error, which is made of the templates."""
+    arguments = [_value(argument, known) for argument in call.args]
+    keywords = {word.arg: _value(word.value, known) for word in call.keywords if word.arg}
+    bound = inspect.signature(kind).bind(*arguments, **keywords)
+    fields = bound.arguments
+    for name in fields:
+        if name not in ("setting", "value", "line"):
+            fields[name] = _text(fields[name])
+    try:
+        parts = kind(*bound.args, **bound.kwargs).parts
+    except TypeError:  # it computes with what only a run knows
+        texts = [fields[name] for name in fields if name in TEXTS]
+        parts = tuple(part for text in texts for part in ("; ", text))[1:]
+    return _written(kind.__name__, fields, parts)
 
 
 def _written(kind: str, fields: dict[str, object], text: object) -> str:
-    shown = {name: value for name, value in fields.items() if name not in ("problem", "remedy")}
+    shown = {name: value for name, value in fields.items() if name not in TEXTS}
     heading = " ".join([kind, *(f"{name}={value}" for name, value in shown.items())])
     message = EmbedxError(_text(text))
     lines = dict.fromkeys(
-        spelled(message.parts, spelling) for spelling in (on_command_line, in_python)
+        spelled(message.parts, _of_templates(spelling)) for spelling in (on_command_line, in_python)
     )
     return "\n".join([heading, *(f"    {line}" for line in lines), ""])
+
+
+def _of_templates(spelling: Spelling) -> Spelling:
+    """The spelling of settings of which only a run knows the name or the value."""
+
+    def spelled_as_template(setting: Setting) -> str:
+        name = setting.name
+        value = setting.value
+        if isinstance(name, Template):
+            shown = value.source if isinstance(value, Template) else repr(value)
+            arguments = name.source if value is None else f"{name.source}, {shown}"
+            return f"{{Setting({arguments})}}"
+        if not isinstance(value, Template):
+            return spelling(setting)
+        line = spelling(replace(setting, value="VALUE"))
+        return line.replace("'VALUE'", "VALUE").replace("VALUE", str(value))
+
+    return spelled_as_template
 
 
 def _text(value: object) -> object:
@@ -148,7 +180,7 @@ def _value(node: ast.expr, known: dict[str, ast.expr], depth: int = 0) -> object
             return _value(known[name], others, depth + 1)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Setting":
             values = [_value(argument, known, depth + 1) for argument in node.args]
-            return Setting(str(values[0]), *values[1:])
+            return Setting(*values)
     return Template(_source(node))
 
 
@@ -178,7 +210,7 @@ def _imported(path: Path) -> dict[str, ast.expr]:
     name = name.removesuffix(".__init__")
     values = {}
     for key, value in vars(importlib.import_module(name)).items():
-        if isinstance(value, str) and key.isupper():
+        if isinstance(value, str) and key.isupper() and not os.path.isabs(value):
             values[key] = ast.Constant(value)
         elif isinstance(value, ModuleType) and isinstance(getattr(value, "DESCRIPTION", 0), str):
             values[f"{key}.DESCRIPTION"] = ast.Constant(value.DESCRIPTION)
