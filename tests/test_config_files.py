@@ -1,12 +1,13 @@
 """Options in a file: --config."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from embedx.cli.app import application
-from embedx.errors import EmbedxError
-from tests.support.refusals import refused_on_command_line
+from embedx.errors import DataError
+from tests.support.refusals import refused, refused_on_command_line
 
 
 @pytest.fixture
@@ -75,15 +76,15 @@ def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
-    with pytest.raises(
-        EmbedxError, match=r"^--config nowhere.toml: cannot be read: No such file or directory"
-    ):
+    with refused("config", value=Path("nowhere.toml")) as raised:
         application(["train"])(["train", "x", "--config", "nowhere.toml"], standalone_mode=False)
+    assert raised.value.problem == "cannot be read: No such file or directory"
     (tmp_path / "latin.toml").write_bytes(b"vocab = '\xe9'")
-    with pytest.raises(EmbedxError, match=r"latin.toml: not TOML: 'utf-8' codec can't decode byte"):
+    with refused(kind=DataError, file=tmp_path / "latin.toml", line=None) as raised:
         application(["train"])(
             ["train", "x", "--config", str(tmp_path / "latin.toml")], standalone_mode=False
         )
+    assert raised.value.problem.startswith("not TOML: 'utf-8' codec can't decode byte")
 
 
 def test_a_byte_order_mark_belongs_to_no_option(asked, tmp_path):

@@ -12,7 +12,7 @@ priority.
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, SettingError
 from embedx.settings import as_typed
 
 
@@ -25,16 +25,15 @@ def words_of(path: Path, command: Any) -> list[str]:
     try:
         found = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise EmbedxError(f"--config {path}: cannot be read: {error.strerror or error}") from error
+        raise SettingError("config", path, f"cannot be read: {error.strerror or error}") from error
     except (
         ValueError,
         RecursionError,
     ) as error:  # also text that is not UTF-8, and numbers of thousands of digits
-        raise EmbedxError(
-            f'{path}: not TOML: {error}; lines look like epochs = 5 or objective = "ar"'
-        ) from error
+        remedy = 'lines look like epochs = 5 or objective = "ar"'
+        raise DataError(path, None, f"not TOML: {error}", remedy) from error
     if "config" in found:
-        raise EmbedxError(f"{path}: config: a TOML file cannot include another; leave it out")
+        raise DataError(path, None, "config: a TOML file cannot include another", "leave it out")
     switches = {
         name
         for each in command.params

@@ -18,7 +18,7 @@ import typer
 
 from embedx.cli import training
 from embedx.cli.peers import LOSSES, OF_LOSS, given_settings
-from embedx.errors import EmbedxError, choice
+from embedx.errors import SettingError, choice
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.storage.outputs import check_not_read
@@ -122,7 +122,7 @@ def _train(architecture: str, arguments: Mapping[str, Any]) -> None:
 def _objective(loss: str) -> str:
     """The objective of fastText's loss."""
     if loss not in LOSSES:
-        raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
+        raise SettingError("loss", loss, choice(loss, LOSSES))
     return LOSSES[loss]
 
 

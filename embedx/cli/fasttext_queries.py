@@ -15,7 +15,7 @@ from numpy import float32, ndarray
 from embedx.classification import classifier
 from embedx.cli.peers import folder_of
 from embedx.cli.queries import input_lines
-from embedx.errors import DataError, EmbedxError, choice
+from embedx.errors import DataError, EmbedxError, Setting, choice
 from embedx.labeled.words import features_of_lines
 from embedx.storage.folder import task_of
 from embedx.vectors.formats.fasttext import MAGIC
@@ -50,7 +50,8 @@ def print_ngrams(model: str, word: str) -> None:
     """Print a word and its n-grams, each with its vector."""
     vectors = load(folder_of(model))
     if vectors.subwords is None:
-        raise EmbedxError(f"{model}: has no character n-grams; train with -maxn, or --subwords")
+        remedy = ("train with ", Setting("maxn"), ", or ", Setting("subwords"))
+        raise DataError(model, None, "has no character n-grams", remedy)
     row = vectors.key_to_index.get(word)
     if row is not None:
         own = vectors.arrays.get("word_part", vectors.vectors)
@@ -69,7 +70,8 @@ def _vectors_of(model: str, of_words: Callable[[WordVectors, str], ndarray]) -> 
     found = classifier.load(folder)
     text_schema = found.known.text
     if text_schema is None or "hidden" not in found.arrays:
-        raise EmbedxError(f"{model}: a classifier without a hidden layer over words has no vectors")
+        problem = "a classifier without a hidden layer over words has no vectors"
+        raise DataError(model, None, problem)
     return lambda text: found.hidden_values(features_of_lines([text.encode()], text_schema))[0]
 
 

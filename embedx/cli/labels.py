@@ -17,7 +17,7 @@ from embedx.cli import training_results as results
 from embedx.cli.requests import CompareRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting, Text
 from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.files import arriving_lines
@@ -106,14 +106,14 @@ def predict(request: PredictRequest) -> None:
     cluster = ClusterSettings(request.cluster, request.workers)
     progress = reporter(request, is_alone=request.output is not None or not is_read_at_once())
     if request.coverage is not None and (request.search or request.threshold is not None):
-        raise EmbedxError(
-            "--coverage does not apply with --threshold or --search; leave out one of them"
-        )
+        problem: Text = ("does not apply with ", Setting("threshold"), " or ", Setting("search"))
+        raise InapplicableError("coverage", None, problem, "leave out one of them")
     model = classifier.load(request.model)
     note_probabilities(model, progress)
     label_filter = _label_filter(request, model)
     if request.search and cluster.is_asked_for:
-        raise EmbedxError("--search does not apply with --cluster; leave out one of them")
+        problem = ("does not apply with ", Setting("cluster"))
+        raise InapplicableError("search", None, problem, "leave out one of them")
 
     best: Iterable[Best]
     row_ids = None
@@ -243,7 +243,7 @@ def test_metrics(
         outputs.check_file(per_label, overwrite)
     model = classifier.load(path)
     if test is None:
-        raise EmbedxError(f"{path}: a classifier; name its test data with --test")
+        raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
     note_probabilities(model, progress)
     data = read(test, test_labels, progress=progress, like=model.known, table=table)
 

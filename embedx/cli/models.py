@@ -10,7 +10,7 @@ import typer
 from embedx.cli import tables
 from embedx.cli.requests import PredictRequest
 from embedx.cli.streams import results_to
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, InapplicableError, Setting, Text
 from embedx.pages.plain import as_cell
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
@@ -136,11 +136,11 @@ def evaluate(
     record: dict[str, Any] = {}
     if text is not None:
         if test is not None:
-            raise EmbedxError(
-                "--text is for word vectors, --test for classifiers; give one of them"
-            )
+            problem: Text = ("is for word vectors, ", Setting("test"), " for classifiers")
+            raise InapplicableError("text", None, problem, "give one of them")
         if against:
-            raise EmbedxError("--text does not apply with --against; give all models as arguments")
+            problem = ("does not apply with ", Setting("against"))
+            raise InapplicableError("text", None, problem, "give all models as arguments")
         record["heldout"] = _score_text(models, text, seed, progress, as_json)
         if not (pairs or analogies):
             if as_json:
@@ -156,7 +156,7 @@ def evaluate(
         )
         return
     if per_label is not None:
-        raise EmbedxError(f"{model}: word vectors; --per-label is for classifiers")
+        raise InapplicableError("per_label", None, f"is for classifiers; {model} has word vectors")
 
     if links or node_labels or next_item:
         from embedx.evaluation import graphs
@@ -254,9 +254,8 @@ def report(
     output  file to write; by default MODEL.report.html here
     """
     if len(models) > 2:
-        raise EmbedxError(
-            f"{models[2]}: a page is about one model, or two; embedx eval scores more"
-        )
+        problem = "a page is about one model, or two"
+        raise DataError(models[2], None, problem, "embedx eval scores more")
     from embedx.report.report import report as write
 
     with Reporter(

@@ -17,7 +17,7 @@ import typer
 from typer.models import ArgumentInfo
 
 from embedx.cli.requests import parameters_of
-from embedx.errors import EmbedxError, near
+from embedx.errors import SettingError, near
 from embedx.settings import Settings, as_typed, described, is_fine, kind_of, option_name, read_value
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
@@ -477,7 +477,7 @@ def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
         option = fine.get(name.replace("_", "-"))
         if option is None:
             remedy = near(name, fine, f"`embedx {command} --help-all` shows them")
-            raise EmbedxError(f"--set {word}: no such setting of `embedx {command}`; {remedy}")
+            raise SettingError("set", word, f"no such setting of `embedx {command}`", remedy)
         return option.field.name, read_value(option.field, text)
 
     names = [name for name, option in fine.items() if not option.is_own]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embedx.cli import training
-from embedx.errors import EmbedxError, SettingError, choice
+from embedx.errors import InapplicableError, Setting, SettingError, Text, choice
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
@@ -74,14 +74,11 @@ def word2vec(
     if classes:
         raise SettingError("classes", classes, "vectors are not clustered", CLUSTERING)
     if bool(hs) == bool(negative):
-        raise EmbedxError(
-            f"-hs {hs} with -negative {negative}: give one of them, and 0 for the other"
-        )
+        problem: Text = ("with ", Setting("negative", negative))
+        raise InapplicableError("hs", hs, problem, "give one of them, and 0 for the other")
     if read_vocab and min_count is not None:
-        raise EmbedxError(
-            "-min-count with -read-vocab: the words of the file are taken as they are; leave"
-            " -min-count out"
-        )
+        problem = ("does not apply with ", Setting("read_vocab"), ", whose words are all taken")
+        raise InapplicableError("min_count", None, problem, "leave it out")
     if read_vocab is None and min_count is None:
         min_count = 5
     typed = given_settings(
@@ -155,7 +152,7 @@ def supervised(
     verbose  without effect
     """
     if loss not in LOSSES:
-        raise EmbedxError(f"-loss {loss}: {choice(loss, LOSSES)}")
+        raise SettingError("loss", loss, choice(loss, LOSSES))
     objective = LOSSES[loss]
     negatives = neg if objective == "ns" else None
     n_grams = {} if word_ngrams < 2 and maxn < 1 else {"min_ngram_count": 1, "buckets": bucket or 0}

@@ -7,7 +7,7 @@ from typing import Any
 from embedx import objectives
 from embedx.cli import training_results as results
 from embedx.cli.streams import reporter
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, Setting, SettingError
 from embedx.evaluation import heldout
 from embedx.pages.plain import tab_separated
 from embedx.runtime.progress import Progress
@@ -59,7 +59,7 @@ def phrases(
     with encode(corpora, text, progress, cache_dir, settings) as corpus:
         found = phrases_of(corpus)
     if found is None:
-        raise EmbedxError("--phrases 0 finds none; give the number of passes")
+        raise SettingError("phrases", 0, "finds none", "give the number of passes")
     numbered = [(number, each) for number, one in enumerate(found.passes, 1) for each in one]
     return sorted(numbered, key=lambda each: (-each[1].score, -each[1].times, each[1].words))
 
@@ -88,7 +88,8 @@ def score_text(
     """
     for path in models:
         if task_of(path) != "skipgram":
-            raise EmbedxError(f"{path}: not a folder written by `embedx train`, which --text needs")
+            problem = ("not a folder written by `embedx train`, which ", Setting("text"), " needs")
+            raise DataError(path, None, problem)
     loaded = [load_folder(Path(path)) for path in models]
     for path, each in zip(models, loaded, strict=True):
         objectives.check_packages(path, each.facts, each.settings)
