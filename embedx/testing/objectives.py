@@ -29,18 +29,30 @@ UNIGRAM = np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
 
 
 def variants(objective: type[Objective]) -> dict[str, Objective]:
-    """An objective with its default settings, and with each setting that is a choice or a switch
-    changed, by name.
+    """An objective with its default settings, with each setting that is a choice or a switch
+    changed, and with all its numbers changed, by name.
     """
     made = {objective.name: objective(objective.Settings())}
+    numbers = {}
     for field in dataclasses.fields(objective.Settings):
         values = field.metadata["choices"] or ()
         if isinstance(field.default, bool):
             values = (not field.default,)
+        elif not values and isinstance(field.default, int | float):
+            numbers[field.name] = another_number(field.default)
         for value in set(values) - {field.default}:
             settings = objective.Settings(**{field.name: value})
             made[f"{objective.name}-{field.name}={value}"] = objective(settings)
+    if numbers:
+        made[f"{objective.name}-other-numbers"] = objective(objective.Settings(**numbers))
     return made
+
+
+def another_number(default: float) -> float:
+    """A value of a setting that is not its default: integers grow, others shrink."""
+    if isinstance(default, int):
+        return default + 2
+    return 0.9 * default if default > 0 else 0.5
 
 
 class Candidates(NamedTuple):
@@ -442,8 +454,8 @@ def check_weight_of_negatives(objective: Objective) -> None:
     """`weighs_negatives`: whether the weight of candidates follows the setting `negatives`, however
     many they are.
     """
-    if not hasattr(objective.settings, "negatives"):
-        assert not objective.traits.weighs_negatives, "there are no negatives"
+    if not hasattr(objective.settings, "negatives") or "all" not in objective.candidates:
+        assert not objective.traits.weighs_negatives, "negatives are always drawn, or never"
         return
     n = objective.settings.negatives
     more = type(objective)(dataclasses.replace(objective.settings, negatives=n + 1))
