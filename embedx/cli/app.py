@@ -71,7 +71,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
-_heard: list[int] = []  # the signals that end a run
+_heard: list[signal.Signals] = []  # the signals that end a run
 _received: list[int] = []  # the signal that ended the run
 _ignored: list[int] = []  # signals whose interrupt Python ignored; what failed next, failed by it
 SENT_AGAIN_AFTER = 0.01  # seconds
