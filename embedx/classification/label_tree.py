@@ -16,7 +16,7 @@ import numpy as np
 from numpy import int32, int64, ndarray
 
 from embedx import checks
-from embedx.engine.sparse_levels import Found, Level, best_nodes
+from embedx.engine.sparse_levels import BestNodes, Level, best_nodes
 from embedx.errors import DataError
 from embedx.labeled.data import offsets_of
 from embedx.storage.folder import DESCRIPTION, REMEDY
@@ -164,7 +164,7 @@ def search(
     log_probability: Any,
     n_labels: int,
     threads: int,
-) -> Found:
+) -> BestNodes:
     """The k labels with the highest probabilities that a beam of so many nodes a level finds, best
     first.
 
@@ -187,8 +187,10 @@ def search(
     label, log_p = (np.concatenate(parts, axis=1) for parts in zip(*of_trees, strict=True))
     k = min(k, n_labels)
     if len(trees) == 1 and log_p.shape[1] >= k and np.isfinite(log_p[:, :k]).all():
-        return Found(label[:, :k], log_p[:, :k])
-    best = Found(np.zeros((len(label), k), int32), np.full((len(label), k), -np.inf, np.float32))
+        return BestNodes(label[:, :k], log_p[:, :k])
+    best = BestNodes(
+        np.zeros((len(label), k), int32), np.full((len(label), k), -np.inf, np.float32)
+    )
     for row, is_there in enumerate(np.isfinite(log_p)):
         own, place = np.unique(label[row, is_there], return_inverse=True)
         mean = np.full(len(own), -np.inf)

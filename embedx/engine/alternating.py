@@ -99,16 +99,17 @@ class Descent(Strategy):
         progress: Progress,
         watch: Callable[[Iteration], None] = lambda iteration: None,
     ) -> None:
-        self.rows, self.inputs, self.outputs = rows, inputs, outputs
+        self.rows = rows
+        self.inputs = inputs
+        self.outputs = outputs
         self.loss_unit = f"nats per pair{rows.scope}"
         self.n_pairs = float(inputs.times.sum())
-        self.iterations, self.budget, self.progress, self.watch = (
-            iterations,
-            budget,
-            progress,
-            watch,
-        )
-        self.workers, self.n_chunks = [None], 1
+        self.iterations = iterations
+        self.budget = budget
+        self.progress = progress
+        self.watch = watch
+        self.workers = [None]
+        self.n_chunks = 1
         self.history: list[Iteration] = []
         self.macs = 0
         # at the tables as they are, with the gradient by the inputs
@@ -132,7 +133,8 @@ class Descent(Strategy):
         outcome = trainer.run(
             self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints
         )
-        losses, pairs = [each.loss for each in self.history], round(self.n_pairs)
+        losses = [each.loss for each in self.history]
+        pairs = round(self.n_pairs)
         first, last = (losses[0], losses[-1]) if losses else (None, None)
         return dataclasses.replace(
             outcome,
@@ -162,7 +164,8 @@ class Descent(Strategy):
         before = None
         try:
             here = self.here or self._start()
-            before, loss_before = self.state().snapshot(), here.loss
+            before = self.state().snapshot()
+            loss_before = here.loss
             self.rows.redraw(epoch + 1)
             here = self._step(self.inputs, here, OUTPUTS, epoch)
             here = self._step(

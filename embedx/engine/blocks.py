@@ -136,15 +136,16 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
 
 def new_block(plan: BlockPlan, longest_path: int) -> Block:
     """Memory for a block."""
-    n_inputs, n_examples, n_candidates = (
-        max_inputs(plan),
-        max_examples(plan),
-        max_candidates(plan, longest_path),
-    )
-    inputs, n_uses = np.zeros(n_inputs, int32), np.zeros(n_inputs, int64)
-    candidates, drawn = np.zeros(n_candidates, int32), np.zeros((1, n_candidates), float32)
+    n_inputs = max_inputs(plan)
+    n_examples = max_examples(plan)
+    n_candidates = max_candidates(plan, longest_path)
+    inputs = np.zeros(n_inputs, int32)
+    n_uses = np.zeros(n_inputs, int64)
+    candidates = np.zeros(n_candidates, int32)
+    drawn = np.zeros((1, n_candidates), float32)
     if plan.candidates == ALL:
-        candidates[: plan.n_rows], drawn[:, : plan.n_rows] = np.arange(plan.n_rows), 1
+        candidates[: plan.n_rows] = np.arange(plan.n_rows)
+        drawn[:, : plan.n_rows] = 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
     has_spans = plan.candidates == DRAWN and plan.form != JOINT
     width = 0 if is_skipgram else padded(n_inputs)
@@ -174,15 +175,16 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
 @kernel_part
 def plan_block(sample, run, workspace, block, noise_key):
     """Fill `block` with the rows of the next block; its n_centres is 0 when no centre is left."""
-    plan, words, cursor = run.plan, workspace.words, workspace.cursor
+    plan = run.plan
+    words = workspace.words
+    cursor = workspace.cursor
     if plan.block_size == 0:
         begin, n_centres = _next_pair(words, cursor)
-        first, end = cursor[CENTRE], begin + n_centres
+        first = cursor[CENTRE]
+        end = begin + n_centres
     else:
-        first, n_centres = (
-            cursor[CENTRE],
-            max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0),
-        )
+        first = cursor[CENTRE]
+        n_centres = max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0)
         begin, end = _span(words, plan.window, cursor[N_WORDS], first, n_centres)
         cursor[CENTRE] += n_centres
     n_noise = 0
@@ -191,11 +193,9 @@ def plan_block(sample, run, workspace, block, noise_key):
         cursor[N_DRAWN] += plan.candidates == PATH
         if plan.candidates == DRAWN:
             n_noise = _add_noise(sample, run, workspace, block, n_centres, noise_key)
-    block.sizes[N_INPUTS], block.sizes[N_CENTRES], block.sizes[N_NOISE] = (
-        end - begin,
-        n_centres,
-        n_noise,
-    )
+    block.sizes[N_INPUTS] = end - begin
+    block.sizes[N_CENTRES] = n_centres
+    block.sizes[N_NOISE] = n_noise
 
 
 @kernel_part
@@ -203,7 +203,8 @@ def _span(words, window, n_words, first, n_centres):
     """The first word and the end of what n_centres centres and their windows cover: of whole
     sentences, no other sentence.
     """
-    begin, end = first, first + n_centres
+    begin = first
+    end = first + n_centres
     for y in range(first, first + n_centres):
         begin = min(begin, max(y - words.reach[y], 0))
         end = max(end, min(y + words.reach[y] + 1, n_words))
@@ -243,8 +244,10 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
     The label columns that any block's centres may use are cleared: a longer block may have left
     labels there.
     """
-    plan, words = run.plan, workspace.words
-    is_path, is_all = plan.candidates == PATH, plan.candidates == ALL
+    plan = run.plan
+    words = workspace.words
+    is_path = plan.candidates == PATH
+    is_all = plan.candidates == ALL
     width = block.label.shape[1]
     if not is_path and not is_all:
         width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
@@ -278,7 +281,8 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
                 block.label[block.own[i], k] += 1
                 block.n_pairs[block.own[i]] += 1
         n_pairs += n_own
-    block.sizes[N_EXAMPLES], block.sizes[N_PAIRS] = n_examples, n_pairs
+    block.sizes[N_EXAMPLES] = n_examples
+    block.sizes[N_PAIRS] = n_pairs
     block.spans[:, 2] = n
     block.candidate_spans[n // TILE :] = 0  # every example has the noise
     return n
@@ -287,7 +291,9 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
 @kernel_part
 def _clear_spans(spans):
     """Make all spans empty."""
-    spans[:, 0], spans[:, 1], spans[:, 2] = NOWHERE, 0, NOWHERE
+    spans[:, 0] = NOWHERE
+    spans[:, 1] = 0
+    spans[:, 2] = NOWHERE
 
 
 @kernel_part
@@ -309,9 +315,11 @@ def _add_path(paths, workspace, block, word, n_own, n):
 
     The nodes are searched only if the node's entry in the filter was used in this block.
     """
-    seen, now = workspace.seen, workspace.cursor[N_DRAWN]
+    seen = workspace.seen
+    now = workspace.cursor[N_DRAWN]
     for at in range(paths.offsets[word], paths.offsets[word + 1]):
-        node, bit = paths.rows[at], paths.values[at]
+        node = paths.rows[at]
+        bit = paths.values[at]
         k = _place(node, block.candidates, 0 if seen[node % FILTER_SIZE] == now else n, n)
         if k == n:
             seen[node % FILTER_SIZE] = now
@@ -328,7 +336,8 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
     """Draw noise for a block of which n_centres candidates are known; return the number of distinct
     noise rows.
     """
-    plan, cursor = run.plan, workspace.cursor
+    plan = run.plan
+    cursor = workspace.cursor
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
     n_drawn = sample(

@@ -71,7 +71,10 @@ class AllRows:
     def __init__(
         self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int
     ) -> None:
-        self.objective, self.counts, self.n_rows, self.threads = objective, counts, n_rows, threads
+        self.objective = objective
+        self.counts = counts
+        self.n_rows = n_rows
+        self.threads = threads
         self.columns = columns  # that hold anything; rows are padded
         self.constants = objective.constants(n_rows, len(counts.offsets) - 1)
         self.block = max(1, BLOCK_FLOATS // n_rows)
@@ -124,7 +127,10 @@ class FoundRows(AllRows):
         tail: Tail = NO_TAIL,
     ) -> None:
         super().__init__(objective, counts, n_rows, columns, threads)
-        self.search, self.seed, self.tail, self.block = search, seed, tail, BLOCK_INPUTS
+        self.search = search
+        self.seed = seed
+        self.tail = tail
+        self.block = BLOCK_INPUTS
         self.scope = "" if tail.n_draws else " among the rows found"
         self.draws = tail.sampler.data(tail.n_draws)
         # of an input; clusters overshoot
@@ -146,7 +152,8 @@ class FoundRows(AllRows):
         """The rows of the highest scores of each input, int32 (len(h), max_found), how many they
         are, and the multiply-adds.
         """
-        rows, n_found = np.zeros((len(h), self.max_found), int32), np.zeros(len(h), int64)
+        rows = np.zeros((len(h), self.max_found), int32)
+        n_found = np.zeros(len(h), int64)
         query = new_query_workspace(self.n_rows, self.search)
         return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
 
@@ -161,7 +168,8 @@ class FoundRows(AllRows):
         return drawn.rows[: n * n_draws].reshape(n, n_draws)
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
-        n, labels = len(h), self.labels(first, len(h))
+        n = len(h)
+        labels = self.labels(first, len(h))
         # a candidate is begin[example] + row
         (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows
         targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
@@ -173,7 +181,9 @@ class FoundRows(AllRows):
         candidates = np.concatenate((certain, drawn[is_new]))
         count = np.concatenate((np.ones(len(certain), float32), n_drawn[is_new]))
         order = np.argsort(candidates)
-        candidates, count, is_drawn = candidates[order], count[order], order >= len(certain)
+        candidates = candidates[order]
+        count = count[order]
+        is_drawn = order >= len(certain)
 
         example, row = np.divmod(candidates, self.n_rows)
         offsets = np.searchsorted(example, np.arange(n + 1))
@@ -202,7 +212,9 @@ def evaluate(
     `report` is called with the number of inputs done now and then; what it raises ends the work.
     """
     gradient = np.zeros_like({INPUTS: inputs, OUTPUTS: outputs, NEITHER: inputs[:0]}[side])
-    loss, macs, n = 0.0, 0, len(inputs)
+    loss = 0.0
+    macs = 0
+    n = len(inputs)
 
     def add_block(first: int) -> tuple[float, Any, int]:
         h = inputs[first : first + rows.block]
@@ -219,7 +231,8 @@ def evaluate(
             for first, (own_loss, c, work) in zip(blocks, pool.map(add_block, blocks), strict=True):
                 if c is not None:
                     gradient += c @ inputs[first : first + rows.block]
-                loss, macs = loss + own_loss, macs + work
+                loss = loss + own_loss
+                macs = macs + work
             report(min(start + step, n))
     return Evaluation(loss, gradient, macs)
 

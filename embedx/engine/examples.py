@@ -69,5 +69,6 @@ def csr_of(keys: ndarray, indices: ndarray, n: int) -> Csr:
     """For each of n keys its distinct indices, ascending."""
     span = int(indices.max(initial=0)) + 1
     pairs = np.unique(keys.astype(int64) * span + indices)
-    keys, indices = pairs // span, (pairs % span).astype(int32)
+    keys = pairs // span
+    indices = (pairs % span).astype(int32)
     return Csr(offsets_of(np.bincount(keys, minlength=n)), indices)

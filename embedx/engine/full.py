@@ -52,7 +52,9 @@ class FullSteps(abc.ABC):
         parts: int,
         sparse_gradient: bool = False,
     ) -> None:
-        self.coefficients, self.shared, self.parts = coefficients, shared, parts
+        self.coefficients = coefficients
+        self.shared = shared
+        self.parts = parts
         self.pool = ThreadPoolExecutor(threads)
         n_scores = len(shared.outputs.rows) if shared.plan.has_h else shared.outputs.rows.shape[1]
         self.z = np.zeros((shared.plan.batch_size, n_scores), float32)
@@ -80,23 +82,46 @@ class FullSteps(abc.ABC):
 
         rng  chooses the label that stands for all, and draws for the objective
         """
-        plan, optimizer, examples = self.shared.plan, self.shared.optimizer, self.shared.examples
-        labels = Labels(examples.label_offsets, examples.label_ids).rows(chosen)
-        if plan.one_label:
-            drawn = labels.offsets[:-1] + np.floor(
-                rng.random(len(chosen)) * labels.n_of_row
-            ).astype(int64)
-            labels = labels.where(drawn[labels.n_of_row > 0])
-        n = labels.n_of_row
+        plan = self.shared.plan
+        optimizer = self.shared.optimizer
         z = self.z[: len(chosen)]
+        labels = self.select(chosen, rng)
         self.score(chosen, z, decay_clock)
-        n_lines = n if plan.positives == SINGLE else np.ones_like(n)
-        ends = offsets_of(n_lines)
+        state_lr = float32(float32(lr) * optimizer.state_rate)
+        loss = self.coefficients_of_scores(chosen, labels, z, state_lr, rng)
+        z *= float32(plan.sum_over / len(chosen))
+        self.apply(chosen, z, float32(step_size(optimizer, lr)))
+        n_of_row = labels.n_of_row
+        n_terms = n_of_row.sum() if plan.positives == SINGLE else np.count_nonzero(n_of_row)
+        return loss, int(n_terms)
+
+    def select(self, chosen: ndarray, rng: np.random.Generator) -> Labels:
+        """The positives of the chosen examples: their labels, or one of them drawn at random."""
+        examples = self.shared.examples
+        labels = Labels(examples.label_offsets, examples.label_ids).rows(chosen)
+        if not self.shared.plan.one_label:
+            return labels
+        place = np.floor(rng.random(len(chosen)) * labels.n_of_row).astype(int64)
+        drawn = labels.offsets[:-1] + place
+        return labels.where(drawn[labels.n_of_row > 0])
+
+    def coefficients_of_scores(
+        self, chosen: ndarray, labels: Labels, z: ndarray, lr: float32, rng: np.random.Generator
+    ) -> float:
+        """Overwrite the scores of the chosen examples by coefficients, by the threads; return the
+        summed loss.
+        """
+        plan = self.shared.plan
+        n_lines = np.ones_like(labels.n_of_row)
+        if plan.positives == SINGLE:
+            n_lines = labels.n_of_row
+        first_line = offsets_of(n_lines)
         uniforms = np.clip(
-            rng.random((ends[-1], plan.uniforms_width), dtype=float32), 2.0**-24, 1 - 2.0**-24
+            rng.random((first_line[-1], plan.uniforms_width), dtype=float32),
+            2.0**-24,
+            1 - 2.0**-24,
         )
         n_at_once = max(1, CHUNK_FLOATS // z.shape[1])
-        state_lr = float32(lr) * optimizer.state_rate
 
         def work(part: int, begin: int, end: int) -> float:
             loss = 0.0
@@ -106,15 +131,12 @@ class FullSteps(abc.ABC):
                     chosen[a:b],
                     labels.rows(slice(a, b)),
                     z[a:b],
-                    uniforms[ends[a] : ends[b]],
-                    state_lr,
+                    uniforms[first_line[a] : first_line[b]],
+                    lr,
                 )
             return loss
 
-        loss = sum(self.in_parts(len(chosen), work))
-        z *= float32(plan.sum_over / len(chosen))
-        self.apply(chosen, z, float32(step_size(optimizer, lr)))
-        return loss, int(n.sum() if plan.positives == SINGLE else np.count_nonzero(n))
+        return sum(self.in_parts(len(chosen), work))
 
     def in_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
         """The results of work(part, first, last) on equal parts of 0..n, by the threads."""
@@ -126,24 +148,25 @@ class FullSteps(abc.ABC):
         self, chosen: ndarray, labels: Labels, z: ndarray, uniforms: ndarray, lr: float32
     ) -> float:
         """Overwrite scores by coefficients; return the summed loss."""
-        shared, plan, n = self.shared, self.shared.plan, labels.n_of_row
+        shared = self.shared
+        plan = shared.plan
+        n_labels = labels.n_of_row
         entries = entries_among_all_rows(
-            n, labels.ids, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
+            n_labels, labels.ids, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
         )
-        example, n_lines = entries.example, len(entries.example)
-        has_own_scores = plan.positives == SINGLE and not (n == 1).all()
-        batch = new_batch(n_lines, z.shape[1])._replace(
-            z=z[example] if has_own_scores else z, uniforms=uniforms
-        )
+        example = entries.example
+        n_lines = len(example)
+        copies_scores = plan.positives == SINGLE and not (n_labels == 1).all()
+        line_scores = z[example] if copies_scores else z
+        batch = new_batch(n_lines, z.shape[1])._replace(z=line_scores, uniforms=uniforms)
         entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
         batch.key[:] = chosen[example]
         if shared.state.shape[1]:
-            # lines of the same example
-            before = np.arange(n_lines) - np.searchsorted(example, example)
-            batch.n_updates[:] = shared.n_updates[batch.key] + before
+            n_lines_before = np.arange(n_lines) - np.searchsorted(example, example)
+            batch.n_updates[:] = shared.n_updates[batch.key] + n_lines_before
             np.add.at(shared.n_updates, batch.key, 1)
         loss = self.coefficients(batch, shared.state, shared.constants, n_lines, plan.n_rows, lr)
-        if has_own_scores:
+        if copies_scores:
             z[:] = 0
             np.add.at(z, example, batch.z)
         return loss
@@ -163,25 +186,26 @@ class DenseSteps(FullSteps):
         self.buffers = self.z, self.h, self.h_gradient, self.features
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
-        outputs, optimizer, n = (
-            self.shared.outputs,
-            self.shared.optimizer,
-            self.shared.plan.n_inputs,
-        )
+        outputs = self.shared.outputs
+        optimizer = self.shared.optimizer
+        n_inputs = self.shared.plan.n_inputs
         encode(self.shared, self.h, chosen, decay_clock)
         if optimizer.l2 > 0:
             self.in_parts(
                 len(outputs.rows),
-                lambda _, a, b: decay_rows(outputs, a, b, n, optimizer, decay_clock),
+                lambda _, a, b: decay_rows(outputs, a, b, n_inputs, optimizer, decay_clock),
             )
         np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
-        rows, w = self.all_rows, self.shared.outputs.rows
+        rows = self.all_rows
+        w = self.shared.outputs.rows
         if self.sparse_gradient:
-            few = np.flatnonzero((z.max(axis=0) != 0) | (z.min(axis=0) != 0))
-            if FEW * len(few) <= len(rows):
-                rows, w, z = few, w[few], z[:, few]
+            active_rows = np.flatnonzero((z.max(axis=0) != 0) | (z.min(axis=0) != 0))
+            if FEW * len(active_rows) <= len(rows):
+                rows = active_rows
+                w = w[rows]
+                z = z[:, rows]
         gradient = z.T @ self.h[: len(chosen)]
         if self.shared.plan.has_hidden:
             np.matmul(z, w, out=self.h_gradient[: len(chosen)])
@@ -192,7 +216,9 @@ class DenseSteps(FullSteps):
 @kernel
 def step_rows(shared, rows, first, last, gradient, rate):
     """The steps of the output rows rows[first:last] along `gradient`, (len(rows), stride)."""
-    outputs, optimizer, plan = shared.outputs, shared.optimizer, shared.plan
+    outputs = shared.outputs
+    optimizer = shared.optimizer
+    plan = shared.plan
     for k in range(first, last):
         row = int64(rows[k])
         descend_row(outputs, row, gradient, k, plan.dim, optimizer, rate)
@@ -211,12 +237,10 @@ class SparseSteps(FullSteps):
         self.buffers = self.z, self.gradients
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
-        shared, outputs, optimizer, plan = (
-            self.shared,
-            self.shared.outputs,
-            self.shared.optimizer,
-            self.shared.plan,
-        )
+        shared = self.shared
+        outputs = shared.outputs
+        optimizer = shared.optimizer
+        plan = shared.plan
         if optimizer.l2 > 0 and optimizer.max_norm > 0:
             self.in_parts(
                 plan.n_inputs,
@@ -232,7 +256,8 @@ class SparseSteps(FullSteps):
         )
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
-        shared, max_norm = self.shared, self.shared.optimizer.max_norm
+        shared = self.shared
+        max_norm = shared.optimizer.max_norm
         self.in_parts(
             self.n_tiles,
             lambda part, a, b: step_tiles(
@@ -262,26 +287,28 @@ def score_tiles(shared, chosen, first, last, z):
     """Overwrite z[e, first:last] by the scores of the chosen examples; 64 of an example are kept in
     registers.
     """
-    examples, w = shared.examples, shared.outputs.rows
+    examples = shared.examples
+    w = shared.outputs.rows
     for t in range(first, last, TILE):
         for e in range(chosen.size):
             a, b, c, d = zeros(), zeros(), zeros(), zeros()
             if shared.plan.has_bias:
                 a, b, c, d = _load_tile(w, w.shape[0] - 1, t)
             for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-                x, (w0, w1, w2, w3) = (
-                    splat(examples.values[f]),
-                    _load_tile(w, int64(examples.columns[f]), t),
-                )
-                a, b = multiply_add(x, w0, a), multiply_add(x, w1, b)
-                c, d = multiply_add(x, w2, c), multiply_add(x, w3, d)
+                x = splat(examples.values[f])
+                w0, w1, w2, w3 = _load_tile(w, int64(examples.columns[f]), t)
+                a = multiply_add(x, w0, a)
+                b = multiply_add(x, w1, b)
+                c = multiply_add(x, w2, c)
+                d = multiply_add(x, w3, d)
             _store_tile(z, e, t, a, b, c, d)
 
 
 @kernel_part
 def _load_tile(matrix, row, column):
     """64 numbers of a row."""
-    a, b = load(matrix, row, column), load(matrix, row, column + SIMD_WIDTH)
+    a = load(matrix, row, column)
+    b = load(matrix, row, column + SIMD_WIDTH)
     return (
         a,
         b,
@@ -304,23 +331,24 @@ def step_tiles(shared, chosen, first, last, z, gradient, rate):
     """The steps of the table's columns first:last along the coefficients z of the
     chosen examples.
     """
-    examples, has_bias, bias_row = (
-        shared.examples,
-        shared.plan.has_bias,
-        shared.outputs.rows.shape[0] - 1,
-    )
+    examples = shared.examples
+    has_bias = shared.plan.has_bias
+    bias_row = shared.outputs.rows.shape[0] - 1
     for t in range(first, last, TILE):
         n_touched = 0
         for e in range(chosen.size):
-            begin, end = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
+            begin = examples.offsets[chosen[e]]
+            end = examples.offsets[chosen[e] + 1]
             c0, c1, c2, c3 = _load_tile(z, e, t)
             for f in range(begin, end + has_bias):
-                row, x = (
-                    (int64(examples.columns[f]), examples.values[f]) if f < end else (bias_row, ONE)
-                )
-                v, (a, b, c, d) = splat(x), _load_tile(gradient.sums, row, 0)
-                a, b = multiply_add(v, c0, a), multiply_add(v, c1, b)
-                c, d = multiply_add(v, c2, c), multiply_add(v, c3, d)
+                is_feature = f < end
+                row = int64(examples.columns[f]) if is_feature else bias_row
+                v = splat(examples.values[f] if is_feature else ONE)
+                a, b, c, d = _load_tile(gradient.sums, row, 0)
+                a = multiply_add(v, c0, a)
+                b = multiply_add(v, c1, b)
+                c = multiply_add(v, c2, c)
+                d = multiply_add(v, c3, d)
                 _store_tile(gradient.sums, row, 0, a, b, c, d)
                 n_touched = touch(gradient, row, n_touched)
         descend_columns(shared.outputs, t, gradient, n_touched, TILE, shared.optimizer, rate)

@@ -64,11 +64,15 @@ def minimise(
     after      called after each iteration with its number and the loss, without the penalty as in
                `Optimum`
     """
-    n_features, shape, n_rows = features.shape[1], start.shape, start.shape[1]
+    n_features = features.shape[1]
+    shape = start.shape
+    n_rows = start.shape[1]
     has_bias = shape[0] > n_features
     counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
     if len(counted) < len(weights):
-        features, labels, weights = features[counted], labels.rows(counted), weights[counted]
+        features = features[counted]
+        labels = labels.rows(counted)
+        weights = weights[counted]
     total = float(weights.sum())
     step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else MIN_DENSE_ROWS)
     blocks = [
@@ -78,11 +82,14 @@ def minimise(
     batch = new_batch(
         max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=float64
     )
-    batch.key[:], batch.n_updates[:] = np.arange(len(batch.key)), FOR_EVER
+    batch.key[:] = np.arange(len(batch.key))
+    batch.n_updates[:] = FOR_EVER
     constants = objective.constants(n_rows, n_rows).astype(float64)
     last = start.ravel(), np.inf  # the point that was accepted last, and its penalised loss
     iterations = evaluations = 0
-    initial, slope, interrupted_by = np.nan, np.inf, None
+    initial = np.nan
+    slope = np.inf
+    interrupted_by = None
 
     def unpenalised() -> float:
         return float(last[1]) - _penalty(last[0].reshape(shape)[:n_features], l2)
@@ -197,7 +204,8 @@ def _coefficients(
     be overwritten.
     """
     entries = block.entries
-    lines, n_rows = len(entries.example), z.shape[1]
+    lines = len(entries.example)
+    n_rows = z.shape[1]
     scores = z if block.starts is None else z[entries.example]
     batch = Batch(*(array[:lines] for array in workspace))
     entries.write(batch.label, batch.sample_count)

@@ -1,4 +1,4 @@
-"""Having the engine's kernels compiled, or loaded from the disk cache, before they are needed."""
+"""Kernels of the engine, compiled or loaded from the disk cache before they are needed."""
 
 import contextlib
 import threading
@@ -33,13 +33,14 @@ def load_kernel(
     like: tuple[Any, ...],
     progress: Progress,
 ) -> tuple[Any, ...]:
-    """Compile a kernel for arguments `like` these, or load it; says so when it takes a while.
-    Return what to pass before them.
+    """The functions to pass to a kernel before its other arguments, once it is compiled or loaded
+    for arguments `like` these; a note says so where it compiles.
 
-    A kernel is compiled once for all objectives and samplers: their functions, which it takes
-    before all else, are pointers with fixed signatures. One that draws nothing takes `coefficients`
-    alone; `sampler` is then None. That is the objective's function of the name, or another of its
-    with the same signature.
+    A kernel is compiled once for all objectives and samplers: their functions are its first
+    arguments, as pointers with fixed signatures.
+
+    coefficients  the objective's function of that name, or another one with its signature
+    sampler       None for a kernel that draws nothing, which takes `coefficients` alone
     """
     if hasattr(kernel, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
         functions = _functions(coefficients, sampler)
@@ -56,7 +57,7 @@ def load_kernel(
 def compiled_functions(
     kernel: Any, coefficients: Any, sampler: Sampler | None, like: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """As `load_kernel`, without a word."""
+    """As `load_kernel`, without a note."""
     functions = _functions(coefficients, sampler)
     if not hasattr(kernel, "compile"):
         return tuple(function for function, _ in functions)
@@ -72,7 +73,7 @@ def compiled_functions(
 
 
 def _functions(coefficients: Any, sampler: Sampler | None) -> list[tuple[Any, Any]]:
-    """The functions that a kernel takes before all else, each with its signature."""
+    """The functions that a kernel takes as its first arguments, with their signatures."""
     functions = [(coefficients, COEFFICIENTS)]
     if sampler is not None:
         functions += [(sampler.sample, SAMPLE), (sampler.log_expected_count, LOG_EXPECTED_COUNT)]

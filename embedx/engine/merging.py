@@ -97,7 +97,9 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
     position  int32 (n_rows,): of each row of the table in the remote delta, or NONE
     buffers   float32 (3, stride)
     """
-    server, change, share = buffers[0], buffers[1], buffers[2]
+    server = buffers[0]
+    change = buffers[1]
+    share = buffers[2]
     n = 0
     for r in range(live.rows.shape[0]):
         row = int64(r)
@@ -148,7 +150,8 @@ def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, 
     share[:] = 1
     fading = float32(is_sent and optimizer.is_ema)
     for d in range(local.shape[1]):  # two loops, which the compiler vectorises
-        now, s = live.state[row, d], base.state[row, d]
+        now = live.state[row, d]
+        s = base.state[row, d]
         u = s if at == NONE else remote.state[at, d]
         local[n, d] = now - s - fading * (u - s)
         share[d] = _divisor(now, optimizer) / _divisor(

@@ -40,45 +40,51 @@ def train_chunk(coefficients, shared, workspace, retrieval, chunk):
     `chunk.key` decides which label stands for all, where one does. An example without labels is
     passed over.
     """
-    decay_clock, has_messages = chunk.decay_clock, retrieval.spec.message_iterations > 0
+    decay_clock = chunk.decay_clock
+    has_messages = retrieval.spec.message_iterations > 0
     loss = 0.0
     n_seen = 0
     for begin in range(chunk.start, chunk.stop, shared.plan.batch_size):
         end = min(begin + shared.plan.batch_size, chunk.stop)
         chosen = chunk.order[begin:end]
         encode(shared, workspace.h, chosen, decay_clock)
-        n_lines, width, loss_of_messages = _choose(
+        n_lines, width, message_loss = select_lines(
             coefficients, shared, workspace, retrieval, chunk, begin, end
         )
         fill_up(shared, workspace, n_lines, width, decay_clock)
-        own, n_touched = train_lines(
+        batch_loss, n_touched = train_lines(
             coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, has_messages
         )
         mark_stale(workspace.groups.touched, n_touched, retrieval.stale)
-        loss += own + loss_of_messages
+        loss += batch_loss + message_loss
         n_seen += n_lines
         decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
 
 
 @kernel_part
-def _choose(coefficients, shared, workspace, retrieval, chunk, begin, end):
-    """Write the lines of a minibatch; return how many there are, the most candidates of one, and
-    the loss of the messages.
+def select_lines(coefficients, shared, workspace, retrieval, chunk, begin, end):
+    """Write the lines of a minibatch; return the number of lines, the largest number of candidates,
+    and the loss of the messages, whose coefficients are then written too.
     """
-    p = width = 0
+    p = 0
+    width = 0
     loss = 0.0
-    batch, rows, index, spec = workspace.batch, workspace.rows, retrieval.row_index, retrieval.spec
+    batch = workspace.batch
+    rows = workspace.rows
+    index = retrieval.row_index
+    spec = retrieval.spec
     for position in range(begin, end):
         i = chunk.order[position]
         stream = bits(chunk.key, np.uint64(position))
         first, last = labels_of(shared.examples, shared.plan, i, stream)
         if first == last:
             continue
-        n_positives, e = last - first, position - begin
+        n_positives = last - first
+        e = position - begin
         add_positives(shared, workspace, p, first, n_positives)
         if spec.message_iterations > 0:
-            n, one_loss = pass_messages(
+            n, line_loss = pass_messages(
                 coefficients,
                 index,
                 spec,
@@ -96,7 +102,7 @@ def _choose(coefficients, shared, workspace, retrieval, chunk, begin, end):
             )
             weight = weight_of(shared.examples.weight, i)
             multiply_line(batch.z, p, n, weight)
-            loss += weight * one_loss
+            loss += weight * line_loss
         else:
             n = find_candidates(
                 index, spec, workspace.h, e, rows, p, n_positives, rows.shape[1], retrieval.query

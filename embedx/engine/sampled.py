@@ -1,12 +1,15 @@
 """Classification with a few candidates for each example: sampled ones, or the nodes on a tree's
 path.
 
-A step is a minibatch. Its examples select their candidates, all scores are computed, the objective
-turns them into coefficients, and each distinct output row takes one step along the sum of its
-gradients:
+A step trains a minibatch, in five stages:
 
-    entry (p, c)    line p and its candidate c: row rows[p, c], score z[p, c]
-    gradient of a row = scale · Σ of its entries' coefficients · h_p
+    encode        h, a row for each example (`shared`)
+    select        select_lines: the candidates of each line
+    score         score_candidates: z[p, c], of line p and output row rows[p, c]
+    coefficients  weighted_coefficients: the objective overwrites z
+    apply         apply_coefficients: each distinct output row takes one step along its gradient,
+                  scale · Σ z[p, c] · h_p over the entries (p, c) that have it
+                  backward: then the hidden layer
 
 A "single" objective has a line for each positive of an example, the others one for each example.
 Scores are computed for all lines before any row moves; a proximal objective takes its lines one
@@ -57,7 +60,8 @@ AHEAD = 4  # candidates whose rows are prefetched
 class SampledWorkspace(NamedTuple):
     """One worker's buffers."""
 
-    h: ndarray  # float32 (batch_size, stride); (0, stride) for sparse features without hidden layer
+    # float32 (batch_size, stride); (0, stride) for sparse features without hidden layer
+    h: ndarray
     h_gradient: ndarray  # like h, with hidden layer
     example: ndarray  # int64 (max lines,): the example in the batch that a line belongs to
     rows: ndarray  # int32 (max lines, max candidates)
@@ -79,11 +83,12 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     n_labels = np.sort(np.diff(examples.label_offsets))[::-1]
     max_labels = max(int(n_labels[:1].sum()), 1)
     batch = min(plan.batch_size, len(n_labels))
-    lines = (
-        batch if plan.positives != SINGLE or plan.one_label else max(int(n_labels[:batch].sum()), 1)
-    )
-    positives = 1 if plan.positives == SINGLE or plan.one_label else max_labels
-    width = longest_path if plan.on_path else positives + plan.n_draws
+    lines = batch
+    if plan.positives == SINGLE and not plan.one_label:
+        lines = max(int(n_labels[:batch].sum()), 1)
+    has_one_positive = plan.positives == SINGLE or plan.one_label
+    max_positives = 1 if has_one_positive else max_labels
+    width = longest_path if plan.on_path else max_positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
         h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim),
@@ -115,11 +120,14 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
         end = min(begin + shared.plan.batch_size, chunk.stop)
         chosen = chunk.order[begin:end]
         encode(shared, workspace.h, chosen, decay_clock)
-        n_lines, width = _choose(sample, log_expected_count, shared, workspace, chunk, begin, end)
+        n_lines, width = select_lines(
+            sample, log_expected_count, shared, workspace, chunk, begin, end
+        )
         fill_up(shared, workspace, n_lines, width, decay_clock)
-        loss += train_lines(
+        batch_loss, _ = train_lines(
             coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, False
-        )[0]
+        )
+        loss += batch_loss
         n_seen += n_lines
         decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
@@ -132,8 +140,10 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
 
     Scores are overwritten by coefficients, unless these are there already.
     """
-    plan, optimizer = shared.plan, shared.optimizer
-    scale, rate = float32(plan.sum_over / chosen.size), step_size(optimizer, lr)
+    plan = shared.plan
+    optimizer = shared.optimizer
+    scale = float32(plan.sum_over / chosen.size)
+    rate = step_size(optimizer, lr)
     workspace.h_gradient[: chosen.size] = 0
     loss = 0.0
     n_touched = 0
@@ -153,8 +163,7 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
                 width,
                 lr * optimizer.state_rate,
             )
-        gradient_of_h(shared, workspace, first, last, scale)
-        n_touched = descend_outputs(shared, workspace, chosen, first, last, scale, rate)
+        n_touched = apply_coefficients(shared, workspace, chosen, first, last, scale, rate)
     backward(shared, workspace.features, chosen, workspace.h_gradient, rate)
     return loss, n_touched
 
@@ -163,23 +172,25 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
 
 
 @kernel_part
-def _choose(sample, log_expected_count, shared, workspace, chunk, begin, end):
+def select_lines(sample, log_expected_count, shared, workspace, chunk, begin, end):
     """Write the lines of a minibatch, all but their scores; return the number of lines and the
     largest number of candidates.
     """
     plan = shared.plan
-    p = width = 0
+    p = 0
+    width = 0
     for position in range(begin, end):
         i = chunk.order[position]
         stream = bits(chunk.key, uint64(position))
         first, last = labels_of(shared.examples, plan, i, stream)
-        n = 1 if plan.positives == SINGLE else last - first  # of a line
-        for at in range(first, last, max(n, 1)):
+        n_positives = 1 if plan.positives == SINGLE else last - first
+        for at in range(first, last, max(n_positives, 1)):
             new_line(shared, workspace, p, position - begin, i, stream, at - first)
-            own = bits(stream, uint64(at - first)) if plan.positives == SINGLE else stream
-            width = max(
-                width, _choose_line(sample, log_expected_count, shared, workspace, p, at, n, own)
+            line_stream = bits(stream, uint64(at - first)) if plan.positives == SINGLE else stream
+            n_candidates = _select_candidates(
+                sample, log_expected_count, shared, workspace, p, at, n_positives, line_stream
             )
+            width = max(width, n_candidates)
             p += 1
     return p, width
 
@@ -187,7 +198,8 @@ def _choose(sample, log_expected_count, shared, workspace, chunk, begin, end):
 @kernel_part
 def labels_of(examples, plan, i, stream):
     """The range of the labels of example i in label_ids; a random one of them may stand for all."""
-    first, last = examples.label_offsets[i], examples.label_offsets[i + 1]
+    first = examples.label_offsets[i]
+    last = examples.label_offsets[i + 1]
     if plan.one_label and first < last:
         first += min(int64(uniform(stream, uint64(2**62)) * (last - first)), last - first - 1)
         last = first + 1
@@ -211,7 +223,9 @@ def new_line(shared, workspace, p, e, i, stream, number):
 
 
 @kernel_part
-def _choose_line(sample, log_expected_count, shared, workspace, p, first, n_positives, stream):
+def _select_candidates(
+    sample, log_expected_count, shared, workspace, p, first, n_positives, stream
+):
     """Write the candidates of line p, whose positives are label_ids[first:first + n_positives];
     return their number.
     """
@@ -240,7 +254,8 @@ def add_positives(shared, workspace, p, first, n):
 @kernel_part
 def _path(shared, workspace, p, label):
     """Write the nodes on the path to a label; return their number."""
-    begin, end = shared.draws.offsets[label], shared.draws.offsets[label + 1]
+    begin = shared.draws.offsets[label]
+    end = shared.draws.offsets[label + 1]
     for at in range(begin, end):
         bit = shared.draws.values[at]
         workspace.rows[p, at - begin] = shared.draws.rows[at]
@@ -251,13 +266,11 @@ def _path(shared, workspace, p, label):
 @kernel_part
 def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream):
     """Add the sampler's draws for line p to its positives; return the number of candidates."""
-    plan, rows, batch, seen, sampling = (
-        shared.plan,
-        workspace.rows,
-        workspace.batch,
-        workspace.seen,
-        workspace.sampling,
-    )
+    plan = shared.plan
+    rows = workspace.rows
+    batch = workspace.batch
+    seen = workspace.seen
+    sampling = workspace.sampling
     i = batch.key[p]
     n_excluded = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_excluded):
@@ -297,20 +310,16 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
     the candidates.
     """
     batch = workspace.batch
+    n_inputs = shared.plan.dim - shared.plan.has_bias
     for p in range(n_lines):
         for c in range(workspace.n_candidates[p], width):
             set_negative(batch, p, c, 0)
-            batch.z[p, c], batch.log_expected_count[p, c] = 0, 0
+            batch.z[p, c] = 0
+            batch.log_expected_count[p, c] = 0
             workspace.rows[p, c] = 0
         for c in range(workspace.n_candidates[p]):
             row = int64(workspace.rows[p, c])
-            decay_row(
-                shared.outputs,
-                row,
-                shared.plan.dim - shared.plan.has_bias,
-                shared.optimizer,
-                decay_clock,
-            )
+            decay_row(shared.outputs, row, n_inputs, shared.optimizer, decay_clock)
 
 
 # ---- score
@@ -321,7 +330,9 @@ def score_candidates(shared, workspace, chosen, first_line, last_line):
     """Write the score of every candidate of some lines, and its score gain where the objective uses
     it.
     """
-    plan, batch, table = shared.plan, workspace.batch, shared.outputs.rows
+    plan = shared.plan
+    batch = workspace.batch
+    table = shared.outputs.rows
     for p in range(first_line, last_line):
         e = workspace.example[p]
         n = workspace.n_candidates[p]
@@ -340,8 +351,11 @@ def score_candidates(shared, workspace, chosen, first_line, last_line):
 @kernel_part
 def _score_by_features(shared, workspace, p, i):
     """The scores of line p, of example i, which has sparse features."""
-    plan, examples, batch = shared.plan, shared.examples, workspace.batch
-    first, last = examples.offsets[i], examples.offsets[i + 1]
+    plan = shared.plan
+    examples = shared.examples
+    batch = workspace.batch
+    first = examples.offsets[i]
+    last = examples.offsets[i + 1]
     scatter(shared, first, last, workspace.x, True)
     for c in range(workspace.n_candidates[p]):
         row = int64(workspace.rows[p, c])
@@ -358,6 +372,15 @@ def _score_by_features(shared, workspace, p, i):
 
 
 @kernel_part
+def apply_coefficients(shared, workspace, chosen, first_line, last_line, scale, rate):
+    """Update the output rows along the coefficients of some lines, after h_gradient; return how
+    many rows groups.touched names.
+    """
+    gradient_of_h(shared, workspace, first_line, last_line, scale)
+    return descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rate)
+
+
+@kernel_part
 def gradient_of_h(shared, workspace, first_line, last_line, scale):
     """Add to h_gradient the gradients by the scores of some lines, before any row is updated by
     them.
@@ -367,21 +390,19 @@ def gradient_of_h(shared, workspace, first_line, last_line, scale):
     for p in range(first_line, last_line):
         e = workspace.example[p]
         for c in range(workspace.n_candidates[p]):
-            if workspace.batch.z[p, c] != 0:
+            coefficient = workspace.batch.z[p, c]
+            if coefficient != 0:
                 row = int64(workspace.rows[p, c])
-                add_to_row(
-                    workspace.h_gradient,
-                    e,
-                    scale * workspace.batch.z[p, c],
-                    shared.outputs.rows,
-                    row,
-                )
+                add_to_row(workspace.h_gradient, e, scale * coefficient, shared.outputs.rows, row)
 
 
 @kernel_part
 def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rate):
     """Update each output row that has coefficients in some lines: groups.touched[:n]; return n."""
-    plan, groups, z, n_touched = shared.plan, workspace.groups, workspace.batch.z, 0
+    plan = shared.plan
+    groups = workspace.groups
+    z = workspace.batch.z
+    n_touched = 0
     for p in range(first_line, last_line):
         for c in range(workspace.n_candidates[p]):
             if z[p, c] != 0:
@@ -402,7 +423,8 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
 @kernel_part
 def _step_along_h(shared, workspace, row, scale, rate):
     """The step of an output row whose examples have an h."""
-    g, z = workspace.gradient, workspace.batch.z
+    g = workspace.gradient
+    z = workspace.batch.z
     clear(g, 0, g.shape[1])
     entry = workspace.groups.first[row]
     while entry >= 0:
@@ -417,7 +439,10 @@ def _add_gradient(shared, workspace, chosen, row, scale):
     """Add up the gradient of an output row whose examples are sparse, where they have features; it
     is zero elsewhere.
     """
-    g, z, examples, plan = workspace.gradient, workspace.batch.z, shared.examples, shared.plan
+    g = workspace.gradient
+    z = workspace.batch.z
+    examples = shared.examples
+    plan = shared.plan
     entry = workspace.groups.first[row]
     while entry >= 0:
         p = entry // z.shape[1]

@@ -1,5 +1,4 @@
-"""Select: what label, sample_count and log_expected_count of a `Batch` are, for each kind of
-positive and candidate.
+"""Select: label, sample_count and log_expected_count of each candidate, by what it is.
 
     candidate k of example e             label           sample_count          log_expected_count
     negative, drawn `count` times        0               count · draw_weight   log E[count]
@@ -60,7 +59,7 @@ def set_node(batch, e, k, n_ones, n_zeros):
 
 
 class Entries(NamedTuple):
-    """label and sample_count of lines that all rows are candidates of: 0 and `negative`, but for
+    """label and sample_count of lines whose candidates are all rows: 0 and `negative`, except for
     the positives.
     """
 
@@ -72,23 +71,27 @@ class Entries(NamedTuple):
 
     def write(self, label: ndarray, sample_count: ndarray) -> None:
         """Overwrite two matrices, (n_lines, n_rows)."""
-        label[:], sample_count[:] = 0, self.negative[:, None]
-        label[self.line, self.row], sample_count[self.line, self.row] = 1, self.sample_count
+        label[:] = 0
+        label[self.line, self.row] = 1
+        sample_count[:] = self.negative[:, None]
+        sample_count[self.line, self.row] = self.sample_count
 
 
 def entries_among_all_rows(
     n_positives: ndarray, rows: ndarray, positives: int, *, keeps_accidental_hits: bool
 ) -> Entries:
-    """Of examples that have so many positives each: `rows`, one example after another.
+    """The entries of examples that have n_positives each: `rows`, one example after another.
 
-    A SINGLE positive has a line for itself; else an example has one for all of its positives.
+    With SINGLE positives each has a line of its own, else an example has one line for all.
     """
-    every, of_row = np.arange(len(n_positives)), np.repeat(np.arange(len(n_positives)), n_positives)
+    examples = np.arange(len(n_positives))
+    example_of_positive = np.repeat(examples, n_positives)
     if positives == SINGLE:
-        example, line, negative = of_row, np.arange(len(rows)), np.ones(len(rows))
-    else:
-        example, line = every, of_row
-        negative = (n_positives if positives == SUMMED else np.minimum(n_positives, 1)).astype(
-            np.float64
-        )
-    return Entries(example, negative, line, rows, negative[line] * keeps_accidental_hits)
+        line = np.arange(len(rows))
+        negative = np.ones(len(rows))
+        sample_count = negative * keeps_accidental_hits
+        return Entries(example_of_positive, negative, line, rows, sample_count)
+    count = n_positives if positives == SUMMED else np.minimum(n_positives, 1)
+    negative = count.astype(np.float64)
+    sample_count = negative[example_of_positive] * keeps_accidental_hits
+    return Entries(examples, negative, example_of_positive, rows, sample_count)

@@ -123,9 +123,10 @@ class FeatureWorkspace(NamedTuple):
 
 def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
     """Buffers for minibatches of any examples; empty without a hidden layer."""
-    n_values = int(
-        np.sort(np.diff(examples.offsets))[::-1][: plan.batch_size].sum() if plan.has_hidden else 0
-    )
+    n_values = 0
+    if plan.has_hidden:
+        largest_first = np.sort(np.diff(examples.offsets))[::-1]
+        n_values = int(largest_first[: plan.batch_size].sum())
     return FeatureWorkspace(
         new_groups(plan.n_features if plan.has_hidden else 0, n_values),
         np.zeros(n_values, float32),
@@ -137,26 +138,30 @@ def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
 @kernel_part
 def encode(shared, h, chosen, decay_clock):
     """Overwrite h[e] by the vector of example chosen[e], if there are such vectors."""
-    plan, examples = shared.plan, shared.examples
-    if plan.has_h:
-        for e in range(chosen.size):
-            if plan.has_hidden:
-                _sum_rows(shared, chosen[e], h, e, decay_clock)
-            else:
-                for d in range(examples.dense.shape[1]):
-                    h[e, d] = examples.dense[chosen[e], d]
-            if plan.has_bias:
-                h[e, plan.dim - 1] = 1
+    plan = shared.plan
+    examples = shared.examples
+    if not plan.has_h:
+        return
+    for e in range(chosen.size):
+        if plan.has_hidden:
+            _sum_rows(shared, chosen[e], h, e, decay_clock)
+        else:
+            for d in range(examples.dense.shape[1]):
+                h[e, d] = examples.dense[chosen[e], d]
+        if plan.has_bias:
+            h[e, plan.dim - 1] = 1
 
 
 @kernel_part
 def _sum_rows(shared, i, h, e, decay_clock):
     """Overwrite h[e] by the weighted sum of the rows of the features of example i."""
-    examples, table = shared.examples, shared.hidden
+    examples = shared.examples
+    table = shared.hidden
+    n_inputs = shared.plan.dim - shared.plan.has_bias
     clear(h, e, h.shape[1])
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = int64(examples.columns[f])
-        decay_row(table, row, shared.plan.dim - shared.plan.has_bias, shared.optimizer, decay_clock)
+        decay_row(table, row, n_inputs, shared.optimizer, decay_clock)
         add_to_row(h, e, examples.values[f], table.rows, row)
 
 
@@ -165,7 +170,10 @@ def backward(shared, workspace, chosen, h_gradient, rate):
     """Update the hidden layer along h_gradient, a row for each chosen example; its column of the
     bias is ignored.
     """
-    plan, examples, groups, g = shared.plan, shared.examples, workspace.groups, workspace.gradient
+    plan = shared.plan
+    examples = shared.examples
+    groups = workspace.groups
+    g = workspace.gradient
     if not plan.has_hidden:
         return
     n_touched = 0
@@ -175,7 +183,8 @@ def backward(shared, workspace, chosen, h_gradient, rate):
             h_gradient[e, plan.dim - 1] = 0
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
             n_touched = put(groups, int64(examples.columns[f]), n_values, n_touched)
-            workspace.value[n_values], workspace.example[n_values] = examples.values[f], e
+            workspace.value[n_values] = examples.values[f]
+            workspace.example[n_values] = e
             n_values += 1
     for t in range(n_touched):
         row = int64(groups.touched[t])

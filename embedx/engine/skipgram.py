@@ -1,10 +1,16 @@
-"""The training kernel of word vectors, block by block (see `blocks`): gather rows, score, compute
-gradients, update.
+"""The training kernel of word vectors: blocks of text in, updated vectors out.
 
-With the rows of a block side by side, the scores of every example against every candidate are one
-small matrix product, and the two gradients one each; both use the values before the update. Blocks
-are planned one ahead so that their rows can be prefetched while the block before is still being
-computed.
+A block (see `blocks`) passes through five stages, of which `train_block` is the last four:
+
+    select        plan_block: the inputs, examples and candidates of the block
+    encode        fetch_examples: h, a row for each example
+    score         Z = H Wᵀ, W the rows of the candidates
+    coefficients  coefficients_of_block: the objective overwrites Z by C = ∂loss/∂Z
+    apply         ∂loss/∂H = C W and ∂loss/∂W = Cᵀ H, then one step of the optimizer for each row
+
+The rows of a block lie side by side, so that each product is one small matrix product; both
+gradients use the values before the update. Blocks are planned one ahead: their rows are prefetched
+while the block before is still being computed.
 """
 
 from typing import NamedTuple
@@ -91,8 +97,11 @@ LONGEST_STEP = float32(10)
 # log-likelihood by blocks of 8, 16 and 32: bounded-adagrad -8.563, -9.078, -73.4, clipped -8.562,
 # -8.562, -8.564; sgd -8.592, -8.681, -304, clipped (32) -8.591.
 MAX_GRADIENT = 16.0
-OF_ROWS, OF_INPUTS = 0, 1  # places in `SkipGramWorkspace.max_rate`
-LEAST = float32(1e-30)  # stands for 0 in a denominator
+# Places in `SkipGramWorkspace.max_rate`.
+OUTPUT_ROWS = 0
+INPUT_ROWS = 1
+# Stands for 0 in a denominator.
+TINY = float32(1e-30)
 
 
 @by_address
@@ -113,11 +122,9 @@ def input_vectors(tables: SkipGramTables) -> ndarray:
     """The vector of each word, float32 (n_words, stride): the rows of the inputs themselves, or
     means of them.
     """
-    return (
-        word_vectors(tables.inputs.rows, tables.parts)
-        if len(tables.parts.offsets)
-        else tables.inputs.rows
-    )
+    if len(tables.parts.offsets):
+        return word_vectors(tables.inputs.rows, tables.parts)
+    return tables.inputs.rows
 
 
 @by_address
@@ -177,7 +184,7 @@ class SkipGramWorkspace(NamedTuple):
     x_step: ndarray  # float32 (max inputs,): as row_step, of each input
     h_step: ndarray  # float32 (max examples,): as row_step, of each example; in skip-gram x_step
     h_square: ndarray  # float32 (max examples,): |h_e|²
-    # float32 (2,): highest learning rates of a proximal step, OF_ROWS and OF_INPUTS
+    # float32 (2,): highest learning rates of a proximal step, OUTPUT_ROWS and INPUT_ROWS
     max_rate: ndarray
     longest_step: ndarray  # float32 (1,): nats; see LONGEST_STEP
     tokens: ndarray  # int32: those of a chunk, where they are not stored
@@ -194,11 +201,9 @@ def new_workspace(
     """Memory for a worker that trains chunks of up to `n_tokens` tokens, of which it makes
     `n_made`, on rows of `columns`.
     """
-    n_inputs, n_examples, n_candidates = (
-        max_inputs(plan),
-        max_examples(plan),
-        max_candidates(plan, longest_path),
-    )
+    n_inputs = max_inputs(plan)
+    n_examples = max_examples(plan)
+    n_candidates = max_candidates(plan, longest_path)
     n_pairs = min(max(plan.block_size, 1), 2 * plan.window + 1)
     n_noise = plan.n_rows if plan.candidates == ALL else plan.n_draws
     is_skipgram = plan.encoder == SKIPGRAM
@@ -206,11 +211,9 @@ def new_workspace(
     def vector(n: int) -> ndarray:
         return np.zeros(n, float32)
 
-    x, x_gradient, x_step = (
-        aligned_zeros(n_inputs, columns),
-        aligned_zeros(n_inputs, columns),
-        vector(n_inputs),
-    )
+    x = aligned_zeros(n_inputs, columns)
+    x_gradient = aligned_zeros(n_inputs, columns)
+    x_step = vector(n_inputs)
     return SkipGramWorkspace(
         words=new_words(plan.window, n_tokens),
         cursor=np.zeros(5, int64),
@@ -253,7 +256,10 @@ def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk)
 def train_chunk_retrieved(
     coefficients, sample, log_expected_count, run, retrieval, workspace, finding, chunk
 ):
-    """The same with candidates that a `Retrieval` finds, in a `RetrievalWorkspace`."""
+    """Train on a chunk with candidates that a `Retrieval` finds; return the same.
+
+    `finding` is the worker's `RetrievalWorkspace`.
+    """
     return _train_blocks(
         coefficients, sample, log_expected_count, run, workspace, chunk, retrieval, finding
     )
@@ -263,10 +269,12 @@ def train_chunk_retrieved(
 def _train_blocks(
     coefficients, sample, log_expected_count, run, workspace, chunk, retrieval, finding
 ):
+    """Train the blocks of a chunk, each while the next one is prefetched."""
     n_seen = start_chunk(run, workspace, chunk)
     loss = 0.0
     n_pairs = 0
-    block, next_block = workspace.block, workspace.next_block
+    block = workspace.block
+    next_block = workspace.next_block
     block.sizes[:] = 0
     has_more = True
     while has_more:
@@ -292,9 +300,11 @@ def start_chunk(run, workspace, chunk):
     cursor[CENTRE], cursor[END], cursor[N_WORDS], n_seen = keep_words(
         run.stream, run.plan.window, chunk.start, chunk.stop, chunk.key, workspace.words
     )
-    cursor[CONTEXT] = cursor[N_DRAWN] = 0
+    cursor[CONTEXT] = 0
+    cursor[N_DRAWN] = 0
     workspace.seen[:] = -1
-    workspace.rng_state[0], workspace.rng_state[1] = bits(chunk.noise_key, UNIFORMS), uint64(0)
+    workspace.rng_state[0] = bits(chunk.noise_key, UNIFORMS)
+    workspace.rng_state[1] = uint64(0)
     return n_seen
 
 
@@ -311,24 +321,58 @@ def prefetch_block(tables, block):
 @kernel_part
 def train_block(coefficients, log_expected_count, run, workspace, block, lr):
     """Train on one planned block; return its summed loss."""
-    n_h, n = block.sizes[N_EXAMPLES], block.sizes[N_CENTRES] + block.sizes[N_NOISE]
-    n_h_padded, n_w = round_up_to_tile(n_h), round_up_to_tile(n)
+    n_candidates = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     fetch_examples(run, workspace, block)
-    gather(run.tables.outputs.rows, block.candidates, n, n_w, workspace.w)
-    if block.spans.shape[0] > 0:
-        for e in range(n_h):
-            clear(workspace.batch.z, e, block.sizes[N_CENTRES])
-    scores(workspace.h, n_h_padded, workspace.w, n_w, workspace.batch.z, block.spans)
+    score_block(run, workspace, block, n_candidates)
     if run.plan.uses_score_gain:
-        measure_block(run, workspace, block, n, lr)
+        measure_block(run, workspace, block, n_candidates, lr)
     loss = coefficients_of_block(coefficients, log_expected_count, run, workspace, block, lr)
-    weighted_sums(workspace.batch.z, n_h_padded, workspace.w, n, workspace.h_gradient, block.spans)
+    apply_block(run, workspace, block, n_candidates, lr)
+    return loss
+
+
+@kernel_part
+def score_block(run, workspace, block, n_candidates):
+    """Overwrite batch.z by the scores of a block, and workspace.w by the rows of its candidates."""
+    n_examples = block.sizes[N_EXAMPLES]
+    n_rows = round_up_to_tile(n_candidates)
+    gather(run.tables.outputs.rows, block.candidates, n_candidates, n_rows, workspace.w)
+    if block.spans.shape[0] > 0:
+        for e in range(n_examples):
+            clear(workspace.batch.z, e, block.sizes[N_CENTRES])
+    scores(
+        workspace.h,
+        round_up_to_tile(n_examples),
+        workspace.w,
+        n_rows,
+        workspace.batch.z,
+        block.spans,
+    )
+
+
+@kernel_part
+def apply_block(run, workspace, block, n_candidates, lr):
+    """Compute both gradients of a block from its coefficients, then update its rows."""
+    n_examples = block.sizes[N_EXAMPLES]
+    coefficients = workspace.batch.z
+    weighted_sums(
+        coefficients,
+        round_up_to_tile(n_examples),
+        workspace.w,
+        n_candidates,
+        workspace.h_gradient,
+        block.spans,
+    )
     weighted_sums_transposed(
-        workspace.batch.z, n_w, workspace.h, n_h, workspace.w_gradient, block.candidate_spans
+        coefficients,
+        round_up_to_tile(n_candidates),
+        workspace.h,
+        n_examples,
+        workspace.w_gradient,
+        block.candidate_spans,
     )
     update_inputs(run, workspace, block, lr)
     update_candidates(run, workspace, block, lr)
-    return loss
 
 
 @kernel_part
@@ -346,14 +390,16 @@ def fetch_examples(run, workspace, block):
     """Overwrite workspace.x and workspace.h by the vectors of the inputs and the examples of a
     block, in whole tiles.
     """
-    plan, tables, n = run.plan, run.tables, block.sizes[N_INPUTS]
-    for j in range(n):
-        fetch_word(
-            tables.inputs.rows, tables.parts, int64(block.inputs[j]), workspace.x, j, plan.bias
-        )
-    for j in range(n, round_up_to_tile(n)):
+    plan = run.plan
+    tables = run.tables
+    n_inputs = block.sizes[N_INPUTS]
+    for j in range(n_inputs):
+        word = int64(block.inputs[j])
+        fetch_word(tables.inputs.rows, tables.parts, word, workspace.x, j, plan.bias)
+    for j in range(n_inputs, round_up_to_tile(n_inputs)):
         clear(workspace.x, j, workspace.x.shape[1])
-    fetch(plan.encoder, block, n, block.sizes[N_EXAMPLES], workspace.x, workspace.h, plan.bias)
+    n_examples = block.sizes[N_EXAMPLES]
+    fetch(plan.encoder, block, n_inputs, n_examples, workspace.x, workspace.h, plan.bias)
 
 
 @kernel_part
@@ -361,30 +407,31 @@ def update_inputs(run, workspace, block, lr):
     """Update the rows of the inputs that have pairs; the constant column of the biases is not
     trained.
     """
-    plan, tables, n = run.plan, run.tables, block.sizes[N_INPUTS]
-    backward(
-        plan.encoder, block, n, block.sizes[N_EXAMPLES], workspace.h_gradient, workspace.x_gradient
-    )
-    for j in range(n):
-        if block.n_uses[j] > 0:
-            if plan.bias >= 0:
-                workspace.x_gradient[j, plan.bias] = 0
-            word = int64(block.inputs[j])
-            for p in range(n_parts(tables.parts, word)):
-                row = part(tables.parts, word, p)
-                _update_row(
-                    run, workspace, tables.inputs, row, workspace.x_gradient, j, OF_INPUTS, lr
-                )
+    plan = run.plan
+    tables = run.tables
+    gradient = workspace.x_gradient
+    n_inputs = block.sizes[N_INPUTS]
+    n_examples = block.sizes[N_EXAMPLES]
+    backward(plan.encoder, block, n_inputs, n_examples, workspace.h_gradient, gradient)
+    for j in range(n_inputs):
+        if block.n_uses[j] == 0:
+            continue
+        if plan.bias >= 0:
+            gradient[j, plan.bias] = 0
+        word = int64(block.inputs[j])
+        for p in range(n_parts(tables.parts, word)):
+            row = part(tables.parts, word, p)
+            _update_row(run, workspace, tables.inputs, row, gradient, j, INPUT_ROWS, lr)
 
 
 @kernel_part
 def update_candidates(run, workspace, block, lr):
     """Update the rows of the candidates, in order; a row that stands twice is updated twice."""
     table = run.tables.outputs
+    gradient = workspace.w_gradient
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
-        _update_row(
-            run, workspace, table, int64(block.candidates[k]), workspace.w_gradient, k, OF_ROWS, lr
-        )
+        row = int64(block.candidates[k])
+        _update_row(run, workspace, table, row, gradient, k, OUTPUT_ROWS, lr)
 
 
 @kernel_part
@@ -392,13 +439,15 @@ def _update_row(run, workspace, table, row, gradient, r, side, lr):
     """One step of a row along -gradient[r], unless it is frozen; a proximal step has its side's
     highest rate.
     """
-    optimizer, n = run.plan.optimizer, gradient.shape[1]
     if is_frozen(table, row):
         return
+    optimizer = run.plan.optimizer
+    width = gradient.shape[1]
     if run.plan.is_proximal:
-        descend_row_within(table, row, gradient, r, n, optimizer, lr, workspace.max_rate[side])
+        max_rate = workspace.max_rate[side]
+        descend_row_within(table, row, gradient, r, width, optimizer, lr, max_rate)
     else:
-        descend_row(table, row, gradient, r, n, optimizer, lr)
+        descend_row(table, row, gradient, r, width, optimizer, lr)
 
 
 # ---- examples for the objective
@@ -407,7 +456,8 @@ def _update_row(run, workspace, table, row, gradient, r, side, lr):
 @kernel_part
 def coefficients_of_block(coefficients, log_expected_count, run, workspace, block, lr):
     """Overwrite the scores of a block by coefficients. Return its loss."""
-    plan, n = run.plan, block.sizes[N_CENTRES] + block.sizes[N_NOISE]
+    plan = run.plan
+    n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     if plan.candidates != PATH and plan.uses_log_expected_count:
         log_expected_count(
             run.sampler_data, -1, plan.n_draws, 0, block.candidates, n, workspace.log_expected
@@ -426,57 +476,57 @@ def _coefficients_by_example(coefficients, run, workspace, block, lr):
     """Overwrite all scores by coefficients, one row of the batch for each example.
     Return the loss.
     """
-    plan, n_examples, n_centres = run.plan, block.sizes[N_EXAMPLES], block.sizes[N_CENTRES]
-    n_candidates = n_centres + block.sizes[N_NOISE]
-    n = round_up_to_padding(n_candidates)
-    own = workspace.batch
+    plan = run.plan
+    n_examples = block.sizes[N_EXAMPLES]
+    n = round_up_to_padding(block.sizes[N_CENTRES] + block.sizes[N_NOISE])
+    batch = Batch(
+        workspace.batch.z,
+        block.label,
+        workspace.batch.sample_count,
+        workspace.batch.log_expected_count,
+        workspace.batch.uniforms,
+        workspace.batch.key,
+        workspace.batch.n_updates,
+        workspace.batch.score_gain,
+    )
     for e in range(n_examples):
         if plan.candidates == PATH:
             for k in range(0, n, SIMD_WIDTH):
-                store(own.sample_count, e, k, load(block.bit_zero_count, e, k))
+                store(batch.sample_count, e, k, load(block.bit_zero_count, e, k))
         else:
-            weight = draw_weight(plan.form, block.n_pairs[e])
-            for k in range(0, n, SIMD_WIDTH):
-                store(
-                    own.sample_count,
-                    e,
-                    k,
-                    multiply_add(splat(weight), load(block.drawn, 0, k), zeros()),
-                )
-            if plan.uses_log_expected_count:
-                for k in range(n):
-                    own.log_expected_count[e, k] = workspace.log_expected[k]
-            if plan.candidates == ALL:
-                for k in range(n_centres):
-                    if block.label[e, k] > 0:
-                        set_positive(
-                            own, e, k, block.label[e, k], weight, plan.keeps_accidental_hits
-                        )
-            elif plan.form == JOINT:
-                for k in range(n_centres):
-                    own.sample_count[e, k] = ZERO if block.label[e, k] > 0 else ONE
-                    own.log_expected_count[e, k] = 0
+            _count_samples(plan, workspace, block, e, batch, n)
         if plan.uses_score_gain:
             for k in range(n):
-                own.score_gain[e, k] = _score_gain(workspace, e, k)
-        _describe_example(run, workspace, block, e, own, e, min(block.n_pairs[e], 1))
-    batch = Batch(
-        own.z,
-        block.label,
-        own.sample_count,
-        own.log_expected_count,
-        own.uniforms,
-        own.key,
-        own.n_updates,
-        own.score_gain,
-    )
-    return coefficients(
-        batch, run.tables.state, run.constants, n_examples, n, lr * plan.optimizer.state_rate
-    )
+                batch.score_gain[e, k] = _score_gain(workspace, e, k)
+        _describe_example(run, workspace, block, e, batch, e, min(block.n_pairs[e], 1))
+    state_lr = lr * plan.optimizer.state_rate
+    return coefficients(batch, run.tables.state, run.constants, n_examples, n, state_lr)
 
 
 @kernel_part
-def _noise_of(plan, block):
+def _count_samples(plan, workspace, block, e, batch, n):
+    """Write sample_count and log_expected_count of example e, which is row e of the batch."""
+    n_centres = block.sizes[N_CENTRES]
+    weight = draw_weight(plan.form, block.n_pairs[e])
+    for k in range(0, n, SIMD_WIDTH):
+        counts = multiply_add(splat(weight), load(block.drawn, 0, k), zeros())
+        store(batch.sample_count, e, k, counts)
+    if plan.uses_log_expected_count:
+        for k in range(n):
+            batch.log_expected_count[e, k] = workspace.log_expected[k]
+    if plan.candidates == ALL:
+        for k in range(n_centres):
+            label = block.label[e, k]
+            if label > 0:
+                set_positive(batch, e, k, label, weight, plan.keeps_accidental_hits)
+    elif plan.form == JOINT:
+        for k in range(n_centres):
+            batch.sample_count[e, k] = ZERO if block.label[e, k] > 0 else ONE
+            batch.log_expected_count[e, k] = 0
+
+
+@kernel_part
+def _noise_range(plan, block):
     """The first candidate of a block that is noise, and how many are: all rows, or those that
     follow the centres.
     """
@@ -490,28 +540,25 @@ def _fill_shared_noise(plan, workspace, block):
     """Fill what the rows of all pairs have in common: the noise in columns 1 on, and which of these
     equals each centre.
     """
-    first, n_noise = _noise_of(plan, block)
-    sample_count, log_expected_count = (
-        workspace.pairs.sample_count,
-        workspace.pairs.log_expected_count,
-    )
+    first_noise, n_noise = _noise_range(plan, block)
+    sample_count = workspace.pairs.sample_count
+    log_expected_count = workspace.pairs.log_expected_count
     width = sample_count.shape[1]
     clear(sample_count, 0, width)
     for k in range(0, n_noise, SIMD_WIDTH):
-        store(sample_count, 0, 1 + k, load(block.drawn, 0, first + k))
+        store(sample_count, 0, 1 + k, load(block.drawn, 0, first_noise + k))
     for k in range(n_noise):
-        log_expected_count[0, 1 + k] = workspace.log_expected[first + k]
+        log_expected_count[0, 1 + k] = workspace.log_expected[first_noise + k]
     for p in range(1, sample_count.shape[0]):
         for k in range(0, width, SIMD_WIDTH):
             store(sample_count, p, k, load(sample_count, 0, k))
             store(log_expected_count, p, k, load(log_expected_count, 0, k))
     for i in range(block.sizes[N_CENTRES]):
-        column = 1 + i if plan.candidates == ALL else -1
-        for k in range(n_noise if plan.candidates != ALL else 0):
-            column = max(
-                column, 1 + k if block.candidates[first + k] == block.candidates[i] else -1
-            )
-        workspace.noise_column[i] = column
+        workspace.noise_column[i] = 1 + i if plan.candidates == ALL else -1
+        if plan.candidates != ALL:
+            for k in range(n_noise):
+                if block.candidates[first_noise + k] == block.candidates[i]:
+                    workspace.noise_column[i] = 1 + k
 
 
 @kernel_part
@@ -521,27 +568,23 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
 
     Noise is copied by whole vectors: columns behind the last candidate hold anything.
     """
-    plan, pairs, n_centres, (first, n_noise) = (
-        run.plan,
-        workspace.pairs,
-        block.sizes[N_CENTRES],
-        _noise_of(run.plan, block),
-    )
-    scores_of_block, z, sample_count, centre = (
-        workspace.batch.z,
-        pairs.z,
-        pairs.sample_count,
-        workspace.centre,
-    )
+    plan = run.plan
+    pairs = workspace.pairs
+    z = pairs.z
+    sample_count = pairs.sample_count
+    block_z = workspace.batch.z
+    centre = workspace.centre
+    n_centres = block.sizes[N_CENTRES]
+    first_noise, n_noise = _noise_range(plan, block)
     n_pairs = 0
     for i in range(n_centres):
         centre[n_pairs] = i
         n_pairs += block.label[e, i] > 0
     for p in range(n_pairs):
         for k in range(0, n_noise, SIMD_WIDTH):
-            store(z, p, 1 + k, load(scores_of_block, e, first + k))
+            store(z, p, 1 + k, load(block_z, e, first_noise + k))
         i = centre[p]
-        z[p, 0] = scores_of_block[e, i]
+        z[p, 0] = block_z[e, i]
         # an accidental hit, which does not stand as noise beside the positive
         hit = workspace.noise_column[i]
         n_drawn = sample_count[p, hit] if hit > 0 else ZERO
@@ -552,37 +595,39 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
         if plan.uses_score_gain:
             pairs.score_gain[p, 0] = _score_gain(workspace, e, i)
             for k in range(n_noise):
-                pairs.score_gain[p, 1 + k] = _score_gain(workspace, e, first + k)
+                pairs.score_gain[p, 1 + k] = _score_gain(workspace, e, first_noise + k)
         _describe_example(run, workspace, block, e, pairs, p, 1)
-    n, state_lr = round_up_to_padding(1 + n_noise), lr * plan.optimizer.state_rate
+    n = round_up_to_padding(1 + n_noise)
+    state_lr = lr * plan.optimizer.state_rate
     loss = coefficients(pairs, run.tables.state, run.constants, n_pairs, n, state_lr)
-    clear(scores_of_block, e, n_centres)
+    clear(block_z, e, n_centres)
     for k in range(0, n_noise, SIMD_WIDTH):
         total = zeros()
         for p in range(n_pairs):
             total = total + load(z, p, 1 + k)
-        store(scores_of_block, e, first + k, total)
+        store(block_z, e, first_noise + k, total)
     for p in range(n_pairs):
-        scores_of_block[e, centre[p]] += z[p, 0]
+        block_z[e, centre[p]] += z[p, 0]
         hit = workspace.noise_column[centre[p]]
         if hit > 0:
-            sample_count[p, hit] = block.drawn[0, first + hit - 1]
+            sample_count[p, hit] = block.drawn[0, first_noise + hit - 1]
     return loss
 
 
 @kernel_part
-def _describe_example(run, workspace, block, e, batch, p, n):
-    """Set key, n_updates and uniforms of row p of the batch, of example e; add n to the count of
-    updates.
+def _describe_example(run, workspace, block, e, batch, p, n_updates):
+    """Set key, n_updates and uniforms of row p of the batch, of example e; count the updates of its
+    state that follow.
     """
-    tables, key = run.tables, int64(block.key[e])
+    tables = run.tables
+    key = int64(block.key[e])
     batch.key[p] = key
     for d in range(batch.uniforms.shape[1]):
         batch.uniforms[p, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
         workspace.rng_state[1] += uint64(1)
     if tables.state.shape[1] > 0:
         batch.n_updates[p] = tables.n_updates[key]
-        tables.n_updates[key] += n
+        tables.n_updates[key] += n_updates
 
 
 # ---- score gains
@@ -603,9 +648,8 @@ def measure_block(run, workspace, block, n, lr):
     """Write the highest rates of the rows of a block of n candidates, and what its score gains are
     made of.
 
-        max_rate[OF_ROWS]   = longest_step / Σ_e |h_e|²                             over the
-            examples with pairs
-        max_rate[OF_INPUTS] = longest_step / min(Σ_k |w_k|², 4 max pairs max_k |w_k|²)
+        max_rate[OUTPUT_ROWS] = longest_step / Σ_e |h_e|²,  e over the examples with pairs
+        max_rate[INPUT_ROWS]  = longest_step / min(Σ_k |w_k|², 4 max pairs max_k |w_k|²)
 
     At the first, a step of a row moves no score by more than `longest_step` where all coefficients
     are 1. At the second, a step of h moves the difference of two scores by no more: the
@@ -613,47 +657,62 @@ def measure_block(run, workspace, block, n, lr):
     |w_k|. No h moves along the biases. The rate of an adaptive optimizer is that of its last step;
     what it sees next can only lower it.
     """
-    plan, tables, n_x, n_h = run.plan, run.tables, block.sizes[N_INPUTS], block.sizes[N_EXAMPLES]
-    per_lr = ONE / max(lr * plan.optimizer.state_rate, LEAST)
-    row_square, h_square, max_rate = workspace.row_square, workspace.h_square, workspace.max_rate
-    of_rows, longest, of_examples, max_pairs = ZERO, ZERO, ZERO, ZERO
+    plan = run.plan
+    max_rate = workspace.max_rate
+    n_inputs = block.sizes[N_INPUTS]
+    n_examples = block.sizes[N_EXAMPLES]
+    max_rate[OUTPUT_ROWS] = _max_rate_of_outputs(workspace, block, n_examples)
+    max_rate[INPUT_ROWS] = _max_rate_of_inputs(plan, workspace, block, n, n_inputs)
+    per_lr = ONE / max(lr * plan.optimizer.state_rate, TINY)
     for k in range(n):
-        own = workspace.w[k, plan.bias] if plan.bias >= 0 else ZERO
-        row_square[k] = _squared_norm(workspace.w, k) - own * own
-        of_rows += row_square[k]
-        longest = max(longest, row_square[k])
-    for e in range(n_h):
-        h_square[e] = _squared_norm(workspace.h, e)
-        of_examples += min(block.n_pairs[e], 1) * h_square[e]
-    for j in range(n_x):
+        divisor = row_divisor(run.tables.outputs, int64(block.candidates[k]), plan.optimizer)
+        workspace.row_step[k] = min(lr / divisor, max_rate[OUTPUT_ROWS]) * per_lr
+    for j in range(n_inputs):
+        rate = _input_rate(run, int64(block.inputs[j]), max_rate[INPUT_ROWS], lr)
+        workspace.x_step[j] = rate * per_lr
+    fetch_rates(plan.encoder, block, n_inputs, n_examples, workspace.x_step, workspace.h_step)
+
+
+@kernel_part
+def _max_rate_of_outputs(workspace, block, n_examples):
+    """The highest rate of the output rows of a block; writes h_square."""
+    sum_of_squares = ZERO
+    for e in range(n_examples):
+        workspace.h_square[e] = _squared_norm(workspace.h, e)
+        sum_of_squares += min(block.n_pairs[e], 1) * workspace.h_square[e]
+    return workspace.longest_step[0] / max(sum_of_squares, TINY)
+
+
+@kernel_part
+def _max_rate_of_inputs(plan, workspace, block, n_candidates, n_inputs):
+    """The highest rate of the inputs of a block; writes row_square."""
+    sum_of_squares = ZERO
+    largest_square = ZERO
+    max_pairs = ZERO
+    for k in range(n_candidates):
+        bias = workspace.w[k, plan.bias] if plan.bias >= 0 else ZERO
+        square = _squared_norm(workspace.w, k) - bias * bias
+        workspace.row_square[k] = square
+        sum_of_squares += square
+        largest_square = max(largest_square, square)
+    for j in range(n_inputs):
         max_pairs = max(max_pairs, float32(block.n_uses[j]))
-    of_rows = min(of_rows, float32(4) * max_pairs * longest)
-    max_rate[OF_ROWS] = workspace.longest_step[0] / max(of_examples, LEAST)
-    max_rate[OF_INPUTS] = workspace.longest_step[0] / max(of_rows, LEAST)
-    for k in range(n):
-        divisor = row_divisor(tables.outputs, int64(block.candidates[k]), plan.optimizer)
-        workspace.row_step[k] = min(lr / divisor, max_rate[OF_ROWS]) * per_lr
-    for j in range(n_x):
-        workspace.x_step[j] = (
-            _input_rate(run, int64(block.inputs[j]), max_rate[OF_INPUTS], lr) * per_lr
-        )
-    fetch_rates(plan.encoder, block, n_x, n_h, workspace.x_step, workspace.h_step)
+    bound = min(sum_of_squares, float32(4) * max_pairs * largest_square)
+    return workspace.longest_step[0] / max(bound, TINY)
 
 
 @kernel_part
 def _input_rate(run, word, max_rate, lr):
     """The rate of the step of a word; of several rows the mean, for their mean moves by that."""
-    tables, n = run.tables, n_parts(run.tables.parts, word)
-    rate = min(
-        lr / row_divisor(tables.inputs, part(tables.parts, word, 0), run.plan.optimizer), max_rate
-    )
+    tables = run.tables
+    n = n_parts(tables.parts, word)
+    divisor = row_divisor(tables.inputs, part(tables.parts, word, 0), run.plan.optimizer)
+    rate = min(lr / divisor, max_rate)
     if n == 1:
         return rate
     for p in range(1, n):
-        rate += min(
-            lr / row_divisor(tables.inputs, part(tables.parts, word, p), run.plan.optimizer),
-            max_rate,
-        )
+        divisor = row_divisor(tables.inputs, part(tables.parts, word, p), run.plan.optimizer)
+        rate += min(lr / divisor, max_rate)
     return rate / float32(n)
 
 

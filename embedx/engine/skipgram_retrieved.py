@@ -102,7 +102,8 @@ def add_candidates(sample, run, retrieval, workspace, finding, block, noise_key)
     `plan.n_draws`, as its noise.
     """
     _add_found(run.tables, retrieval, finding, block)
-    first, sampling = workspace.cursor[N_DRAWN], workspace.sampling
+    first = workspace.cursor[N_DRAWN]
+    sampling = workspace.sampling
     n_drawn = sample(
         run.sampler_data, -1, noise_key, np.uint64(first), run.plan.n_draws, 0, sampling
     )
@@ -116,7 +117,8 @@ def _join(row, n, finding, block):
     candidates.
     """
     if finding.joined[row, 0] != finding.clock[0]:
-        finding.joined[row, 0], finding.joined[row, 1] = finding.clock[0], n
+        finding.joined[row, 0] = finding.clock[0]
+        finding.joined[row, 1] = n
         block.candidates[n] = row
         n += 1
     return n
@@ -126,7 +128,8 @@ def _join(row, n, finding, block):
 def _add_found(tables, retrieval, finding, block):
     """Append the rows found for the inputs of a block to its centres."""
     finding.clock[0] += 1
-    found, n = retrieval.found, 0
+    found = retrieval.found
+    n = 0
     for k in range(block.sizes[N_CENTRES]):
         n = _join(int64(block.candidates[k]), n, finding, block)
     for j in range(block.sizes[N_INPUTS]):
@@ -159,7 +162,8 @@ def _find_best(retrieval, finding, outputs, word):
     """Replace the rows found for a word, whose vector is finding.vector[0], by those of the highest
     scores among the rows that a search gives, the best first.
     """
-    found, candidates = retrieval.found, finding.candidates
+    found = retrieval.found
+    candidates = finding.candidates
     n_candidates = find_candidates(
         retrieval.row_index,
         retrieval.search,

@@ -56,12 +56,12 @@ def level_of(
     n_groups = len(first_node) - 1
     none = np.zeros(0, int32)
     tiles = [(0, 0, none, none, np.zeros(0, float32)), *tiles]
-    feature, weight = (np.concatenate([each[k] for each in tiles]) for k in (2, 4))
+    feature, weight = (np.concatenate([tile[k] for tile in tiles]) for k in (2, 4))
     child = np.concatenate(
         [lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles]
     )
-    sizes = [len(each[2]) for each in tiles]
-    row = np.repeat(np.array([each[0] for each in tiles], int64) * n_features, sizes) + feature
+    sizes = [len(tile[2]) for tile in tiles]
+    row = np.repeat(np.array([tile[0] for tile in tiles], int64) * n_features, sizes) + feature
     order = np.argsort(row, kind="stable")
     first_weight = np.flatnonzero(np.diff(row[order], prepend=-1))
     rows = row[order[first_weight]]
@@ -90,9 +90,11 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
         c = int64(group[v])
         for row in range(level.first_row[c], level.first_row[c + 1]):
             local[level.features[row]] = row
-        first, width = level.first_node[c], level.first_node[c + 1] - level.first_node[c]
+        first = level.first_node[c]
+        width = level.first_node[c + 1] - level.first_node[c]
         while v < end and group[v] == c:
-            i, s = int64(example[v]), int64(slot[v])
+            i = int64(example[v])
+            s = int64(slot[v])
             for k in range(width):
                 out[s, k] = level.bias[first + k]
             for k in range(width, out.shape[1]):
@@ -114,7 +116,8 @@ def scores_of(features: Any, level: Level) -> ndarray:
     """
     n = features.shape[0]
     scores = np.empty((n, level.widest), float32)
-    every, nowhere = np.arange(n, dtype=int32), np.full(features.shape[1], -1, int64)
+    every = np.arange(n, dtype=int32)
+    nowhere = np.full(features.shape[1], -1, int64)
     score_visits(
         features.indptr.astype(int64),
         features.indices,
@@ -131,7 +134,7 @@ def scores_of(features: Any, level: Level) -> ndarray:
     return scores
 
 
-class Found(NamedTuple):
+class BestNodes(NamedTuple):
     """The likeliest nodes of each example, best first; of places that none takes the
     log-probability is -inf.
     """
@@ -141,8 +144,8 @@ class Found(NamedTuple):
 
 
 def best_nodes(
-    features: Any, level: Level, above: Found | None, k: int, log_probability: Any, threads: int
-) -> Found:
+    features: Any, level: Level, above: BestNodes | None, k: int, log_probability: Any, threads: int
+) -> BestNodes:
     """The k likeliest nodes of a level among the children of those that were found `above`; of all,
     where that is None.
 
@@ -151,19 +154,22 @@ def best_nodes(
     """
     n = features.shape[0]
     if above is None:
-        above = Found(np.zeros((n, 1), int32), np.zeros((n, 1), float32))
+        above = BestNodes(np.zeros((n, 1), int32), np.zeros((n, 1), float32))
     width = above.node.shape[1]
     is_there = np.isfinite(above.log_p.ravel())
     slots = np.flatnonzero(is_there)
     group = above.node.ravel()[slots]
     by_group = np.argsort(group, kind="stable")
-    slot, group = slots[by_group].astype(int64), group[by_group]
+    slot = slots[by_group].astype(int64)
+    group = group[by_group]
     example = (slot // width).astype(int32)
     scores = np.empty((n * width, level.widest), float32)
     scores[~is_there] = LOWEST
-    offsets, columns = features.indptr.astype(int64), features.indices
+    offsets = features.indptr.astype(int64)
+    columns = features.indices
     kept = min(k, level.widest)
-    place, best = np.zeros((n * width, kept), int32), np.zeros((n * width, kept), float32)
+    place = np.zeros((n * width, kept), int32)
+    best = np.zeros((n * width, kept), float32)
 
     def score(begin: int, end: int) -> None:
         local = np.full(features.shape[1], -1, int64)
@@ -184,6 +190,7 @@ def best_nodes(
     )
     log_p = log_p.reshape(n, -1).astype(float32)
     k = min(k, log_p.shape[1])
-    place, best = np.zeros((n, k), int32), np.zeros((n, k), float32)
+    place = np.zeros((n, k), int32)
+    best = np.zeros((n, k), float32)
     best_of_rows(log_p, 0, n, place, best)
-    return Found(np.take_along_axis(node.reshape(n, -1), place, axis=1), best)
+    return BestNodes(np.take_along_axis(node.reshape(n, -1), place, axis=1), best)

@@ -32,8 +32,10 @@ SOUGHT = 8
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
     """The feature of each slot, row by row; n_features for the bias."""
-    every, bias = np.arange(n_features, dtype=int32), np.full(int(has_bias), n_features, int32)
-    parts, sizes = [np.zeros(0, int32)], [0]
+    all_features = np.arange(n_features, dtype=int32)
+    bias = np.full(int(has_bias), n_features, int32)
+    parts = [np.zeros(0, int32)]
+    sizes = [0]
     features, has_example = (
         csr_matrix(
             (np.ones(len(indices), float32), indices, indptr), shape=(len(indptr) - 1, width)
@@ -46,10 +48,11 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
     for start in range(0, has_example.shape[0], BLOCK_ROWS):
         mask = has_example[start : start + BLOCK_ROWS] @ features
         mask.sort_indices()
-        for own in np.split(mask.indices, mask.indptr[1:-1]):
-            of_row = every if MOSTLY * len(own) >= n_features else own
-            parts += [of_row, bias]
-            sizes.append(len(of_row) + has_bias)
+        for support in np.split(mask.indices, mask.indptr[1:-1]):
+            is_whole = MOSTLY * len(support) >= n_features
+            features_of_row = all_features if is_whole else support
+            parts += [features_of_row, bias]
+            sizes.append(len(features_of_row) + has_bias)
     return Csr(np.cumsum(sizes, dtype=int64), np.concatenate(parts).astype(int32, copy=False))
 
 
@@ -95,7 +98,9 @@ def _slot_of(shared, begin, n, feature):
     """The slot of a feature of the row that has slots begin:begin + n; -1 if it has none."""
     if n == shared.plan.n_features:
         return begin + feature
-    features, end, last = shared.slots.indices, begin + n, begin + n
+    features = shared.slots.indices
+    end = begin + n
+    last = begin + n
     while begin < end:
         middle = (begin + end) // 2
         if features[middle] < feature:
@@ -116,7 +121,8 @@ def _is_sought(shared, n, n_values):
 @kernel_part
 def score_of_row(shared, first, last, x, row):
     """The score of a row for the example whose features are first:last, scattered over x."""
-    examples, w = shared.examples, shared.weights.rows
+    examples = shared.examples
+    w = shared.weights.rows
     begin, n = _slots_of(shared, row)
     z = w[0, begin + n] if shared.plan.has_bias else ZERO
     if n == shared.plan.n_features:
@@ -165,7 +171,9 @@ def step_of_row(shared, workspace, chosen, row, rate):
     """The step of a row along workspace.gradient, a number for each feature, which is zero
     afterwards.
     """
-    table, steps, optimizer = shared.weights, workspace.slot_steps, shared.optimizer
+    table = shared.weights
+    steps = workspace.slot_steps
+    optimizer = shared.optimizer
     n = _collect(shared, workspace, chosen, row)
     if table.state_of == PER_ROW:
         square = ZERO
@@ -180,17 +188,16 @@ def _collect(shared, workspace, chosen, row):
     """Move what of the gradient has a slot in the row, and clear the rest; return how many slots
     are moved.
     """
-    plan, examples, g, steps = (
-        shared.plan,
-        shared.examples,
-        workspace.gradient,
-        workspace.slot_steps,
-    )
+    plan = shared.plan
+    examples = shared.examples
+    g = workspace.gradient
+    steps = workspace.slot_steps
     begin, n_slots = _slots_of(shared, row)
     n = n_values = 0
     if plan.has_bias:
         n = _collect_one(steps, begin + n_slots, g, plan.dim - 1, n)
-    groups, width = workspace.groups, workspace.batch.z.shape[1]
+    groups = workspace.groups
+    width = workspace.batch.z.shape[1]
     entry = groups.first[row]
     while entry >= 0:
         i = chosen[workspace.example[entry // width]]
@@ -218,7 +225,8 @@ def _collect_one(steps, slot, g, feature, n):
     many move.
     """
     if slot >= 0 and g[0, feature] != 0:
-        steps.slots[n], steps.gradient[0, n] = slot, g[0, feature]
+        steps.slots[n] = slot
+        steps.gradient[0, n] = g[0, feature]
         g[0, feature] = 0
         n += 1
     return n

@@ -107,11 +107,13 @@ def fetch_word(rows, parts, word, out, at, bias):
     """Overwrite out[at] by the vector of a word; in column `bias` (-1 without) every row has the
     same.
     """
-    own, n = part(parts, word, 0), n_parts(parts, word)
+    own = part(parts, word, 0)
+    n = n_parts(parts, word)
     for d in range(0, rows.shape[1], SIMD_WIDTH):
         store(out, at, d, load(rows, own, d))
     if n > 1:
-        one, share = splat(ONE), splat(ONE / np.float32(n))
+        one = splat(ONE)
+        share = splat(ONE / np.float32(n))
         for p in range(1, n):
             row = part(parts, word, p)
             for d in range(0, rows.shape[1], SIMD_WIDTH):

@@ -130,7 +130,7 @@ def new_workspace(
     is_dual: bool = False,
 ) -> TileWorkspace:
     """Buffers for tiles of so many examples, which have n_values values together."""
-    n_rows, skips = n_features + 1, np.zeros((2, n_examples), np.int8)
+    n_rows = n_features + 1
     examples = TileExamples(
         np.zeros(n_examples + 1, int64),
         np.zeros(n_values + 1, int32),
@@ -138,8 +138,8 @@ def new_workspace(
         np.zeros(n_examples, uint32),
         np.zeros(n_examples, float32),
         np.zeros(n_examples, float32),
-        skips[0],
-        skips[1],
+        np.zeros(n_examples, np.int8),
+        np.zeros(n_examples, np.int8),
     )
     steps = TileSteps(
         tile=new_table(n_rows, WIDTH, optimizer),
@@ -169,30 +169,30 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
     """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that
     four sums are under way.
     """
-    columns, values = examples.columns, examples.values
+    columns = examples.columns
+    values = examples.values
     for e in range(n):
-        f, last = examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]
+        f = examples.offsets[chosen[e]]
+        last = examples.offsets[chosen[e] + 1]
         a0, b0, a1, b1 = zeros(), zeros(), zeros(), zeros()
         if has_bias:
-            a0, b0 = load(w, w.shape[0] - 1, t), load(w, w.shape[0] - 1, t + SIMD_WIDTH)
+            a0 = load(w, w.shape[0] - 1, t)
+            b0 = load(w, w.shape[0] - 1, t + SIMD_WIDTH)
         while f + 1 < last:
-            row, x = int64(columns[f]), splat(values[f])
-            a0, b0 = (
-                multiply_add(x, load(w, row, t), a0),
-                multiply_add(x, load(w, row, t + SIMD_WIDTH), b0),
-            )
-            row, x = int64(columns[f + 1]), splat(values[f + 1])
-            a1, b1 = (
-                multiply_add(x, load(w, row, t), a1),
-                multiply_add(x, load(w, row, t + SIMD_WIDTH), b1),
-            )
+            row = int64(columns[f])
+            x = splat(values[f])
+            a0 = multiply_add(x, load(w, row, t), a0)
+            b0 = multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
+            row = int64(columns[f + 1])
+            x = splat(values[f + 1])
+            a1 = multiply_add(x, load(w, row, t), a1)
+            b1 = multiply_add(x, load(w, row, t + SIMD_WIDTH), b1)
             f += 2
         if f < last:
-            row, x = int64(columns[f]), splat(values[f])
-            a0, b0 = (
-                multiply_add(x, load(w, row, t), a0),
-                multiply_add(x, load(w, row, t + SIMD_WIDTH), b0),
-            )
+            row = int64(columns[f])
+            x = splat(values[f])
+            a0 = multiply_add(x, load(w, row, t), a0)
+            b0 = multiply_add(x, load(w, row, t + SIMD_WIDTH), b0)
         store(z, e, t, a0 + a1)
         store(z, e, t + SIMD_WIDTH, b0 + b1)
 
@@ -226,35 +226,37 @@ def _add(matrix, row, x, a, b):
 @kernel_part
 def _step(coefficients, examples, steps, plan, chosen, n_labels, lr, now):
     """One step on the examples `chosen`, for the first n_labels columns; return the summed loss."""
-    n = _choose(examples, steps, plan, chosen, 0, chosen.size, n_labels)
+    n = _select(examples, steps, plan, chosen, 0, chosen.size, n_labels)
     if n == 0:
         return 0.0
     _decay_before(examples, steps, plan, n, now)
     _score_tile(examples, steps.active, n, steps.tile.rows, plan.has_bias, 0, steps.batch.z)
     loss = coefficients(steps.batch, steps.state, plan.constants, n, WIDTH, lr)
-    n_touched = _add_gradients(examples, steps, plan, n, float32(plan.sum_over / chosen.size))
-    if plan.is_masked:
-        for k in range(n_touched):
-            row = int64(steps.gradient.touched[k])
-            for d in range(0, WIDTH, SIMD_WIDTH):
-                kept = lanes_of(load(steps.gradient.sums, row, d), steps.support[row] >> uint32(d))
-                store(steps.gradient.sums, row, d, kept)
-    descend_columns(
-        steps.tile,
-        0,
-        steps.gradient,
-        n_touched,
-        WIDTH,
-        plan.optimizer,
-        step_size(plan.optimizer, lr),
-    )
+    scale = float32(plan.sum_over / chosen.size)
+    _apply(examples, steps, plan, n, scale, step_size(plan.optimizer, lr))
     return loss
 
 
 @kernel_part
-def _choose(examples, steps, plan, order, begin, end, n_labels):
-    """Write the labels of the examples order[begin:end] that are not skipped; return how many they
-    are.
+def _apply(examples, steps, plan, n, scale, rate):
+    """Update the rows of a tile along the coefficients of the n active examples, within the
+    sparsity mask.
+    """
+    gradient = steps.gradient
+    n_touched = _add_gradients(examples, steps, plan, n, scale)
+    if plan.is_masked:
+        for k in range(n_touched):
+            row = int64(gradient.touched[k])
+            for d in range(0, WIDTH, SIMD_WIDTH):
+                kept = lanes_of(load(gradient.sums, row, d), steps.support[row] >> uint32(d))
+                store(gradient.sums, row, d, kept)
+    descend_columns(steps.tile, 0, gradient, n_touched, WIDTH, plan.optimizer, rate)
+
+
+@kernel_part
+def _select(examples, steps, plan, order, begin, end, n_labels):
+    """Write the examples order[begin:end] that are not skipped to the batch, with their labels;
+    return how many they are.
     """
     n = 0
     batch = steps.batch
@@ -337,19 +339,22 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
     decay is due before or after.
     """
     loss = 0.0
-    steps, own, table = workspace.steps, workspace.examples, shared.outputs
-    tile, n = steps.tile, examples.label_offsets.size - 1
+    steps = workspace.steps
+    buffers = workspace.examples
+    table = shared.outputs
+    tile = steps.tile
+    n = examples.label_offsets.size - 1
     for i in range(n):
         workspace.order[i] = i
-    of_tile = TileExamples(
+    tile_examples = TileExamples(
         examples.offsets,
         examples.columns,
         examples.values,
-        own.mask,
-        own.positive_weight,
-        own.negative_weight,
-        own.skips,
-        own.last_skips,
+        buffers.mask,
+        buffers.positive_weight,
+        buffers.negative_weight,
+        buffers.skips,
+        buffers.last_skips,
     )
     for t in range(first, last, WIDTH):
         clock = now
@@ -357,17 +362,17 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
         _copy(table.state, t, tile.state, 0)
         tile.decay_clock[:] = clock
         for i in range(n):
-            own.mask[i] = 0
-            _write_weights(examples, plan, i, own, i)
+            buffers.mask[i] = 0
+            _write_weights(examples, plan, i, buffers, i)
             for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
                 k = examples.label_ids[at] - t
                 if 0 <= k < WIDTH:
-                    own.mask[i] |= uint32(1) << uint32(k)
+                    buffers.mask[i] |= uint32(1) << uint32(k)
         for begin in range(0, n, plan.batch_size):
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += _step(
                 coefficients,
-                of_tile,
+                tile_examples,
                 steps,
                 plan,
                 chosen,
@@ -383,16 +388,16 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
 
 
 @kernel_part
-def _write_weights(examples, plan, i, of_tile, m):
+def _write_weights(examples, plan, i, tile_examples, m):
     """Write how much each label of a tile counts as a positive and as a negative of example i,
     which is number m of the tile. The losses of the labels are proportional to these.
     """
     n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
     weight = weight_of(examples.weight, i)
-    of_tile.positive_weight[m] = weight
-    of_tile.negative_weight[m] = ZERO
+    tile_examples.positive_weight[m] = weight
+    tile_examples.negative_weight[m] = ZERO
     if n_labels > 0:
-        of_tile.negative_weight[m] = weight * draw_weight(plan.positives, n_labels)
+        tile_examples.negative_weight[m] = weight * draw_weight(plan.positives, n_labels)
 
 
 @kernel_part
@@ -463,7 +468,8 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
     n = groups.members.indptr[group + 1] - groups.members.indptr[group]
     groups.bias[first:last] = 0
     n_features = _begin(examples, groups, group, first, last, plan, workspace)
-    steps, batch = workspace.steps, workspace.steps.batch
+    steps = workspace.steps
+    batch = workspace.steps.batch
     workspace.alpha[:n] = 0
     loss = 0.0
     counter = uint64(0)
@@ -474,10 +480,10 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
         for at in range(n):
             if at + 1 < n:
                 _prefetch(workspace.examples, int64(workspace.order[at + 1]))
-            if (
-                _choose(workspace.examples, steps, plan, workspace.order, at, at + 1, last - first)
-                == 0
-            ):
+            n_active = _select(
+                workspace.examples, steps, plan, workspace.order, at, at + 1, last - first
+            )
+            if n_active == 0:
                 continue
             m = steps.active[0]
             batch.key[0] = m
@@ -488,9 +494,8 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
             store(batch.score_gain, 0, 0, square)
             store(batch.score_gain, 0, SIMD_WIDTH, square)
             loss += dual_steps(batch, workspace.alpha, plan.constants, 1, WIDTH, plan.c)
-            longest = max(
-                longest, workspace.square[m] * _dual_update(workspace.examples, steps, plan, m)
-            )
+            largest_step = _dual_update(workspace.examples, steps, plan, m)
+            longest = max(longest, workspace.square[m] * largest_step)
         if longest < TOLERANCE:
             break
     return loss, n_features
@@ -510,12 +515,15 @@ def _dual_update(examples, steps, plan, m):
     """Move the rows by the step of example m, within the sparsity mask; return the largest
     coefficient.
     """
-    a, b = load(steps.batch.z, 0, 0), load(steps.batch.z, 0, SIMD_WIDTH)
+    a = load(steps.batch.z, 0, 0)
+    b = load(steps.batch.z, 0, SIMD_WIDTH)
     if _is_idle(examples, plan, m, a, b):
         return ZERO
-    w, support = steps.tile.rows, steps.support
+    w = steps.tile.rows
+    support = steps.support
     for f in range(examples.offsets[m], examples.offsets[m + 1]):
-        row, x = int64(examples.columns[f]), splat(examples.values[f])
+        row = int64(examples.columns[f])
+        x = splat(examples.values[f])
         _add(w, row, x, lanes_of(a, support[row]), lanes_of(b, support[row] >> uint32(SIMD_WIDTH)))
     if plan.has_bias:
         _add(w, w.shape[0] - 1, splat(ONE), a, b)
@@ -540,10 +548,8 @@ def _shuffle(order, n, key, counter):
 @kernel_part
 def _begin(examples, groups, group, first, last, plan, workspace):
     """Set up a tile; return how many features it has."""
-    begin, n = (
-        groups.members.indptr[group],
-        groups.members.indptr[group + 1] - groups.members.indptr[group],
-    )
+    begin = groups.members.indptr[group]
+    n = groups.members.indptr[group + 1] - begin
     n_features = _find_features(examples, groups.positives, workspace, first, last)
     _read_examples(examples, groups.members, begin, n, plan, workspace)
     for p in range(first, last):
@@ -579,7 +585,8 @@ def _find_features(examples, positives, workspace, first, last):
     """Number the features of the tile, and mark those that each label has; return how many there
     are.
     """
-    n, support = 0, workspace.steps.support
+    n = 0
+    support = workspace.steps.support
     for p in range(first, last):
         for at in range(positives.indptr[p], positives.indptr[p + 1]):
             i = positives.indices[at]
@@ -588,7 +595,8 @@ def _find_features(examples, positives, workspace, first, last):
                 row = workspace.local[feature]
                 if row < 0:
                     row = n
-                    workspace.local[feature], workspace.features[n] = row, feature
+                    workspace.local[feature] = row
+                    workspace.features[n] = feature
                     support[row] = 0
                     n += 1
                 support[row] |= uint32(1) << uint32(p - first)
@@ -598,13 +606,16 @@ def _find_features(examples, positives, workspace, first, last):
 @kernel_part
 def _read_examples(examples, members, begin, n, plan, workspace):
     """Copy the examples of the tile with its features alone."""
-    n_values, out = 0, workspace.examples
+    n_values = 0
+    out = workspace.examples
     for m in range(n):
         i = members.indices[begin + m]
-        workspace.place[i], workspace.order[m] = m, m
+        workspace.place[i] = m
+        workspace.order[m] = m
         out.mask[m] = 0
+        out.skips[m] = 0
+        out.last_skips[m] = 0
         _write_weights(examples, plan, i, out, m)
-        out.skips[m], out.last_skips[m] = 0, 0
         square = float32(plan.has_bias)
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             row = workspace.local[examples.columns[f]]
@@ -632,7 +643,8 @@ def kept_weights(
     """The weights above the threshold of a tile that was trained; writes its biases and forgets the
     numbers of its features.
     """
-    w, features = workspace.steps.tile.rows, workspace.features[:n_features]
+    w = workspace.steps.tile.rows
+    features = workspace.features[:n_features]
     groups.bias[first:last] = w[-1, : last - first]
     row, label = np.nonzero(np.abs(w[:n_features, : last - first]) > plan.threshold)
     workspace.local[features] = -1

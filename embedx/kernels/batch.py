@@ -50,7 +50,8 @@ def _signature(dtype: Any) -> Any:
     """coefficients(batch, state, constants, n_examples, n_candidates, lr) -> loss, in float32 or
     float64.
     """
-    batch, vector = numba.typeof(new_batch(0, 0, dtype=dtype)), numba.typeof(np.zeros(0, dtype))
+    batch = numba.typeof(new_batch(0, 0, dtype=dtype))
+    vector = numba.typeof(np.zeros(0, dtype))
     return types.float64(batch, batch.types[0], vector, types.int64, types.int64, vector.dtype)
 
 

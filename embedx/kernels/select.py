@@ -15,10 +15,12 @@ def select(order, key, low, middle, high):
     A number x comes before those with a larger key[x]; of two alike, the smaller number comes
     first.
     """
-    first, last = low, high - 1
+    first = low
+    last = high - 1
     while first < last:
         pivot = order[(first + last) // 2]
-        i, j = first, last
+        i = first
+        j = last
         while i <= j:
             while _comes_before(key, order[i], pivot):
                 i += 1
@@ -53,9 +55,11 @@ def insert(score, item, scores, items, r, n):
     if n <= last or score > scores[r, last]:
         at = min(n, last)
         while at > 0 and scores[r, at - 1] < score:
-            scores[r, at], items[r, at] = scores[r, at - 1], items[r, at - 1]
+            scores[r, at] = scores[r, at - 1]
+            items[r, at] = items[r, at - 1]
             at -= 1
-        scores[r, at], items[r, at] = score, item
+        scores[r, at] = score
+        items[r, at] = item
         n = min(n + 1, last + 1)
     return n
 

@@ -166,7 +166,8 @@ def _numbers(accumulate, divisor):
     def descend(table, row, begin, gradient, r, at, n, rate):
         step = splat(float32(-rate))
         for d in range(0, n, SIMD_WIDTH):
-            g, w = load(gradient, r, at + d), load(table.rows, row, begin + d)
+            g = load(gradient, r, at + d)
+            w = load(table.rows, row, begin + d)
             s = accumulate(load(table.state, row, begin + d), g)
             store(table.state, row, begin + d, s)
             store(table.rows, row, begin + d, w + multiply_add(step, g, zeros()) / divisor(s))
@@ -179,7 +180,8 @@ def _few_numbers(accumulate, divisor):
 
     def descend(table, row, columns, gradient, rate):
         for k in range(columns.size):
-            d, g = columns[k], gradient[row, k]
+            d = columns[k]
+            g = gradient[row, k]
             s = accumulate(table.state[row, d], g)
             table.state[row, d] = s
             table.rows[row, d] -= rate * g / divisor(s)

@@ -61,7 +61,8 @@ def halve(vectors, order, begin, end, key, workspace):
                 square0 += workspace.dots[k, 0]
             for k in range(middle, end):
                 square1 += workspace.dots[k, 1]
-        norm0, norm1 = _norm(square0), _norm(square1)
+        norm0 = _norm(square0)
+        norm1 = _norm(square1)
         total = norm0 + norm1
         if iteration > 0 and total - before <= float32(MIN_GAIN) * total:
             break
@@ -93,7 +94,8 @@ def _dots(vectors, i, sums):
     """The inner products of vector i with both sums."""
     a, b = ZERO, ZERO
     for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
-        column, value = vectors.columns[at], vectors.values[at]
+        column = vectors.columns[at]
+        value = vectors.values[at]
         a += value * sums[column, 0]
         b += value * sums[column, 1]
     return a, b

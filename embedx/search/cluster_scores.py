@@ -45,7 +45,8 @@ def new_statistics(edges: ndarray, clusters: int) -> ClusterStatistics:
 @kernel_part
 def add_to_sums(statistics, j, c, panels, slot, sign):
     """Add vector `slot` of block j's panels to the sums of cluster c; with sign -1, subtract it."""
-    sums, vectors = statistics.sums[j, c // SIMD_WIDTH], panels[slot // SIMD_WIDTH]
+    sums = statistics.sums[j, c // SIMD_WIDTH]
+    vectors = panels[slot // SIMD_WIDTH]
     square = ZERO
     for k in range(len(sums)):
         x = vectors[k, slot % SIMD_WIDTH]
@@ -61,10 +62,12 @@ def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_c
 
     Returns whether the vector changed by more than `max_change` times its old norm.
     """
-    sums, vectors = statistics.sums[j, c // SIMD_WIDTH], panels[slot // SIMD_WIDTH]
+    sums = statistics.sums[j, c // SIMD_WIDTH]
+    vectors = panels[slot // SIMD_WIDTH]
     before = after = change = ZERO  # squared norms
     for k in range(end - begin):
-        old, new = vectors[k, slot % SIMD_WIDTH], table[row, begin + k]
+        old = vectors[k, slot % SIMD_WIDTH]
+        new = table[row, begin + k]
         vectors[k, slot % SIMD_WIDTH] = new
         sums[k, c % SIMD_WIDTH] += new - old
         before += old * old
@@ -87,10 +90,8 @@ def update_moments(statistics, list_sizes, j, n_columns):
             mean = scale * sums[k, c % SIMD_WIDTH]
             square += mean * mean
         variance = max(scale * statistics.square_sums[j, c] - square, ZERO)
-        statistics.inverse_size[j, c], statistics.std[j, c] = (
-            scale,
-            np.sqrt(variance / float32(n_columns)),
-        )
+        statistics.inverse_size[j, c] = scale
+        statistics.std[j, c] = np.sqrt(variance / float32(n_columns))
 
 
 @kernel_part

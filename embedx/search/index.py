@@ -67,7 +67,8 @@ class Index(NamedTuple):
 
 def empty_index(blocks: int) -> Index:
     """An index without rows."""
-    table, cluster = np.zeros((0, 0), float32), np.zeros((blocks, 0), int32)
+    table = np.zeros((0, 0), float32)
+    cluster = np.zeros((blocks, 0), int32)
     return _filled(table, new_centroids(block_edges(0, blocks), 0), cluster, 0, 1)
 
 
@@ -80,7 +81,8 @@ def build_index(
     threads: int = 1,
 ) -> Index:
     """An index of table[:n_rows, :dim], float32 (>= n_rows, >= dim)."""
-    blocks, clusters = search.blocks, min(search.clusters, n_rows)
+    blocks = search.blocks
+    clusters = min(search.clusters, n_rows)
     centroids = fit_centroids(table, n_rows, block_edges(dim, blocks), clusters, rng, threads)
     rows = np.arange(n_rows, dtype=int32)
     cluster = np.zeros((blocks, n_rows), int32)
@@ -138,7 +140,8 @@ def _append(index, j, row, c, table):
     """Add a row to list c of block j, which has a spare slot."""
     slot = index.list_offsets[j, c] + index.list_sizes[j, c]
     index.ids[j, slot] = row
-    index.slot[j, row], index.cluster[j, row] = slot, c
+    index.slot[j, row] = slot
+    index.cluster[j, row] = c
     index.list_sizes[j, c] += 1
     write_vector(index.panels[j], slot, table, row, index.edges[j], index.edges[j + 1])
     add_to_sums(index.statistics, j, c, index.panels[j], slot, ONE)
@@ -154,11 +157,13 @@ def update_rows(index, table, rows, j, scores):
     clusters), is overwritten.
     """
     n_reassigned = 0
-    begin, end = index.edges[j], index.edges[j + 1]
+    begin = index.edges[j]
+    end = index.edges[j + 1]
     for i in range(rows.size):
         row = int64(rows[i])
         index.update_count[j, row] = (index.update_count[j, row] + 1) % REASSIGN_EVERY
-        slot, c = int64(index.slot[j, row]), int64(index.cluster[j, row])
+        slot = int64(index.slot[j, row])
+        c = int64(index.cluster[j, row])
         changed_much = replace_vector(
             index.statistics, j, c, index.panels[j], slot, table, row, begin, end, REASSIGN_CHANGE
         )
@@ -179,7 +184,8 @@ def update_rows(index, table, rows, j, scores):
 @kernel_part
 def _move(index, j, row, c, table):
     """Move a row to list c of block j, which has a spare slot."""
-    old, slot = int64(index.cluster[j, row]), int64(index.slot[j, row])
+    old = int64(index.cluster[j, row])
+    slot = int64(index.slot[j, row])
     if c == old:
         return
     add_to_sums(index.statistics, j, old, index.panels[j], slot, float32(-1))

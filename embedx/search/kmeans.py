@@ -74,7 +74,8 @@ def nearest_centroid(centroids, clusters, j, table, row, scores):
     """The nearest centroid, in block j, of table[row]; `scores`, float32 (1, padded clusters), is
     overwritten.
     """
-    begin, end = centroids.edges[j], centroids.edges[j + 1]
+    begin = centroids.edges[j]
+    end = centroids.edges[j + 1]
     score_panels(
         centroids.vectors[j], 0, centroids.vectors.shape[1], table, row, begin, end, scores, 0, 0
     )
@@ -82,11 +83,13 @@ def nearest_centroid(centroids, clusters, j, table, row, scores):
     augmented = np.sqrt(
         max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, ZERO)
     )
-    best, nearest = MASKED_SCORE, 0
+    best = MASKED_SCORE
+    nearest = 0
     for c in range(clusters):
         score = scores[0, c] + augmented * centroids.augmented[j, c]
         if score > best:
-            best, nearest = score, c
+            best = score
+            nearest = c
     return nearest
 
 
@@ -138,7 +141,8 @@ def fit_centroids(
     centroids = new_centroids(edges, clusters)
     n_sampled = min(n_rows, MAX_ROWS_PER_CENTROID * clusters)
     sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(int32)
-    seeds, c = rng.integers(0, 2**31, n_blocks), np.arange(clusters)
+    seeds = rng.integers(0, 2**31, n_blocks)
+    c = np.arange(clusters)
 
     def fit_block(j: int) -> None:
         rows = table[sample, edges[j] : edges[j + 1]]
@@ -150,7 +154,8 @@ def fit_centroids(
             )
         assignment = np.zeros(n_sampled, int32)
         scores = aligned_zeros(1, clusters)
-        every, ones = np.arange(n_sampled), np.ones(n_sampled, float32)
+        every = np.arange(n_sampled)
+        ones = np.ones(n_sampled, float32)
         block_rng = np.random.default_rng([j, int(seeds[j])])
         sums = _random_rows(directions, clusters, block_rng)
         for iteration in range(N_ITERATIONS):

@@ -158,21 +158,16 @@ def _block_gradients(
                 and columns < batch.z.shape[1]
             ):
                 batch.z[j, columns] = scale * query.scores[j, k]
-                (
-                    batch.label[j, columns],
-                    batch.sample_count[j, columns],
-                    messages.position[j, columns],
-                ) = (
-                    0,
-                    1,
-                    k,
-                )
+                batch.label[j, columns] = 0
+                batch.sample_count[j, columns] = 1
+                messages.position[j, columns] = k
                 columns += 1
         messages.n_columns[j] = columns
         widest = max(widest, columns)
     for j in range(blocks):
         for c in range(messages.n_columns[j], widest):
-            batch.label[j, c], batch.sample_count[j, c] = 0, 0
+            batch.label[j, c] = 0
+            batch.sample_count[j, c] = 0
     return coefficients(batch, messages.state, constants, blocks, widest, ZERO)
 
 
@@ -209,11 +204,13 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
                 if query.last_query[row] == int32(query.query_number[0]):
                     continue  # it was reassigned during the search, and scored twice
                 rows[r, n] = row
-                query.last_query[row], messages.column[row] = int32(query.query_number[0]), n
+                query.last_query[row] = int32(query.query_number[0])
+                messages.column[row] = n
                 messages.is_active[n] = True
                 for other in range(blocks):
                     k = score_position(index, query, other, row)
-                    messages.block_score[other, n], messages.message[other, n] = ZERO, ZERO
+                    messages.block_score[other, n] = ZERO
+                    messages.message[other, n] = ZERO
                     if k >= 0:
                         messages.block_score[other, n] = query.scores[other, k]
                         query.scores[other, k] = MASKED_SCORE
@@ -253,8 +250,10 @@ def _mean_gradient(index, n, most, rows, r, z, query, messages):
             if messages.batch.z[j, c] != 0:
                 row = _row_at(index, query, j, messages.position[j, c])
                 if query.last_query[row] != now and n < most:
-                    query.last_query[row], messages.column[row] = now, n
-                    rows[r, n], z[r, n] = row, 0
+                    query.last_query[row] = now
+                    messages.column[row] = n
+                    rows[r, n] = row
+                    z[r, n] = 0
                     n += 1
                 if query.last_query[row] == now:
                     z[r, messages.column[row]] += weight * messages.batch.z[j, c]

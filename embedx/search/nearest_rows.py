@@ -75,13 +75,13 @@ def row_index(rows: csr_matrix) -> RowIndex:
     columns = rows.tocsc()
     met = np.cumsum(np.square(counts[order], dtype=float64))
     first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), int64)
-    of_value, square = (
-        np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)),
-        np.square(rows.data, dtype=float64),
-    )
+    row_of_value = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    square = np.square(rows.data, dtype=float64)
     left = [
-        np.bincount(of_value, weights=square * (rows.indices >= each), minlength=rows.shape[0])
-        for each in first
+        np.bincount(
+            row_of_value, weights=square * (rows.indices >= feature), minlength=rows.shape[0]
+        )
+        for feature in first
     ]
     return RowIndex(
         number,
@@ -106,57 +106,60 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
         (queries.data, index.number[queries.indices], queries.indptr), queries.shape
     )
     queries.sort_indices()
-    n, offsets, columns = (
-        queries.shape[0],
-        queries.indptr.astype(int64),
-        queries.indices.astype(int32),
-    )
+    n = queries.shape[0]
+    offsets = queries.indptr.astype(int64)
+    columns = queries.indices.astype(int32)
     near = Near(np.zeros((n, k), int32), np.zeros((n, k), float32))
 
     def search(begin: int, end: int) -> None:
         sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (float32, int32))
         query = np.zeros(queries.shape[1], float32)
-        own = Workspace(
+        workspace = Workspace(
             sums, likely, query, *(np.zeros((1, k), kind) for kind in (int32, float32) * 2)
         )
-        write_nearest(index, offsets, columns, queries.data, begin, end, own, *near)
+        write_nearest(index, offsets, columns, queries.data, begin, end, workspace, *near)
 
     in_parts(search, n, threads)
     return near
 
 
 @kernel
-def write_nearest(index, offsets, columns, values, begin, end, own, ids, cosines):
+def write_nearest(index, offsets, columns, values, begin, end, workspace, ids, cosines):
     """Write the results for the queries begin:end; see `nearest_rows`."""
-    n_rows, n_groups = len(index.offsets) - 1, len(index.first_of_group)
+    n_rows = len(index.offsets) - 1
+    n_groups = len(index.first_of_group)
     for e in range(begin, end):
-        own.sums[:] = 0
-        square, n_left = ZERO, int64(0)
+        workspace.sums[:] = 0
+        square = ZERO
+        n_left = int64(0)
         for f in range(offsets[e], offsets[e + 1]):
             square += values[f] * values[f]
-            own.query[columns[f]] = values[f]
+            workspace.query[columns[f]] = values[f]
             n_left += index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
-        n, group = -1, 0
+        n = -1
+        group = 0
         for f in range(offsets[e], offsets[e + 1]):
             is_next = False
             while group < n_groups and columns[f] >= index.first_of_group[group]:
-                group, is_next = group + 1, True
+                group += 1
+                is_next = True
             if is_next and n_left > n_rows:
                 n = finished_by_row(
-                    index, np.sqrt(max(square, ZERO)), group - 1, n_left, own, ids, cosines, e
+                    index, np.sqrt(max(square, ZERO)), group - 1, n_left, workspace, ids, cosines, e
                 )
                 if n >= 0:
                     break
             for p in range(index.first_posting[columns[f]], index.first_posting[columns[f] + 1]):
-                own.sums[index.posted_row[p]] += values[f] * index.posted_value[p]
+                workspace.sums[index.posted_row[p]] += values[f] * index.posted_value[p]
             n_left -= index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
             square -= values[f] * values[f]
         if n < 0:
-            n = best_sums(own.sums, cosines, ids, e)
+            n = best_sums(workspace.sums, cosines, ids, e)
         for f in range(offsets[e], offsets[e + 1]):
-            own.query[columns[f]] = 0
+            workspace.query[columns[f]] = 0
         for j in range(n, ids.shape[1]):
-            ids[e, j], cosines[e, j] = 0, 0
+            ids[e, j] = 0
+            cosines[e, j] = 0
 
 
 @kernel_part
@@ -164,9 +167,11 @@ def best_sums(sums, scores, items, r):
     """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how
     many.
     """
-    n, least = 0, ZERO
+    n = 0
+    least = ZERO
     for start in range(0, len(sums), BLOCK):
-        end, n_higher = min(start + BLOCK, len(sums)), int32(0)
+        end = min(start + BLOCK, len(sums))
+        n_higher = int32(0)
         for i in range(start, end):
             n_higher += int32(sums[i] > least)
         if n_higher:
@@ -186,27 +191,35 @@ def cosine_of_row(index, i, query):
 
 
 @kernel_part
-def finished_by_row(index, left, group, n_left, own, ids, cosines, e):
+def finished_by_row(index, left, group, n_left, workspace, ids, cosines, e):
     """Write the result for query e by scoring the rows that may be among it; return its size, or -1
     if they are too many.
 
     left    the length of what is left of the query, which begins with the group
     n_left  postings that are not read yet
     """
-    n_rows, k = len(index.offsets) - 1, ids.shape[1]
-    n, found = 0, best_sums(own.sums, own.score, own.item, 0)
-    if found < k:
+    n_rows = len(index.offsets) - 1
+    k = ids.shape[1]
+    n = 0
+    n_best = best_sums(workspace.sums, workspace.score, workspace.item, 0)
+    if n_best < k:
         return -1
     for j in range(k):
-        i = own.item[0, j]
-        n = insert(cosine_of_row(index, i, own.query), i, own.exact, own.exact_item, 0, n)
-    least = own.exact[0, k - 1] - SLACK
+        i = workspace.item[0, j]
+        n = insert(
+            cosine_of_row(index, i, workspace.query), i, workspace.exact, workspace.exact_item, 0, n
+        )
+    least = workspace.exact[0, k - 1] - SLACK
     if least <= 0:
         return -1
-    n_likely, most = 0, n_left // (ROW_COST * (index.offsets[n_rows] // n_rows + 1))
-    sums, bound, likely = own.sums, index.left[group], own.likely
+    n_likely = 0
+    most = n_left // (ROW_COST * (index.offsets[n_rows] // n_rows + 1))
+    sums = workspace.sums
+    bound = index.left[group]
+    likely = workspace.likely
     for start in range(0, n_rows, BLOCK):
-        end, n_higher = min(start + BLOCK, n_rows), int32(0)
+        end = min(start + BLOCK, n_rows)
+        n_higher = int32(0)
         for i in range(start, end):
             n_higher += int32(sums[i] + left * bound[i] > least)
         if n_higher:
@@ -218,9 +231,9 @@ def finished_by_row(index, left, group, n_left, own, ids, cosines, e):
                     n_likely += 1
     n = 0
     for j in range(n_likely):
-        cosine = cosine_of_row(index, own.likely[j], own.query)
+        cosine = cosine_of_row(index, workspace.likely[j], workspace.query)
         if cosine > 0:
-            n = insert(cosine, own.likely[j], cosines, ids, e, n)
+            n = insert(cosine, workspace.likely[j], cosines, ids, e, n)
     return n
 
 
@@ -263,5 +276,6 @@ def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, su
 @kernel_part
 def blended_score(p, q, share, has_roots):
     if has_roots:
-        p, q = np.sqrt(p), np.sqrt(q)
+        p = np.sqrt(p)
+        q = np.sqrt(q)
     return (ONE - share) * p + share * q

@@ -25,11 +25,9 @@ def new_panels(edges: np.ndarray, slots: int) -> np.ndarray:
     """Zeros, float32 (blocks, padded slots / 16, columns of the widest block, 16), for blocks of
     columns between the edges.
     """
-    blocks, columns, n_panels = (
-        len(edges) - 1,
-        int(np.diff(edges).max()),
-        padded(slots) // SIMD_WIDTH,
-    )
+    blocks = len(edges) - 1
+    columns = int(np.diff(edges).max())
+    n_panels = padded(slots) // SIMD_WIDTH
     return aligned_zeros(blocks * n_panels * columns, SIMD_WIDTH).reshape(
         blocks, n_panels, columns, SIMD_WIDTH
     )
@@ -44,12 +42,10 @@ def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
     """
     p = 0
     while p + 4 <= n_panels:
-        panel_a, panel_b, panel_c, panel_d = (
-            panels[first + p],
-            panels[first + p + 1],
-            panels[first + p + 2],
-            panels[first + p + 3],
-        )
+        panel_a = panels[first + p]
+        panel_b = panels[first + p + 1]
+        panel_c = panels[first + p + 2]
+        panel_d = panels[first + p + 3]
         a, b, c, d = zeros(), zeros(), zeros(), zeros()
         for k in range(end - begin):
             x = splat(h[e, begin + k])
@@ -63,7 +59,8 @@ def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
         store(out, r, offset + (p + 3) * SIMD_WIDTH, d)
         p += 4
     while p < n_panels:
-        panel, a = panels[first + p], zeros()
+        panel = panels[first + p]
+        a = zeros()
         for k in range(end - begin):
             a = multiply_add(splat(h[e, begin + k]), load(panel, k, 0), a)
         store(out, r, offset + p * SIMD_WIDTH, a)
@@ -73,7 +70,8 @@ def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
 @kernel_part
 def write_vector(panels, slot, table, r, begin, end):
     """Write table[r, begin:end] to vector `slot` of the panels."""
-    panel, lane = panels[slot // SIMD_WIDTH], slot % SIMD_WIDTH
+    panel = panels[slot // SIMD_WIDTH]
+    lane = slot % SIMD_WIDTH
     for k in range(end - begin):
         panel[k, lane] = table[r, begin + k]
 

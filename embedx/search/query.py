@@ -64,7 +64,8 @@ class QueryWorkspace(NamedTuple):
 
 def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     """Memory for a worker that queries indexes of n_rows rows."""
-    blocks, clusters = search.blocks, min(search.clusters, n_rows)
+    blocks = search.blocks
+    clusters = min(search.clusters, n_rows)
     capacity = padded(2 * min(search.n_scored, n_rows)) + SIMD_WIDTH * clusters
     return QueryWorkspace(
         cluster_scores=np.full((1, padded(clusters)), MASKED_SCORE, float32),
@@ -118,7 +119,8 @@ def search_block(index, search, h, e, j, query):
         )
         for k in range(end + n, end + n_panels * SIMD_WIDTH):
             query.scores[j, k] = MASKED_SCORE
-        query.probed[j, n_probed], query.offsets[j, n_probed] = c, end
+        query.probed[j, n_probed] = c
+        query.offsets[j, n_probed] = end
         n_probed += 1
         query.probe_rank[j, c] = n_probed
         end += n_panels * SIMD_WIDTH
@@ -165,7 +167,8 @@ def score_position(index, query, j, row):
     p = query.probe_rank[j, c] - 1
     if p < 0:
         return -1
-    begin, end = query.offsets[j, p], query.offsets[j, p + 1]
+    begin = query.offsets[j, p]
+    end = query.offsets[j, p + 1]
     # out of range if the row is just being reassigned
     k = begin + index.slot[j, row] - index.list_offsets[j, c]
     return k if begin <= k < end and query.scores[j, k] > MASKED_SCORE else -1
@@ -195,7 +198,8 @@ def limit_candidates(search, query, j, cutoff):
     if _count_above(query, j, end, cutoff) <= search.max_candidates:
         return cutoff
     # too many scores exceed the one, few enough the other
-    low, high = cutoff, _max_score(query.scores, j, 0, end)
+    low = cutoff
+    high = _max_score(query.scores, j, 0, end)
     middle = float32(0.5) * (low + high)
     while low < middle < high:
         n = _count_above(query, j, end, middle)

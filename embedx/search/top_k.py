@@ -46,7 +46,8 @@ def search_top_k(
     these are fewer than k, the remaining ids are -1 and the remaining scores MASKED_SCORE.
     """
     n = len(h)
-    ids, scores = np.full((n, k), -1, np.int32), np.full((n, k), MASKED_SCORE, float32)
+    ids = np.full((n, k), -1, np.int32)
+    scores = np.full((n, k), MASKED_SCORE, float32)
     log_sum = np.zeros(n, float32)
 
     def answer(begin: int, end: int) -> None:

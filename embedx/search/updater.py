@@ -55,7 +55,7 @@ class IndexUpdater:
     """The index of table[:n_rows, :dim], shared by several threads.
 
     Workers query the index that `current` has returned, without a lock, while others update it;
-    `embedx.search` tells what a query may meet then. Each block is updated by one worker at a time.
+    `embedx.search` says what a query may see then. Each block is updated by one worker at a time.
     During a rebuild calls of `current` and `update` wait, and queries go on with the old index.
     """
 
@@ -71,9 +71,14 @@ class IndexUpdater:
         progress: Progress,
         rebuild_share: float = REBUILD_SHARE,
     ) -> None:
-        self.table, self.n_rows, self.dim, self.search = table, n_rows, dim, search
-        self.seed, self.threads, self.progress = seed, threads, progress
-        self.most_reassigned = rebuild_share * n_rows * search.blocks
+        self.table = table
+        self.n_rows = n_rows
+        self.dim = dim
+        self.search = search
+        self.seed = seed
+        self.threads = threads
+        self.progress = progress
+        self.max_reassigned = rebuild_share * n_rows * search.blocks
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
         self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
@@ -83,7 +88,7 @@ class IndexUpdater:
         self.build_seconds = 0.0
 
     def state(self) -> TrainState:
-        """What the index has become; to be looked at while no thread uses it."""
+        """All that updates change; read while no thread uses the index."""
         state = TrainState()
         state.add_attribute("index", self, "index")
         state.add_array("index.n_reassigned", self.n_reassigned)
@@ -96,10 +101,10 @@ class IndexUpdater:
         reassigned.
         """
         with self.build_lock:
-            if self.n_builds == 0 or self.n_reassigned.sum() > self.most_reassigned:
-                with contextlib.ExitStack() as held:
+            if self.n_builds == 0 or self.n_reassigned.sum() > self.max_reassigned:
+                with contextlib.ExitStack() as locks:
                     for lock in self.block_locks:
-                        held.enter_context(lock)
+                        locks.enter_context(lock)
                     self._build()
             return self.index
 
@@ -109,9 +114,9 @@ class IndexUpdater:
         self.index = build_index(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
         if self.n_builds == 0:
             blocks, clusters = self.index.list_sizes.shape
-            of_blocks = f" in each of {blocks} blocks" if blocks > 1 else ""
+            where = f" in each of {blocks} blocks" if blocks > 1 else ""
             self.progress.note(
-                f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{of_blocks}"
+                f"search begins: {self.n_rows:,} rows in {clusters:,} clusters{where}"
             )
         self.n_builds += 1
         self.n_reassigned[:] = 0
