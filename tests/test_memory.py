@@ -166,7 +166,6 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from embedx.cli.app import main
-from tests.support.refusals import refused
 
 sys.argv = ["embedx", *sys.argv[1:]]
 try:
