@@ -503,3 +503,13 @@ def test_a_column_whose_names_in_a_footer_differ_is_damage(sentences):
     place = data.rindex(b"list", 0, data.rindex(b"ARROW:schema"))
     with pytest.raises(EmbedxError, match="cannot be read"):
         sentences("a.parquet", data[:place] + b"l\x7fst" + data[place + 4 :], column="ids")
+
+
+def test_statistics_of_parquet_that_contradict_its_schema_are_damage(sentences):
+    data = parquet_of(text=["a", "b"])
+    optional_text = b"\x15\x0c\x25\x02"  # type and repetition, in Thrift's compact encoding
+    required_text = b"\x15\x0c\x25\x00"
+    assert data.count(optional_text) == 1
+    with pytest.raises(DataError) as error:
+        sentences("a.parquet", data.replace(optional_text, required_text), column="text")
+    assert error.value.file.endswith("a.parquet")

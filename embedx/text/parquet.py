@@ -6,6 +6,7 @@ before it is read, batches have few rows where a dictionary has long entries, an
 MAX_RECORD_BYTES is an error before Python holds it.
 """
 
+import contextlib
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,6 +36,8 @@ SMALL_PART = 0.25
 MAX_DECODED_BYTES = 1 << 30
 DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"  # each value is a part of the last one, and an end
+# larger than any offset in a footer
+SIZE_WITHOUT_PAGES = 1 << 62
 
 
 def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
@@ -131,14 +134,51 @@ def _chunks(table: Any, group: int, columns: list[str] | None) -> list[tuple[Any
     """The column chunks of a row group that hold these columns, each with whether its values are in
     lists.
     """
+    from pyarrow import parquet
+
+    without_pages = parquet.ParquetFile(_NoPages(), metadata=table.metadata, pre_buffer=False)
     row_group = table.metadata.row_group(group)
     chunks = []
     for i in range(row_group.num_columns):
-        chunk = row_group.column(i)
-        path = f"{chunk.path_in_schema}."
-        if columns is None or any(path.startswith(f"{column}.") for column in columns):
-            chunks.append((chunk, table.schema.column(i).max_repetition_level > 0))
+        path = table.schema.column(i).path
+        if columns is None or any(f"{path}.".startswith(f"{column}.") for column in columns):
+            _check_statistics(without_pages, group, path)
+            is_list = table.schema.column(i).max_repetition_level > 0
+            chunks.append((row_group.column(i), is_list))
     return chunks
+
+
+def _check_statistics(without_pages: Any, group: int, path: str) -> None:
+    """Raise `OSError` if a footer's statistics of a column chunk contradict its schema.
+
+    Where pyarrow looks at the chunk for Python, these end the process. They are an error where it
+    looks at one to read its pages, so that this is done first, with no pages to read.
+    """
+    with contextlib.suppress(_PagesReachedError):
+        next(without_pages.iter_batches(1, [group], columns=[path], use_threads=False), None)
+
+
+class _PagesReachedError(Exception):
+    """A footer was understood as far as the pages of a column."""
+
+
+class _NoPages(io.RawIOBase):
+    """A file of any size whose pages cannot be read."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return SIZE_WITHOUT_PAGES
+
+    def tell(self) -> int:
+        return SIZE_WITHOUT_PAGES
+
+    def read(self, size: int = -1, /) -> bytes:
+        raise _PagesReachedError
 
 
 def check_group(name: str, chunks: list[tuple[Any, bool]]) -> None:
