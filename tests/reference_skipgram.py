@@ -190,8 +190,8 @@ def blocks_of(setup, start, stop):
         else:
             rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
         examples = []
-        examples, inputs = examples_of(together, kept, plan.encoder)
-        for key, contexts, met in examples:
+        described, inputs = examples_of(together, kept, plan.encoder)
+        for key, contexts, met in described:
             if setup.sampler == "path":
                 lines = lines_of_paths(met, rows, paths)
             elif setup.sampler == "all":

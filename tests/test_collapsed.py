@@ -245,7 +245,7 @@ def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
     ("options", "message"),
     [
         ([*SOFTMAX, "--block-size", "3"], "--block-size does not apply with --collapsed"),
-        ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply with --collapsed"),
+        ([*SOFTMAX, "--negatives", "3"], "--negatives does not apply to --objective softmax"),
         (
             ["--collapsed", "--objective", "mips", "--set", "warm-up=1"],
             "--set warm-up does not apply with --collapsed",

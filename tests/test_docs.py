@@ -167,6 +167,7 @@ def test_options_named_in_the_text_exist():
     # of `python -m eval`
     known = {"--help", "--help-all", "--version", "--quick", "--report-only", "--data", "--only"}
     known |= {"--minutes", "--runs"}  # of `python -m tests.fuzz` and its like
+    known |= {"--write-messages"}  # of pytest
     known |= {
         option for parameter in get_command(application([])).params for option in parameter.opts
     }

@@ -175,7 +175,7 @@ def test_random_states(data):
     assert not np.array_equal(weights(0), weights(3))
 
 
-def test_verbose_reports_on_standard_error(data, monkeypatch):
+def test_verbose_reports_on_standard_error(data, monkeypatch, capsys):
     reported = []
     monkeypatch.setattr(
         progress.Reporter,
@@ -187,7 +187,8 @@ def test_verbose_reports_on_standard_error(data, monkeypatch):
     )
     monkeypatch.setattr(progress.Reporter, "finish", lambda self: None)
     SoftmaxClassifier(epochs=1).fit(*data[:2])
-    assert not reported
+    assert capsys.readouterr().err == ""
+    reported.clear()
     SoftmaxClassifier(epochs=1, verbose=True).fit(*data[:2])
     assert reported[0] is sys.stderr
     assert reported[1] > 0
