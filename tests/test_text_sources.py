@@ -342,3 +342,21 @@ def test_a_folder_of_the_user_that_looks_a_little_like_our_own_is_read():
 def test_files_that_the_system_makes_are_never_known_again():
     (source,) = resolve(["/proc/self/status"])
     assert source.fingerprint is None
+
+
+def test_wildcards_do_not_lead_into_models(here):
+    (here / "a").mkdir()
+    (here / "a" / "text.txt").write_text("some words")
+    vectors = model.WordVectors(["word"], {"input": np.ones((1, 2), np.float32)})
+    vectors.save(here / "a" / "vectors")
+    (here / "a" / "vectors" / "notes").mkdir()
+    (here / "a" / "vectors" / "notes" / "note.txt").write_text("a note")
+
+    def names(pattern):
+        return [source.name for source in resolve([pattern])]
+
+    assert names("**/*") == ["a/text.txt"]
+    assert names(str(here / "*" / "**")) == [str(here / "a" / "text.txt")]
+    assert "a/vectors/model.json" in names("a/vectors/*")
+    with refused(None, kind=DataError, file="**/note.txt"):
+        resolve(["**/note.txt"])

@@ -174,16 +174,34 @@ def _resolve_one(corpus: str) -> list[Source]:
     ):
         return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
-        if found := [
-            _file(path)
-            for path in sorted(glob.glob(corpus, recursive=True))
-            if os.path.isfile(path)
-        ]:
-            return found
+        matches = _matches(corpus)
+        if matches:
+            return matches
         remedy = "check the pattern with ls, and quote it if it has spaces"
         raise DataError(corpus, None, "no file matches", remedy)
     remedy = f"write $(cat {corpus[1:]})" if corpus.startswith("@") else near_recipe(corpus)
     raise DataError(corpus, None, "no such file or directory, and no recipe of that name", remedy)
+
+
+def _matches(pattern: str) -> list[Source]:
+    """The files that a glob matches, but for those in models, checkpoints and caches that its
+    wildcards lead into.
+    """
+    parts = Path(pattern).parts
+    n_literal = next(k for k, part in enumerate(parts) if glob.has_magic(part))
+    kinds: dict[Path, str] = {}
+
+    def is_ours(folder: Path) -> bool:
+        if folder not in kinds:
+            kinds[folder] = kind_of(folder, os.listdir(folder))
+        return bool(kinds[folder])
+
+    sources = []
+    for path in sorted(glob.glob(pattern, recursive=True)):
+        folders = [parent for parent in Path(path).parents if len(parent.parts) > n_literal]
+        if os.path.isfile(path) and not any(map(is_ours, folders)):
+            sources.append(_file(path))
+    return sources
 
 
 def recipe_meant(corpus: str) -> Recipe | None:
