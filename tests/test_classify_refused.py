@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification.resolve import check_given
+from embedx.classification.resolve import check_given, default_objective
 from embedx.classification.settings import ClassifySettings, whole_or_all
 from embedx.classification.task import train
 from embedx.errors import DataError, EmbedxError, InapplicableError, Setting, SettingError
@@ -21,6 +21,7 @@ from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
 from tests.support.refusals import refused
+from tests.support.resolving import resolved
 
 STEP = of(lambda o: o.kind == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
@@ -217,3 +218,19 @@ def test_options_with_an_effect_are_taken():
     }
     for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
         check_given(given, ClassifySettings.from_options(given), columns())
+
+
+def test_settings_of_a_tree_are_refused_where_weights_are_chosen_otherwise():
+    dense = Labeled(np.ones((4, 2), np.float32), Labels.single(np.array([0, 1, 0, 1])), 2)
+    with refused("trees", "weights", kind=InapplicableError):
+        objective = OBJECTIVES["softmax"]
+        resolved(ClassifySettings(trees=3), objective(objective.Settings()), dense)
+
+
+def test_weights_that_are_asked_for_decide_the_objective():
+    features = csr_matrix(np.eye(4, dtype=np.float32))
+    data = Labeled(features, Labels.single(np.array([0, 1, 0, 1])), 2)
+    for weights in ("sparse", "tree"):
+        options = {"weights": weights, "time_budget": 9.0, "optimizer": "adagrad"}
+        assert default_objective(data, options) == ("ova", {"loss": "squared-hinge"})
+    assert default_objective(data, {"time_budget": 9.0})[0] == "softmax"

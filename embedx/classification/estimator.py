@@ -21,7 +21,7 @@ from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.resolve import check_given, new_objective
-from embedx.classification.settings import OF_STEPS, OF_TREE, ClassifySettings
+from embedx.classification.settings import OF_STEPS, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 MAX_WEIGHTS = 5_000_000  # features × rows
 MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
-# How files are tested, and what stays as it is.
-NOT_TRAINING = {"unseen", "pretrained", "validation_labels", "weight_threshold", *OF_TREE}
+# Settings of data in files.
+NOT_TRAINING = {"unseen", "pretrained", "validation_labels"}
 FIELDS = fields_of(ClassifySettings, is_of_words=False)
 PARAMETERS: dict[str, Any] = {
     name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}

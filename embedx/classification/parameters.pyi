@@ -18,6 +18,11 @@ class ClassifierParameters(TypedDict, total=False):
     scaling: Literal["none", "l2", "column-max", "tf-idf"] | None
     hidden: int | None
     weights: Literal["dense", "sparse", "tree"] | None
+    weight_threshold: float | None
+    leaf_size: int | None
+    arity: int | None
+    beam: int | None
+    trees: int | None
     propensity: float | None
     propensity_a: float | None
     propensity_b: float | None

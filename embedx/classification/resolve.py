@@ -200,15 +200,17 @@ def new_objective(objective: type[Objective], options: Options) -> Objective:
 def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, Any]]:
     """The name of the objective for data where none is named, and settings of its own.
 
-    On sparse features the squared hinge of one-vs-all ranks several labels a row best, at the least
-    cost, and one label a row where features are like words, but not where they are pixels
-    (eval/results/defaults.md).
+    Sparse weights and trees are for one-vs-all. On sparse features its squared hinge ranks several
+    labels a row best, at the least cost, and one label a row where features are like words, but not
+    where they are pixels (eval/results/defaults.md).
     """
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
     is_exact = options.get("sampler", ALL_ROWS) == ALL_ROWS
     has_hidden = options.get("hidden") or options.get("pretrained")
     if not data.is_sparse or has_hidden or not is_exact:
         return "softmax", {}
+    if options.get("weights") in ("sparse", "tree"):
+        return "ova", {"loss": "squared-hinge"}
     has_several = bool((labels.n_of_row > 1).any())
     is_large = data.n_labels * data.n_features > MAX_DENSE_SAMPLED
     is_like_words = data.features.nnz <= MAX_DENSITY_OF_WORDS * len(data) * data.n_features
@@ -549,6 +551,21 @@ def refuse_weights(settings: ClassifySettings, problem: Problem) -> SettingError
     return SettingError("weights", settings.weights, ("needs ", *parts))
 
 
+def refuse_tree_settings(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Settings of a tree, or of sparse weights, where weights were chosen otherwise."""
+    needs: dict[str, tuple[bool, Text]] = dict.fromkeys(
+        OF_TREE, (settings.weights == "tree", Setting("weights", "tree"))
+    )
+    sparse = (Setting("weights", "sparse"), " or tree")
+    needs["weight_threshold"] = (settings.weights != "dense", sparse)
+    for name, (has_effect, need) in needs.items():
+        is_given = getattr(problem.given, name) != getattr(type(problem.given), name)
+        if is_given and not has_effect:
+            chosen = ("; here they are ", str(settings.weights))
+            return InapplicableError(name, None, ("applies only with ", need, chosen))
+    return None
+
+
 def refuse_proximal(settings: ClassifySettings, problem: Problem) -> SettingError | None:
     """An objective that updates after each example takes plain steps on one example."""
     is_plain = (settings.optimizer, settings.batch_size, settings.gradient_scale) == (
@@ -689,6 +706,7 @@ def refuse_propensity(settings: ClassifySettings, problem: Problem) -> SettingEr
 
 REFUSALS: tuple[Callable[[ClassifySettings, Problem], SettingError | None], ...] = (
     refuse_weights,
+    refuse_tree_settings,
     refuse_proximal,
     refuse_lbfgs,
     refuse_search,

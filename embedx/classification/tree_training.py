@@ -35,6 +35,7 @@ from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, best_nodes, level_of
 from embedx.engine.tiles import WIDTH
+from embedx.errors import Setting
 from embedx.evaluation.labels import inverse_propensity
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels
@@ -121,6 +122,12 @@ def plans(
     ):
         depth += 1
     if depth == 0:
+        if settings.weights == "tree":
+            progress.note(
+                f"{len(labels):,} labels are too few for a tree with leaves of ",
+                Setting("leaf_size", settings.leaf_size),
+                ": all are scored",
+            )
         # rows of a tile have masks of about one size
         by_frequency = labels[np.argsort(-counts[labels], kind="stable")]
         return [plan_of(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
