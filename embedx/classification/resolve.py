@@ -561,7 +561,7 @@ def refuse_tree_settings(settings: ClassifySettings, problem: Problem) -> Settin
     for name, (has_effect, need) in needs.items():
         is_given = getattr(problem.given, name) != getattr(type(problem.given), name)
         if is_given and not has_effect:
-            chosen = ("; here they are ", str(settings.weights))
+            chosen = ("; here weights are ", str(settings.weights))
             return InapplicableError(name, None, ("applies only with ", need, chosen))
     return None
 
