@@ -17,6 +17,7 @@ RESULTS = ROOT / "eval" / "results"
 SPACE = "\N{NO-BREAK SPACE}"
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
+OPTION = re.compile(r"(?<![\w-])--(?:set )?(?P<name>[a-z][a-z0-9-]*)")
 MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
 # how a page in docs/ links to a page of measurements
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")
@@ -129,7 +130,6 @@ def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
     own, whose they are.
     """
     from embedx.objectives import OBJECTIVES
-    from embedx.parameters import in_python
     from embedx.settings import as_typed, described, settings_of
 
     rows = []
@@ -139,12 +139,19 @@ def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
             for each, objective in OBJECTIVES.items()
             if name in settings_of(objective.Settings)
         ]
-        meaning = f"{', '.join(takers)}: " * bool(takers) + in_python(field.metadata["meaning"], {})
+        meaning = f"{', '.join(takers)}: " * bool(takers) + with_parameters(
+            field.metadata["meaning"]
+        )
         default = "of the objective" if takers else as_typed(defaults[name]) or "-"
         rows.append(
             (f"`{name}`", described(field).replace("|", ", "), default, meaning.replace("|", "\\|"))
         )
     return markdown(("parameter", "type and range", "default", "meaning"), rows)
+
+
+def with_parameters(meaning: str) -> str:
+    """The meaning of a setting with parameters in place of options: weights for --weights."""
+    return OPTION.sub(lambda option: option["name"].replace("-", "_"), meaning)
 
 
 def parts() -> dict[str, str]:
