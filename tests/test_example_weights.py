@@ -106,7 +106,7 @@ def test_so_it_nearly_is_where_labels_are_trained_one_after_another(weights, opt
     options = {
         "loss": "squared-hinge",
         "weights": weights,
-        "leaf_size": 2,
+        **({"leaf_size": 2} if weights == "tree" else {}),
         "weight_threshold": 0.0,
         "optimizer": optimizer,
         "l2": 0.1,
@@ -184,7 +184,7 @@ def test_so_they_do_where_labels_are_trained_one_after_another(weights):
     options = {
         "loss": "squared-hinge",
         "weights": weights,
-        "leaf_size": 2,
+        **({"leaf_size": 2} if weights == "tree" else {}),
         "propensity": 0.0,
         "epochs": 100,
     }
