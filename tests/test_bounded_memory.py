@@ -22,9 +22,9 @@ from embedx.labeled.read import read
 from embedx.labeled.schema import read_names
 from embedx.runtime.progress import Silent
 from embedx.text import cache, wikipedia
+from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
-from embedx.text.streams import ReadAhead
 from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from tests.support.notes import Notes
@@ -35,7 +35,7 @@ HALF = "takes more than half of the available memory; use fewer rows or more mem
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr(files, "available_memory", lambda: 40_000)
 
 
@@ -139,7 +139,7 @@ def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack, n
 
 
 def test_lines_have_an_end(write, monkeypatch):
-    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 7)
+    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 7)
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
     fits = "a" * 50 + "\n\n\n" + "b" * 97
     assert b"".join(Lines(source_of(write(fits)), Silent())).decode() == fits + "\n"

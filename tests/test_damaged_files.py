@@ -18,8 +18,8 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read
 from embedx.labeled.schema import read_names
+from embedx.text.decompression import UnpackedReader
 from embedx.text.sources import Source
-from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import read as read_vectors
 from tests.support.packed_text import PACKERS, read as text_of
 

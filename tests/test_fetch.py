@@ -15,9 +15,10 @@ import pytest
 from embedx.errors import DataError, EmbedxError
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch
+from embedx.text.opening import open_source
 from embedx.text.recipes import Recipe, data_folder, find_recipe, public_url
 from embedx.text.sources import resolve
-from embedx.text.streams import open_source, text_blocks
+from embedx.text.streams import text_blocks
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 

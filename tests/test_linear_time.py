@@ -21,8 +21,9 @@ from embedx.labeled.read import read
 from embedx.labeled.sparse import check_libsvm
 from embedx.labeled.tables import TableSettings
 from embedx.runtime.progress import Silent
+from embedx.text.opening import open_source
 from embedx.text.sources import resolve
-from embedx.text.streams import open_source, text_blocks
+from embedx.text.streams import text_blocks
 from embedx.vectors.formats import contract, word2vec
 from tests.support.linear import MANY, bound, check_linear, time_limit
 
@@ -170,7 +171,7 @@ def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
 
 
 def test_empty_lines_are_not_copied_again_and_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
+    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 64)
 
     def work(n):
         (tmp_path / "train.txt").write_bytes(b"a 1:1\n" + b"\r\n" * n + b"b 1:1\n" + b"\n" * n)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.text import streams
+from embedx.text import opening
+from embedx.text.opening import AGENT, open_source
 from embedx.text.sources import Source, resolve
-from embedx.text.streams import AGENT, open_source, text_blocks
+from embedx.text.streams import text_blocks
 
 TEXT = b"a word\nand another\n"
 
@@ -145,4 +146,4 @@ def test_another_scheme_is_named_with_those_that_are_read():
 
 def test_every_extra_is_one_that_can_be_installed():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
-    assert set(streams.EXTRAS.values()) <= set(project["project"]["optional-dependencies"])
+    assert set(opening.EXTRAS.values()) <= set(project["project"]["optional-dependencies"])

@@ -10,10 +10,10 @@ import pytest
 
 from embedx.errors import DataError, EmbedxError
 from embedx.text import cache
+from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import data_folder
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
-from embedx.text.streams import ReadAhead
 from tests.support.refusals import refused
 
 OBW = "1-billion-word-language-modeling-benchmark-r13output"

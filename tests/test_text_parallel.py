@@ -13,7 +13,7 @@ import time
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.text import cache, parallel_tokenizer, streams, wikipedia
+from embedx.text import cache, decompression, parallel_tokenizer, read_ahead, wikipedia
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import paragraphs, plain_bytes
@@ -23,7 +23,7 @@ from embedx.text.wikipedia import paragraphs, plain_bytes
 def small_chunks(monkeypatch):
     monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 50)
     monkeypatch.setattr(parallel_tokenizer, "MAX_CHUNK_BYTES", 200)
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
+    monkeypatch.setattr(decompression, "BLOCK_BYTES", 33)
 
 
 def encode(folder, names, threads, on_bad="replace"):
@@ -47,11 +47,11 @@ def test_the_first_mistake_is_the_error_on_any_number_of_threads(tmp_path, small
 
 
 def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 10)
-    monkeypatch.setattr(streams, "MAX_AHEAD", 3)
+    monkeypatch.setattr(decompression, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(read_ahead, "MAX_AHEAD", 3)
     for number in range(4):
         (tmp_path / f"{number}.txt").write_bytes(b"%d" % number * 100)
-    with streams.ReadAhead(resolve([str(tmp_path)]), threads=2) as blocks:
+    with read_ahead.ReadAhead(resolve([str(tmp_path)]), threads=2) as blocks:
         first = next(iter(blocks))
         while not all(blocks._queues[number].full() for number in (0, 1)):
             time.sleep(0.01)
@@ -91,17 +91,17 @@ LIMITS = [
 def test_streams_of_bzip2_are_unpacked_by_several_threads_in_bounded_memory(
     monkeypatch, limit, value
 ):
-    monkeypatch.setattr(streams, "BZIP2_PART_BYTES", 100)
-    monkeypatch.setattr(streams, limit, value)
+    monkeypatch.setattr(decompression, "BZIP2_PART_BYTES", 100)
+    monkeypatch.setattr(decompression, limit, value)
     packed, content = bzip2_streams()
-    assert b"".join(streams._bzip2_blocks(io.BytesIO(packed), 2)) == content
+    assert b"".join(decompression._bzip2_blocks(io.BytesIO(packed), 2)) == content
 
 
 @pytest.mark.parametrize("part_bytes", [1, 7])
 def test_parts_of_bzip2_may_be_shorter_than_what_begins_a_stream(monkeypatch, part_bytes):
-    monkeypatch.setattr(streams, "BZIP2_PART_BYTES", part_bytes)
+    monkeypatch.setattr(decompression, "BZIP2_PART_BYTES", part_bytes)
     packed = bz2.compress(b"some") + bz2.compress(b" text")
-    assert b"".join(streams._bzip2_blocks(io.BytesIO(packed), 2)) == b"some text"
+    assert b"".join(decompression._bzip2_blocks(io.BytesIO(packed), 2)) == b"some text"
 
 
 @pytest.mark.parametrize("place", [2, 6, 40, -20, -3])

@@ -17,15 +17,12 @@ from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.files import Lines, source_of
 from embedx.runtime.progress import Silent
 from embedx.text import cache
+from embedx.text.decompression import UnpackedReader
+from embedx.text.opening import CountedReader, open_source
+from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, resolve, text_defaults
-from embedx.text.streams import (
-    CountedReader,
-    ReadAhead,
-    UnpackedReader,
-    open_source,
-    text_blocks,
-)
+from embedx.text.streams import text_blocks
 from tests.support.notes import Notes
 from tests.support.packed_text import PACKERS, read
 from tests.support.refusals import refused
@@ -116,7 +113,7 @@ def test_the_program_may_end_while_a_thread_waits_for_standard_input():
     """Python takes the lock of sys.stdin's buffer at its end, and aborts if a thread has it."""
     code = (
         "import sys, threading, time\nfrom embedx.text.sources import resolve\nfrom"
-        " embedx.text.streams import ReadAhead\nblocks = ReadAhead(resolve(['-']))\n[reader] ="
+        " embedx.text.read_ahead import ReadAhead\nblocks = ReadAhead(resolve(['-']))\n[reader] ="
         " [each for each in threading.enumerate() if each.name == 'embedx-reader']\nwhile (frame :="
         " sys._current_frames().get(reader.ident)) is None or frame.f_code.co_name != 'readinto':\n"
         "    time.sleep(0.01)\ntime.sleep(0.2)\nsys.exit(7)"

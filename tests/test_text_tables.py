@@ -370,7 +370,7 @@ def test_where_all_records_are_bad_the_error_says_why(sentences):
 
 def test_records_have_an_end(sentences, monkeypatch):
     monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
-    monkeypatch.setattr("embedx.text.streams.BLOCK_BYTES", 64)
+    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
         message = (

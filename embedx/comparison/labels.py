@@ -31,8 +31,8 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.tasks.requests import ClassifyRequest
+from embedx.text.file_kinds import begins_labelled
 from embedx.text.sources import STANDARD_INPUT, file_identity
-from embedx.text.streams import begins_labelled
 
 # training rows that are scored after each epoch
 VALIDATION_SHARE = 0.1

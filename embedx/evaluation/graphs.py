@@ -18,8 +18,9 @@ from embedx.evaluation.heldout import log_probability_of
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.progress import Progress
 from embedx.text.cells import COMMENTS, cell_lines
+from embedx.text.decompression import UnpackedReader
+from embedx.text.opening import BLOCK_BYTES
 from embedx.text.sources import resolve
-from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.vectors.model import WordVectors, load
 
 TRAINING_SHARES = (0.1, 0.5, 0.9)

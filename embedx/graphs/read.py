@@ -24,10 +24,11 @@ from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
 from embedx.text import cache, sources
 from embedx.text.cells import COMMENTS, LOOKED_AT, SEPARATOR_NAMES, cell_lines
+from embedx.text.decompression import UnpackedReader
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.opening import BLOCK_BYTES
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, Source
-from embedx.text.streams import BLOCK_BYTES, UnpackedReader
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
 

@@ -23,8 +23,9 @@ from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
 from embedx.labeled.schema import MAX_IDS
 from embedx.runtime.memory import available_memory, check_declared
 from embedx.runtime.progress import Progress
+from embedx.text.decompression import UnpackedReader
+from embedx.text.opening import BLOCK_BYTES, reason
 from embedx.text.sources import Source, is_url
-from embedx.text.streams import BLOCK_BYTES, UnpackedReader, reason
 from embedx.text.tables import PARQUET_START
 
 NUMPY_START = b"\x93NUMPY"

@@ -15,9 +15,10 @@ from functools import cached_property
 from embedx.errors import DataError, EmbedxError, near_file
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
+from embedx.text.decompression import UnpackedReader
+from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import public_url, recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant, url_fingerprint
-from embedx.text.streams import ReadAhead, UnpackedReader
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512

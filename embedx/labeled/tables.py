@@ -33,9 +33,11 @@ from embedx.labeled.words import TextFeatures, TextFeatureSettings, text_feature
 from embedx.runtime.progress import Progress
 from embedx.settings import Settings, param
 from embedx.storage.schema import as_utf8, check_can_be_saved
+from embedx.text.decompression import damage_explained
+from embedx.text.file_kinds import begins_labelled
+from embedx.text.opening import CountedReader, open_source
 from embedx.text.parquet import parquet_records
 from embedx.text.sources import Source, reader_of
-from embedx.text.streams import CountedReader, begins_labelled, damage_explained, open_source
 from embedx.text.tables import (
     Bad,
     delimiter_of,

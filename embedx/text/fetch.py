@@ -24,8 +24,8 @@ from embedx.runtime.atomic import sync
 from embedx.runtime.disk import amount
 from embedx.runtime.locks import is_locked, lock, unlock
 from embedx.runtime.progress import SILENT, Progress
+from embedx.text.opening import AGENT, BLOCK_BYTES, SECONDS_WITHOUT_A_BYTE, CountedReader, reason
 from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe, public_url
-from embedx.text.streams import AGENT, BLOCK_BYTES, TIMEOUT, CountedReader, reason
 
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)  # seconds after each failed attempt, before the next one
 MAX_NAME = 255  # bytes of the name of a file
@@ -162,7 +162,7 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
         }
     try:
         response = urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=TIMEOUT
+            urllib.request.Request(url, headers=headers), timeout=SECONDS_WITHOUT_A_BYTE
         )
     except urllib.error.HTTPError as error:
         error.close()

@@ -16,9 +16,9 @@ import numpy as np
 
 from embedx.errors import DataError, Setting
 from embedx.text.in_order import in_order
+from embedx.text.read_ahead import TextBlock
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
-from embedx.text.streams import TextBlock
 from embedx.text.tables import SENTENCE_END
 from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Tokenizer, look_up, renumber
 

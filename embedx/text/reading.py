@@ -15,9 +15,9 @@ from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.parallel_tokenizer import pieces
+from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, total_size
-from embedx.text.streams import ReadAhead
 from embedx.text.tables import READ_BY
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer, scan
 

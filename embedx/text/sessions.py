@@ -14,9 +14,10 @@ import numpy as np
 
 from embedx.errors import DataError, Part, Setting, SettingError, choice
 from embedx.runtime.progress import Progress
+from embedx.text.decompression import damage_explained, unpacked
+from embedx.text.opening import BLOCK_BYTES, open_source
 from embedx.text.parquet import parquet_records
 from embedx.text.sources import resolve
-from embedx.text.streams import BLOCK_BYTES, damage_explained, open_source, unpacked
 from embedx.text.tables import (
     PARQUET_START,
     Bad,

@@ -7,8 +7,9 @@ import lzma
 
 import zstandard
 
+from embedx.text.opening import open_source
 from embedx.text.sources import resolve
-from embedx.text.streams import PLAIN, open_source, text_blocks
+from embedx.text.streams import PLAIN, text_blocks
 
 PACKERS = {
     "gz": functools.partial(gzip.compress, mtime=0),

@@ -13,9 +13,9 @@ from embedx import registry
 from embedx.errors import DataError, Setting, near_file
 from embedx.runtime.progress import SILENT, Progress
 from embedx.storage.schema import as_utf8, is_utf8
+from embedx.text.decompression import UnpackedReader
 from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, Source, is_url
-from embedx.text.streams import UnpackedReader
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import Format, Found, Opened
 

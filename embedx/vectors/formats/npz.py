@@ -15,7 +15,7 @@ import numpy as np
 
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.labeled.arrays import NPZ_METHODS
-from embedx.text.streams import reason
+from embedx.text.opening import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
     DTYPES,

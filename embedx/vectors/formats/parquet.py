@@ -13,8 +13,8 @@ import numpy as np
 
 from embedx.errors import DataError, EmbedxError
 from embedx.storage.folder import plain
+from embedx.text.opening import reason
 from embedx.text.parquet import batches, decoded_bytes
-from embedx.text.streams import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
     DTYPES,

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from embedx.errors import DataError, Setting
 from embedx.pages.plain import escape
 from embedx.storage.folder import plain, unescape
-from embedx.text.streams import reason
+from embedx.text.opening import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
     DTYPES,

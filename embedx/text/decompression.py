@@ -1,0 +1,201 @@
+"""Decompresses a file by what it begins with, not by its name: bzip2, gzip, xz and zstd."""
+
+import bz2
+import codecs
+import contextlib
+import gzip
+import io
+import itertools
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from embedx.errors import DataError
+from embedx.text import archives
+from embedx.text.in_order import in_order
+from embedx.text.opening import BLOCK_BYTES, open_source, reason
+from embedx.text.sources import Source
+from embedx.text.wikipedia import DumpError
+
+GZIP_START = b"\x1f\x8b"
+BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
+XZ_START = b"\xfd7zXZ\0"
+# a frame, or one to skip, with which pzstd begins
+ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
+
+# Compressed bytes read at a time, which bounds the output: at most 64 MB.
+ZSTD_BYTES = 1 << 11
+# Compressed bytes that a thread unpacks at a time.
+BZIP2_PART_BYTES = 1 << 20
+# A stream of more compressed bytes is unpacked by one thread.
+MAX_STREAM_BYTES = 1 << 24
+# Blocks of one part of a bzip2 file that wait for the parts before it.
+MAX_UNPACKED_BLOCKS = 64
+# Bytes that a file may make its decompressor allocate; `xz -9` takes 65 MB.
+MAX_XZ_MEMORY = 1 << 30
+
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
+
+
+class UnpackedReader(archives.BlockReader):
+    """What a source holds, decompressed if need be, as a file that is read once. Raises
+    `DataError` where it is damaged.
+    """
+
+    def __init__(self, source: Source, as_it_comes: bool = False) -> None:
+        """`as_it_comes`: whether a read gives what a pipe holds, without waiting for more."""
+        self._file = open_source(source)
+        super().__init__(self._content(source, as_it_comes))
+
+    def _content(self, source: Source, as_it_comes: bool) -> Iterator[bytes]:
+        file = io.BufferedReader(self._file, BLOCK_BYTES)
+        with damage_explained(source):
+            yield from without_mark(unpacked(source, file, as_it_comes=as_it_comes))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+@contextlib.contextmanager
+def damage_explained(source: Source) -> Iterator[None]:
+    """Raise a `DataError` with the source's name and a remedy in place of what decompressors,
+    decoders and the XML parser raise.
+    """
+    try:
+        yield
+    except EOFError as error:
+        problem = "the compressed data are truncated"
+        raise DataError(source.name, None, problem, "fetch or copy it again") from error
+    except DumpError as error:
+        raise DataError(source.name, None, str(error)) from error
+    except DAMAGED as error:
+        problem = f"cannot be read ({reason(error)})"
+        raise DataError(source.name, None, problem, "fetch or copy it again") from error
+
+
+def unpacked(
+    source: Source, file: Any, threads: int = 1, as_it_comes: bool = False
+) -> Iterator[bytes]:
+    """The content of a file in blocks, decompressed if need be. Raises one of DAMAGED where it is
+    damaged.
+    """
+    start = file.peek(512)[:512]
+    if BZIP2_START.match(start):
+        return _bzip2_blocks(file, threads)
+    if start.startswith(XZ_START):
+        return _stream_blocks(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_XZ_MEMORY))
+    if ZSTD_START.match(start):
+        return _zstd_blocks(source.name, file)
+    if start.startswith(GZIP_START):
+        file = gzip.GzipFile(fileobj=file)
+    read = file.read1 if as_it_comes else file.read
+    return iter(lambda: read(BLOCK_BYTES), b"")
+
+
+def without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks without the byte order mark that some editors write before UTF-8."""
+    head = b""
+    while len(head) < len(codecs.BOM_UTF8) and (block := next(blocks, b"")):
+        head += block
+    yield head.removeprefix(codecs.BOM_UTF8)
+    yield from blocks
+
+
+def _stream_blocks(
+    file: Any, new_decompressor: Callable[[], Any], step: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """The content of compressed streams, one after the other, as bzip2, xz and zstd write several;
+    reads `step` bytes at a time.
+
+    What follows a stream and begins none, but for zeros, is damage too. Python's own readers take
+    it for the end, so that text is lost where a stream's first bytes are damaged. zstandard's
+    decompressor, which has no `needs_input`, takes no limit of its output.
+    """
+    data = file.read(step)
+    while data:
+        stream = new_decompressor()
+        limit = (BLOCK_BYTES,) if hasattr(stream, "needs_input") else ()
+        while not stream.eof:
+            yield stream.decompress(data, *limit)
+            data = b""
+            needs_input = getattr(stream, "needs_input", True)
+            if needs_input and not stream.eof:
+                data = file.read(step)
+                if not data:
+                    raise EOFError
+        data = _skip_zeros(stream.unused_data, file, step)
+
+
+def _skip_zeros(data: bytes, file: Any, step: int) -> bytes:
+    """The data, read on where they are all zeros, from the first byte that is not 0; empty at the
+    end of the file.
+    """
+    data = data.lstrip(b"\0")
+    while not data:
+        block = file.read(step)
+        if not block:
+            break
+        data = block.lstrip(b"\0")
+    return data
+
+
+def _zstd_blocks(name: str, file: Any) -> Iterator[bytes]:
+    """The content of a zstd file."""
+    try:
+        import zstandard
+    except ImportError as error:
+        remedy = 'pip install "embedx[zstd]"'
+        raise DataError(name, None, "reading .zst needs zstandard", remedy) from error
+    try:
+        yield from _stream_blocks(file, zstandard.ZstdDecompressor().decompressobj, ZSTD_BYTES)
+    except zstandard.ZstdError as error:
+        raise OSError(str(error)) from error
+
+
+def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
+    """The content of a bzip2 file, its streams unpacked by several threads.
+
+    Wikipedia's multistream dumps have a stream for each 100 pages, pbzip2 writes one for each 900
+    kB. A longer stream, as bzip2 itself writes, is unpacked by one thread.
+    """
+    pool = ThreadPoolExecutor(threads, "embedx-bzip2")
+    submitted = (pool.submit(_unpack_bzip2, part) for part in _bzip2_parts(file))
+    try:
+        for blocks in in_order(submitted, 2 * threads):
+            yield from blocks
+    finally:
+        # Without waiting: the garbage collector may end a generator in a thread that holds a lock
+        # of `threading`.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _bzip2_parts(file: Any) -> Iterator[Any]:
+    """The file cut before streams, each part a file; the last part is all from a stream on that is
+    too long.
+    """
+    data = b""
+    while more := file.read(BZIP2_PART_BYTES):
+        data += more
+        cut = max((start.start() for start in BZIP2_START.finditer(data, 1)), default=0)
+        if cut:
+            yield io.BytesIO(data[:cut])
+            data = data[cut:]
+        elif len(data) > MAX_STREAM_BYTES:
+            rest = iter(lambda: file.read(BLOCK_BYTES), b"")
+            yield archives.BlockReader(itertools.chain([data], rest))
+            return
+    yield io.BytesIO(data)
+
+
+def _unpack_bzip2(part: Any) -> Iterator[bytes]:
+    """The content of a part, of which so much is unpacked now that memory stays bounded; the rest
+    is unpacked as it is read.
+    """
+    blocks = _stream_blocks(part, bz2.BZ2Decompressor)
+    first = list(itertools.islice(blocks, MAX_UNPACKED_BLOCKS))
+    return itertools.chain(first, blocks)

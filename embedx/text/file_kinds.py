@@ -1,0 +1,78 @@
+"""What a file is, by its first bytes: text, a Wikipedia dump, labelled data or none of these."""
+
+import codecs
+import re
+
+from embedx.errors import Setting, Text
+from embedx.text.tables import PARQUET_START, NotTextError
+
+# What begins so, and what to do with it.
+NOT_TEXT: dict[bytes, tuple[str, Text]] = {
+    b"PK\x03\x04": ("a zip archive", "unzip it, or name it .zip"),
+    b"%PDF-": ("a PDF", "convert it with pdftotext"),
+    PARQUET_START: ("a Parquet file", ("name the column with the text by ", Setting("column"))),
+    codecs.BOM_UTF16_LE: ("UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+    codecs.BOM_UTF16_BE: ("UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+}
+TAR_MAGIC = b"ustar"
+TAR_MAGIC_OFFSET = 257
+# Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random
+# bytes is not UTF-8.
+MAX_UNREADABLE = 0.3
+MIN_BYTES_TO_JUDGE = 64
+
+# Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated
+# in 2^n ways.
+DUMP_START = re.compile(
+    r"\ufeff?\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL
+)
+DUMP_START_BYTES = 4096
+
+# Labelled data: the header of an XC file, a row of such a file or LIBSVM's, fastText's labels.
+XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
+# the last number may be cut
+SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")
+FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
+LABELLED_START_BYTES = 4096
+
+
+def check_is_text(name: str, head: bytes) -> None:
+    """Raise `NotTextError` if a file that begins so is no text."""
+    for start, (problem, remedy) in NOT_TEXT.items():
+        if head.startswith(start):
+            raise NotTextError(name, problem, remedy, "binary")
+    if head[TAR_MAGIC_OFFSET:].startswith(TAR_MAGIC):
+        remedy = "name it .tar, or unpack it with tar -x"
+        raise NotTextError(name, "a tar archive", remedy, "binary")
+
+    text = head.decode("utf-8", "replace")
+    unreadable = text.count("\ufffd") + text.count("\0")
+    if len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
+        share = f"{unreadable / len(text):.0%}"
+        problem = f"not UTF-8 text: {share} of its first characters cannot be read"
+        remedy = "if it is text, convert it with iconv -t UTF-8"
+        raise NotTextError(name, problem, remedy, "binary")
+
+
+def begins_dump(head: bytes) -> bool:
+    """Whether a file that begins so is a Wikipedia dump, in XML."""
+    text = head[:DUMP_START_BYTES].decode("utf-8", "ignore")
+    return DUMP_START.match(text) is not None
+
+
+def begins_labelled(head: bytes) -> bool:
+    """Whether a file that begins so is labelled data as `embedx classify` reads them: all of its
+    first lines look like it.
+    """
+    start = head[:LABELLED_START_BYTES].removeprefix(codecs.BOM_UTF8)
+    *lines, last = start.split(b"\n")
+    # the last line may be cut anywhere
+    if not lines or SPARSE_ROW.fullmatch(last.strip()):
+        lines.append(last)
+    lines = [line.strip() for line in lines if line.strip()]
+    if not lines:
+        return False
+    if XC_HEADER.fullmatch(lines[0]):
+        return any(map(SPARSE_ROW.fullmatch, lines[1:]))
+    is_sparse = all(map(SPARSE_ROW.fullmatch, lines))
+    return is_sparse or all(map(FASTTEXT_LABEL.search, lines))

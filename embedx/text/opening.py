@@ -1,0 +1,168 @@
+"""Opens what a source names, a file, a URL or standard input, and reads its bytes as they are
+stored.
+"""
+
+import http.client
+import io
+import select
+import sys
+from pathlib import Path
+from typing import Any
+
+from embedx.errors import DataError
+from embedx.text.sources import STANDARD_INPUT, Source, is_url
+
+BLOCK_BYTES = 1 << 18
+SECONDS_WITHOUT_A_BYTE = 60.0
+# Wikimedia requires a name; some servers refuse Python's own
+AGENT = "embedx (https://pypi.org/project/embedx)"
+# The extra of pyproject.toml that each kind of storage needs; smart_open itself reads the others.
+EXTRAS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gcs",
+    "azure": "azure",
+    "ssh": "ssh",
+    "scp": "ssh",
+    "sftp": "ssh",
+}
+SCHEMES = ("file", "http", "https", "ftp", "ftps", "hdfs", "viewfs", "webhdfs", *EXTRAS)
+
+
+def open_source(source: Source) -> "CountedReader":
+    """The bytes of a source as they are stored; it is opened for the one and only time. Raises
+    `DataError` if that fails.
+    """
+    address = source.address
+    try:
+        if address == STANDARD_INPUT:
+            return _open_standard_input()
+        if is_url(address):
+            return _open_url(address)
+        return _open_file(address)
+    except ImportError as error:
+        scheme = scheme_of(address)
+        if scheme not in EXTRAS:
+            raise
+        problem = f"reading {scheme}:// needs more packages"
+        remedy = f'pip install "embedx[{EXTRAS[scheme]}]"'
+        raise DataError(source.name, None, problem, remedy) from error
+    except Exception as error:
+        # every kind of storage has exceptions of its own
+        problem = f"cannot be opened ({reason(error)})"
+        remedy = "check the name and your permissions"
+        raise DataError(source.name, None, problem, remedy) from error
+
+
+def _open_standard_input() -> "CountedReader":
+    """Standard input without the buffer of `sys.stdin`; what the buffer holds is lost.
+
+    A waiting reader holds that buffer's lock. The interpreter takes the lock at its end, and aborts
+    where another thread holds it.
+    """
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
+
+
+# smart_open takes a while to import, so it is imported where it is used. It decompresses nothing:
+# it goes by names, and takes damaged data for the end of a file.
+
+
+def _open_file(path: str) -> "CountedReader":
+    import smart_open
+
+    # with its scheme and from the root on, so that no name is read as anything else
+    address = f"file://{Path(path).absolute()}"
+    return CountedReader(smart_open.open(address, "rb", buffering=0, compression="disable"))
+
+
+def _open_url(url: str) -> "CountedReader":
+    import smart_open
+
+    scheme = scheme_of(url)
+    if scheme not in SCHEMES:
+        raise OSError(f"{scheme}:// is none of {', '.join(SCHEMES)}")
+    if scheme not in ("http", "https"):
+        return CountedReader(smart_open.open(url, "rb", compression="disable"))
+    headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
+    options = {"timeout": SECONDS_WITHOUT_A_BYTE, "headers": headers}
+    file: Any = smart_open.open(url, "rb", compression="disable", transport_params=options)
+    if file.content_length < 0:
+        return CountedReader(file)
+    return CountedReader(file, file.content_length)
+
+
+def scheme_of(url: str) -> str:
+    """What stands before `://`, in small letters."""
+    return url.partition("://")[0].lower()
+
+
+class CountedReader(io.RawIOBase):
+    """Passes on what it reads from a file and counts it: progress is measured in bytes as stored.
+
+    expected  bytes that the file should have; fewer are an OSError
+    """
+
+    def __init__(self, file: Any, expected: int | None = None) -> None:
+        self.file = file
+        self.expected = expected
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self.file.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        # what is read from another place on is not all
+        self.expected = None
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            # None: a pipe that does not block, and is empty
+            while (n := self.file.readinto(buffer)) is None:
+                select.select([self.file], [], [])
+        except OSError:
+            raise
+        except Exception as error:
+            # every kind of storage has exceptions of its own
+            raise OSError(reason(error)) from error
+        self.count += n
+        if not n and self.expected is not None and self.count < self.expected:
+            raise OSError(f"the connection ended after {self.count} of {self.expected} bytes")
+        return n
+
+    def close(self) -> None:
+        if not self.closed:
+            self.file.close()
+        super().close()
+
+
+def reason(error: BaseException) -> str:
+    """Why something could not be opened or read, in one line.
+
+    It is what the system said first: libraries wrap that in errors of their own, which repeat the
+    secrets of a URL.
+    """
+    response = getattr(error, "response", None)
+    if response is not None and hasattr(response, "status_code"):
+        return f"HTTP {response.status_code} {response.reason}"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        if isinstance(cause, http.client.IncompleteRead):
+            # the bytes or, of urllib3, their number
+            n_read: object = cause.partial
+            if isinstance(n_read, int) and cause.expected is not None:
+                total = n_read + cause.expected
+                return f"the connection ended after {n_read} of {total} bytes"
+        cause = cause.__cause__ or cause.__context__
+    return " ".join(str(error).split()) or type(error).__name__
