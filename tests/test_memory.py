@@ -6,8 +6,10 @@ import dataclasses
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 import embedx
@@ -49,14 +51,34 @@ def test_a_container_has_what_its_group_leaves(tmp_path):
 @pytest.mark.parametrize("text", ["", "0::/nowhere\n", "nonsense\n", "0::/../../..\n"])
 def test_without_such_groups_there_is_no_limit(tmp_path, text):
     (tmp_path / "cgroup").write_text(text)
-    assert control_groups.memory_left(tmp_path / "cgroup", tmp_path / "groups") == memory.NO_LIMIT
-    assert control_groups.memory_left(tmp_path / "absent", tmp_path / "groups") == memory.NO_LIMIT
+    assert control_groups.memory_left(tmp_path / "cgroup", tmp_path / "groups") == disk.NO_LIMIT
+    assert control_groups.memory_left(tmp_path / "absent", tmp_path / "groups") == disk.NO_LIMIT
 
 
 def test_the_least_of_all_limits_counts(monkeypatch):
-    assert 0 < memory.available_memory() < memory.NO_LIMIT
+    assert 0 < memory.available_memory() < disk.NO_LIMIT
     monkeypatch.setattr(memory, "memory_left", lambda: 1234)
     assert memory.available_memory() == 1234
+
+
+def test_the_system_says_what_is_free_and_limits_of_the_container_count_on_top(monkeypatch):
+    """As on macOS and Windows, which have no /proc."""
+    free = SimpleNamespace(total=8000, available=3000, free=100)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr(memory, "memory_left", lambda: disk.NO_LIMIT)
+    assert memory.available_memory() == 3000
+    monkeypatch.setattr(memory, "memory_left", lambda: 2000)
+    assert memory.available_memory() == 2000
+    monkeypatch.setattr(memory, "memory_left", lambda: -5)
+    assert memory.available_memory() == 0
+
+
+def test_all_memory_counts_on_a_linux_without_proc(monkeypatch, tmp_path):
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    pages = {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(memory.os, "sysconf", pages.get)
+    monkeypatch.setattr(memory, "memory_left", lambda: disk.NO_LIMIT)
+    assert memory.available_memory() == 40960
 
 
 def files(folder, **contents):
