@@ -21,7 +21,8 @@ from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read
 from embedx.labeled.schema import read_names
 from embedx.runtime.progress import Silent
-from embedx.text import cache, wikipedia
+from embedx.text import wikipedia
+from embedx.text.encode import encode_sources
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
@@ -35,7 +36,8 @@ HALF = "takes more than half of the available memory; use fewer rows or more mem
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 1 << 10)
+    for module in ("decompression", "read_ahead"):
+        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr(files, "available_memory", lambda: 40_000)
 
 
@@ -139,7 +141,8 @@ def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack, n
 
 
 def test_lines_have_an_end(write, monkeypatch):
-    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 7)
+    for module in ("decompression", "read_ahead"):
+        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 7)
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
     fits = "a" * 50 + "\n\n\n" + "b" * 97
     assert b"".join(Lines(source_of(write(fits)), Silent())).decode() == fits + "\n"
@@ -186,7 +189,7 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
     (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MAX_WORD_BYTES + 1))
     for _ in range(2):
         progress = Notes()
-        cache.encode(
+        encode_sources(
             resolve([str(tmp_path / "corpus.txt")]), TextSettings(), progress, tmp_path / "cache"
         ).close()
         assert (
@@ -214,7 +217,7 @@ def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
         list(paragraphs(data[i : i + 64] for i in range(0, len(data), 64)))
     (tmp_path / "dump.xml").write_bytes(data)
     with pytest.raises(EmbedxError, match=r"dump\.xml: not a MediaWiki dump"):
-        cache.encode(
+        encode_sources(
             resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache"
         )
 
@@ -256,11 +259,11 @@ from pathlib import Path
 from embedx.errors import EmbedxError
 from embedx.labeled.read import read
 from embedx.text.settings import TextSettings
-from embedx.text import cache
+from embedx.text.encode import encode_sources
 from embedx.text.sources import resolve
 
 def encode(name):
-    cache.encode(resolve([name]), TextSettings(), cache_dir=Path("cache")).close()
+    encode_sources(resolve([name]), TextSettings(), cache_dir=Path("cache")).close()
 
 for reading, small in (read, "1 2 2\\n1 1:1\\n"), (encode, "a b\\n"):
     Path("small.txt").write_text(small)

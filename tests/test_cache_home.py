@@ -18,6 +18,7 @@ from embedx.kernels.compiled import KERNEL_FOLDER
 from embedx.runtime import cache_home
 from embedx.runtime.cache_home import kept_in
 from embedx.text import cache
+from embedx.text.encode import encode_sources
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
@@ -297,10 +298,10 @@ def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
 ):
     monkeypatch.setattr(cache, "default_folders", lambda: kept_in("tokens"))
     old, new = resolve([write("a b c", "old.txt")]), resolve([write("d e f", "new.txt")])
-    with cache.encode(old, TextSettings(), cache_dir=None) as corpus:
+    with encode_sources(old, TextSettings(), cache_dir=None) as corpus:
         corpus.folder.rename(read_only / "tokens" / corpus.key)
     for sources, folder in ((old, read_only), (new, spare(temporary))):
-        with cache.encode(sources, TextSettings()) as corpus:
+        with encode_sources(sources, TextSettings()) as corpus:
             assert corpus.folder == folder / "tokens" / corpus.key
 
 

@@ -105,7 +105,8 @@ def test_compressed_files_are_unpacked(write, suffix):
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n\r\n\r\n", "\n\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 18])
 def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end, size):
-    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", size)
+    for module in ("decompression", "read_ahead"):
+        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", size)
     known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
     rows = (

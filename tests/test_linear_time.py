@@ -171,7 +171,8 @@ def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
 
 
 def test_empty_lines_are_not_copied_again_and_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 64)
+    for module in ("decompression", "read_ahead"):
+        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 64)
 
     def work(n):
         (tmp_path / "train.txt").write_bytes(b"a 1:1\n" + b"\r\n" * n + b"b 1:1\n" + b"\n" * n)

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from embedx.errors import DataError, EmbedxError
-from embedx.text import cache
+from embedx.text.encode import encode_sources
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import data_folder
 from embedx.text.settings import TextSettings
@@ -122,7 +122,7 @@ def test_an_archive_without_the_member_is_an_error(here):
 
 def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
     (here / "mine.zip").write_bytes(zip_of({"a": b"one two", "dir/b": b"three"}))
-    with cache.encode(resolve(["mine.zip"]), TextSettings(), cache_dir=here / "cache") as corpus:
+    with encode_sources(resolve(["mine.zip"]), TextSettings(), cache_dir=here / "cache") as corpus:
         assert corpus.tokens.tolist() == [0, 1, -1, 2]
 
 
@@ -172,14 +172,14 @@ def test_members_are_of_the_format_that_their_names_tell(here):
         zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'})
     )
     settings = TextSettings(tokenizer="none", json_field="ids")
-    with cache.encode(resolve(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
+    with encode_sources(resolve(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
         assert [*corpus.words] == ["new york", "3", "rome"]
 
 
 def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
     (here / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
     for members, words in ((":a", ["one"]), (":b", ["two"]), ("", ["one", "two"])):
-        with cache.encode(
+        with encode_sources(
             resolve([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache"
         ) as corpus:
             assert [*corpus.words] == words

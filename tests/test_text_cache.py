@@ -18,9 +18,12 @@ import reference_text
 import smart_open
 
 from embedx.errors import DataError, EmbedxError, SettingError
-from embedx.text import cache, corpus_writer, encoded_corpus, sources
-from embedx.text.cache import clear_caches, encode, encode_sentences, list_caches
-from embedx.text.encode import encode as encode_corpora
+from embedx.runtime.progress import SILENT
+from embedx.text import cache, corpus_writer, encoded_corpus, sources, temporary_folders
+from embedx.text.cache import clear_caches, list_caches
+from embedx.text.corpus_writer import CorpusWriter
+from embedx.text.encode import encode, encode_sources
+from embedx.text.sentences import encode_sentences
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from tests.support.files import files_below
@@ -45,8 +48,8 @@ def leftovers(home):
     return [file.name for file in home.iterdir()]
 
 
-def read(corpus, home, progress=cache.SILENT, **settings):
-    return encode(resolve([str(corpus)]), TextSettings(**settings), progress, home)
+def read(corpus, home, progress=SILENT, **settings):
+    return encode_sources(resolve([str(corpus)]), TextSettings(**settings), progress, home)
 
 
 def as_reference(corpus):
@@ -56,7 +59,7 @@ def as_reference(corpus):
 def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
     second = corpus.with_suffix(".gz")
     second.write_bytes(gzip.compress(b"on and on"))
-    encoded = encode(
+    encoded = encode_sources(
         resolve([str(corpus), str(second)]), TextSettings(lowercase=True), cache_dir=home
     )
     assert as_reference(encoded) == reference_text.encoded(
@@ -116,7 +119,7 @@ def test_another_file_of_the_same_size_and_time_is_read_again(corpus, home):
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(corpus, home, monkeypatch):
-    monkeypatch.setattr(cache, "current_fingerprint", lambda source: {"size": 0})
+    monkeypatch.setattr("embedx.text.encode.current_fingerprint", lambda source: {"size": 0})
     encoded = read(corpus, home)
     assert encoded.key == ""
     assert list_caches(home) == []
@@ -128,7 +131,7 @@ def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
     with open(corpus) as monkeypatched:
         monkeypatch.setattr(sys, "stdin", monkeypatched)
         progress = Notes()
-        encoded = encode(resolve(["-"]), TextSettings(), progress, cache_dir=home)
+        encoded = encode_sources(resolve(["-"]), TextSettings(), progress, cache_dir=home)
     assert encoded.n_tokens == 10
     assert progress.notes == [
         f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"
@@ -181,10 +184,10 @@ def test_a_corpus_without_words_is_an_error(corpus, home, data):
 
 def test_a_full_disk_is_an_error_that_names_folder_and_option(corpus, home, monkeypatch):
     def write_tokens(self, tokens):
-        with cache.explained(home):
+        with temporary_folders.errors_explained(home):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cache.CorpusWriter, "write_tokens", write_tokens)
+    monkeypatch.setattr(CorpusWriter, "write_tokens", write_tokens)
     message = rf"{home}: the token cache cannot be written \(No space left on device\); .*cache_dir"
     with pytest.raises(EmbedxError, match=message):
         read(corpus, home)
@@ -201,7 +204,7 @@ def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
 
 def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home, monkeypatch):
     both_have_built = threading.Barrier(2, timeout=20)
-    finish = cache.CorpusWriter.finish
+    finish = CorpusWriter.finish
     published = set()
 
     def finish_together(*args):
@@ -210,7 +213,7 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
         published.add((corpus.folder / "tokens.bin").stat().st_ino)
         return corpus
 
-    monkeypatch.setattr(cache.CorpusWriter, "finish", finish_together)
+    monkeypatch.setattr(CorpusWriter, "finish", finish_together)
     found = []
     threads = [threading.Thread(target=lambda: found.append(read(corpus, home))) for _ in range(2)]
     for thread in threads:
@@ -225,13 +228,14 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
 
 def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(corpus, home):
     code = (
-        "import os, sys; from pathlib import Path; import numpy as np; from embedx.text.cache"
-        " import CorpusWriter\nwith CorpusWriter(Path(sys.argv[1])) as building:\n   "
+        "import os, sys; from pathlib import Path; import numpy as np; from"
+        " embedx.text.corpus_writer import CorpusWriter\nwith"
+        " CorpusWriter(Path(sys.argv[1])) as building:\n   "
         " building.write_tokens(np.zeros(1000, np.int32)); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode == -9
     (killed,) = leftovers(home)
-    with cache.CorpusWriter(home) as living:
+    with CorpusWriter(home) as living:
         assert not (home / killed).exists()
         read(corpus, home)
         assert living.folder.is_dir()
@@ -447,9 +451,11 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
     (tmp_path / "line.txt").write_bytes(pack(b"some words on a single line " * 1_500_000))
     (tmp_path / "short.txt").write_bytes(pack(b"some words"))
     # loads the kernels
-    encode(resolve([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads)
+    encode_sources(
+        resolve([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads
+    )
     tracemalloc.start()
-    encoded = encode(
+    encoded = encode_sources(
         resolve([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home, threads=threads
     )
     peak = tracemalloc.get_traced_memory()[1]
@@ -467,7 +473,7 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
     ],
 )
 def test_sentences_of_any_strings(home, monkeypatch, sentences):
-    monkeypatch.setattr(cache, "FLUSH_TOKENS", 5)
+    monkeypatch.setattr("embedx.text.sentences.FLUSH_TOKENS", 5)
     encoded = encode_sentences(iter(sentences), cache_dir=home)
     assert as_reference(encoded) == reference_text.encoded([[list(s) for s in sentences if s]])
     assert (encoded.n_tokens, encoded.key) == (sum(map(len, sentences)), "")
@@ -521,7 +527,7 @@ def test_no_sentences_are_an_error(home):
 )
 def test_sentences_as_strings_are_no_names_of_files(home, corpora):
     with pytest.raises(DataError) as error:
-        encode_corpora(corpora, TextSettings(), Notes(), home)
+        encode(corpora, TextSettings(), Notes(), home)
     assert error.value.file == "corpora"
 
 

@@ -13,7 +13,8 @@ import time
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.text import cache, decompression, parallel_tokenizer, read_ahead, wikipedia
+from embedx.text import decompression, parallel_tokenizer, read_ahead, wikipedia
+from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import paragraphs, plain_bytes
@@ -24,11 +25,12 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 50)
     monkeypatch.setattr(parallel_tokenizer, "MAX_CHUNK_BYTES", 200)
     monkeypatch.setattr(decompression, "BLOCK_BYTES", 33)
+    monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 33)
 
 
 def encode(folder, names, threads, on_bad="replace"):
     settings = TextSettings(on_bad_utf8=on_bad)
-    return cache.encode(
+    return encode_sources(
         resolve([str(folder / names)]), settings, cache_dir=folder / "cache", threads=threads
     )
 
@@ -48,6 +50,7 @@ def test_the_first_mistake_is_the_error_on_any_number_of_threads(tmp_path, small
 
 def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(decompression, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 10)
     monkeypatch.setattr(read_ahead, "MAX_AHEAD", 3)
     for number in range(4):
         (tmp_path / f"{number}.txt").write_bytes(b"%d" % number * 100)

@@ -11,9 +11,11 @@ from gensim.models.phrases import Phrases as GensimPhrases
 
 import embedx
 from embedx.errors import EmbedxError
+from embedx.runtime.progress import SILENT
 from embedx.text import cache, collocations, counting, phrases
 from embedx.text.encode import encode
 from embedx.text.phrases import phrases_of
+from embedx.text.sentences import encode_sentences
 from embedx.text.settings import PhraseSettings, TextSettings
 from tests.support.notes import Notes
 
@@ -86,7 +88,7 @@ def by_gensim(sentences, wanted):
     return models, texts
 
 
-def joined(sentences, home, wanted, progress=cache.SILENT):
+def joined(sentences, home, wanted, progress=SILENT):
     return encode(sentences, TextSettings(), progress, home, wanted)
 
 
@@ -106,7 +108,7 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
     with joined(SENTENCES, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == texts[-1]
         found = phrases_of(corpus)
-        with cache.encode_sentences(texts[-1], cache_dir=tmp_path) as expected:
+        with encode_sentences(texts[-1], cache_dir=tmp_path) as expected:
             assert [*corpus.words] == [*expected.words]
             np.testing.assert_array_equal(corpus.tokens, expected.tokens)
             np.testing.assert_array_equal(corpus.counts, expected.counts)

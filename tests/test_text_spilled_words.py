@@ -14,16 +14,16 @@ import pytest
 import reference_text
 
 from embedx.errors import DataError, EmbedxError
+from embedx.runtime.progress import SILENT
 from embedx.text import (
-    cache,
     counting,
     encoded_corpus,
     parallel_tokenizer,
     reading,
     spilled_words,
-    streams,
     tokenizer,
 )
+from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.spilled_words import Spill
@@ -51,7 +51,8 @@ TINY = 1e-6  # gigabytes: a new table for each piece of the text
 def small_pieces(monkeypatch):
     monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 50)
     monkeypatch.setattr(parallel_tokenizer, "MAX_CHUNK_BYTES", 200)
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 33)
+    monkeypatch.setattr(decompression, "BLOCK_BYTES", 33)
+    monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 33)
     monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
     monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
     monkeypatch.setattr(counting, "MIN_ENTRIES", 3)
@@ -84,9 +85,9 @@ def texts(seed):
     ]
 
 
-def files(home, sources, threads, progress=cache.SILENT, **settings):
+def files(home, sources, threads, progress=SILENT, **settings):
     """The files of an encoded corpus by name."""
-    with cache.encode(sources, TextSettings(**settings), progress, home, threads) as corpus:
+    with encode_sources(sources, TextSettings(**settings), progress, home, threads) as corpus:
         assert encoded_corpus.load(corpus.folder, progress) or not corpus.key
         found = {file.name: file.read_bytes() for file in corpus.folder.iterdir()}
     about = json.loads(found.pop("about.json"))
@@ -120,7 +121,7 @@ def test_files_are_those_of_a_run_with_room_for_all_words(
     assert [each["bad_utf8"] for each in expected["about"]["report"]["sources"]] == [
         k == seed % 5 for k in range(6)
     ]
-    with cache.encode(sources, TextSettings(), cache_dir=tmp_path / "1") as corpus:
+    with encode_sources(sources, TextSettings(), cache_dir=tmp_path / "1") as corpus:
         assert ([*corpus.words], corpus.counts.tolist()) == (words, counts)
 
 

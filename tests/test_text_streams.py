@@ -16,8 +16,8 @@ import pytest
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.files import Lines, source_of
 from embedx.runtime.progress import Silent
-from embedx.text import cache
 from embedx.text.decompression import UnpackedReader
+from embedx.text.encode import encode_sources
 from embedx.text.opening import CountedReader, open_source
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
@@ -264,7 +264,7 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
     )
     for _ in ("read", "from the cache"):
         progress = Notes()
-        with cache.encode(
+        with encode_sources(
             resolve(["texts"]), TextSettings(), progress, tmp_path / "cache", threads
         ) as corpus:
             assert [corpus.words[token] for token in corpus.tokens if token >= 0] == [
@@ -276,14 +276,14 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
                 "7",
             ]
         assert progress.notes[1:] == [f"texts: 4 files read; skipped: {kinds}"]
-    with cache.encode(
+    with encode_sources(
         resolve(["texts/a.txt", "texts/e.csv"]),
         TextSettings(column="t"),
         cache_dir=tmp_path / "cache",
     ) as corpus:
         assert [*corpus.words] == ["one", "two", "five"]
     with pytest.raises(EmbedxError, match=r"texts/g\.pdf: a PDF; convert it with pdftotext"):
-        cache.encode(
+        encode_sources(
             resolve(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache"
         )
     for name in ("a.txt", "b", "h.txt.gz", "sub/j.md"):
@@ -292,4 +292,4 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
         EmbedxError,
         match=r"and 5 more: no words in it; skipped: 2 JSON .*, 1 CSV/TSV/Parquet .*, 2 binary",
     ):
-        cache.encode(resolve(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")
+        encode_sources(resolve(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")

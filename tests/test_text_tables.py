@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 import embedx.text.parquet
 from embedx.errors import DataError, EmbedxError, InapplicableError
-from embedx.text import cache, tables
+from embedx.text import tables
+from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -29,7 +30,7 @@ def sentences(tmp_path):
 
     def read(name, data, **settings):
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
-        with cache.encode(
+        with encode_sources(
             resolve([str(tmp_path / name)]), TextSettings(**settings), cache_dir=tmp_path / "cache"
         ) as corpus:
             marked = [
@@ -328,7 +329,7 @@ def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, na
     for _ in ("read", "from the cache"):
         progress = Notes()
         text = TextSettings(on_bad_record="skip", **settings)
-        with cache.encode(
+        with encode_sources(
             resolve([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2
         ) as corpus:
             assert corpus.report["sources"][0]["bad_records"] == n_bad
@@ -347,7 +348,7 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
         for name in ("4.jsonl", "5.jsonl"):
             archive.writestr(name, lines({"t": "c"}, {"u": "c"}))
     text = TextSettings(json_field="t", on_bad_record="skip")
-    with cache.encode(
+    with encode_sources(
         resolve([str(tmp_path)]), text, cache_dir=tmp_path / "cache", threads=3
     ) as corpus:
         assert [source["bad_records"] for source in corpus.report["sources"]] == [3, 0, 1, 2]
@@ -370,7 +371,8 @@ def test_where_all_records_are_bad_the_error_says_why(sentences):
 
 def test_records_have_an_end(sentences, monkeypatch):
     monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
-    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 64)
+    for module in ("decompression", "read_ahead"):
+        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
         message = (

@@ -12,7 +12,7 @@ import pytest
 
 from embedx.errors import EmbedxError
 from embedx.text import wikipedia
-from embedx.text.cache import encode
+from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
 from embedx.text.wikipedia import DumpError, _pages, paragraphs, plain_text
@@ -56,7 +56,7 @@ def test_articles_but_no_redirects_or_talk(block_bytes, encoding):
 @pytest.mark.parametrize("prefix", ["", "\ufeff"])
 def test_a_dump_is_known_by_its_content(tmp_path, prefix):
     (tmp_path / "anything.txt").write_text(prefix + PAGES, "utf-8")
-    encoded = encode(
+    encoded = encode_sources(
         resolve([str(tmp_path / "anything.txt")]),
         TextSettings(tokenizer="words"),
         cache_dir=tmp_path / "cache",
@@ -72,7 +72,7 @@ def test_a_file_named_like_a_dump_must_be_one(tmp_path):
         r"articles\.xml\.txt: not a Wikipedia dump, despite its name or recipe: it does not begin"
     )
     with pytest.raises(EmbedxError, match=message):
-        encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
+        encode_sources(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
 
 
 def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_path):
@@ -81,7 +81,7 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
     path.write_text(start, "utf-8")
     message = r"articles\.xml: not a whole Wikipedia dump \(.*line \d+.*\); fetch or copy it again"
     with pytest.raises(EmbedxError, match=message):
-        encode(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
+        encode_sources(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
     assert (
         b"".join(paragraphs([start.encode()], cut_off=True)).decode()
         == "A tree is a plant.\nÉlan & vigour.\n"
@@ -203,7 +203,7 @@ def test_markup_that_never_ends_takes_no_longer_than_other_text(markup, end, mon
 
 @needs_gensim
 def test_the_sample_leaves_no_markup(tmp_path):
-    encoded = encode(
+    encoded = encode_sources(
         resolve(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path
     )
     assert encoded.n_tokens > 400_000

@@ -22,9 +22,10 @@ from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
 from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
-from embedx.text import cache, sources
+from embedx.text import sources
 from embedx.text.cells import COMMENTS, LOOKED_AT, SEPARATOR_NAMES, cell_lines
 from embedx.text.decompression import UnpackedReader
+from embedx.text.encode import encode_sources
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.settings import TextSettings
@@ -83,7 +84,7 @@ def read_graph(
     else:
         found = [replace(each, reader=EDGES) for each in sources.resolve(files)]
         text = replace(AS_TEXT, edge_separator=edge_separator)
-        with cache.encode(found, text, progress, cache_dir, threads) as corpus:
+        with encode_sources(found, text, progress, cache_dir, threads) as corpus:
             graph = _edges(corpus, found, settings, progress, edge_separator)
     for what, n in graph.left_out.items():
         progress.note(

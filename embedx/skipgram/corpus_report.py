@@ -14,10 +14,11 @@ from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import Run
 from embedx.text import cache
-from embedx.text.corpus_writer import explained, workspace
+from embedx.text.encode import encode_sources
 from embedx.text.inspection import GIANT, Inspector
 from embedx.text.settings import VocabularySettings
 from embedx.text.sources import Source, resolve
+from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT
 
@@ -84,10 +85,10 @@ def check(
         inspector = Inspector(folder)
 
         def watch(source: Source, block: bytes, is_last: bool) -> None:
-            with explained(home):
+            with errors_explained(home):
                 inspector.feed(source.name, block, is_last)
 
-        with cache.encode(
+        with encode_sources(
             resolve(corpora), config.text, progress, cache_dir, watch=watch
         ) as corpus:
             vocabulary = config.vocabulary

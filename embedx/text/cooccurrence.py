@@ -25,9 +25,9 @@ from embedx.errors import Setting, SettingError
 from embedx.kernels import kernel
 from embedx.runtime.progress import SILENT, Progress
 from embedx.text import cache
-from embedx.text.corpus_writer import explained, workspace
 from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import TokenStream, keep_words, new_words
+from embedx.text.temporary_folders import errors_explained, workspace
 
 CHUNK = 100_000  # tokens between two looks at the buffer
 
@@ -59,7 +59,7 @@ def counted(
     """
     home = cache.folders(cache_dir)[0]
     with workspace(home) as folder:
-        with explained(home):
+        with errors_explained(home):
             counts = _counts(stream, n_words, window, keys, memory, folder, progress)
         yield counts
 

@@ -1,29 +1,24 @@
-"""Writes an encoded corpus, in a folder that is deleted unless the corpus is finished; other
-temporary folders.
-"""
+"""Writes an encoded corpus, in a folder that is deleted unless the corpus is finished."""
 
 import contextlib
 import datetime
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from embedx.errors import DataError, Setting
+from embedx.errors import Setting
 from embedx.runtime import locks
-from embedx.runtime.cache_home import make_private
 from embedx.runtime.progress import SILENT, Progress
 from embedx.text import encoded_corpus as files
 from embedx.text.encoded_corpus import COUNTS, LETTERS, STARTS, TOKENS, EncodedCorpus, load
 from embedx.text.spilled_words import Spill
+from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
 
-BUILDING, SUFFIX = "building-", ".embedx"  # around the eight characters that `mkdtemp` chooses
-ENTRY_BYTES = 4  # of a token or mark
+BYTES_PER_TOKEN = 4
 
 
 class CorpusWriter:
@@ -37,7 +32,7 @@ class CorpusWriter:
 
     def __enter__(self) -> Self:
         self.folder = self._opened.enter_context(workspace(self.home))
-        with explained(self.home):
+        with errors_explained(self.home):
             self.tokens = self._opened.enter_context(open(self.folder / TOKENS, "wb", buffering=0))
         self.spill = Spill(self.folder)
         return self
@@ -53,7 +48,7 @@ class CorpusWriter:
             tokens = tokens[1:]
         if len(tokens):
             self._ends_sentence = tokens[-1] == END_OF_SENTENCE
-            with explained(self.home):
+            with errors_explained(self.home):
                 view = tokens.view(np.uint8).data
                 while view:
                     view = view[self.tokens.write(view) :]
@@ -62,7 +57,7 @@ class CorpusWriter:
         """Write out the words of the tokens that were written since this was done; `write_words`
         merges them.
         """
-        with explained(self.home):
+        with errors_explained(self.home):
             self.spill.add(words, self.n_entries())
 
     def write_words(self, words: WordList, memory: int = 0, progress: Progress = SILENT) -> None:
@@ -71,9 +66,9 @@ class CorpusWriter:
 
         memory  bytes for merging words that were set aside
         """
-        with explained(self.home):
+        with errors_explained(self.home):
             if self._ends_sentence and self.n_entries():
-                self.tokens.truncate(self.tokens.seek(-ENTRY_BYTES, os.SEEK_END))
+                self.tokens.truncate(self.tokens.seek(-BYTES_PER_TOKEN, os.SEEK_END))
             if self.spill.segments:
                 self.set_aside(words)
                 n_types = self.spill.merge(
@@ -95,7 +90,7 @@ class CorpusWriter:
 
     def n_entries(self) -> int:
         """How many tokens and marks were written."""
-        return self.tokens.tell() // ENTRY_BYTES
+        return self.tokens.tell() // BYTES_PER_TOKEN
 
     def finish(
         self,
@@ -117,7 +112,7 @@ class CorpusWriter:
             "n_tokens": self.n_tokens,
             "report": report,
         }
-        with explained(self.home):
+        with errors_explained(self.home):
             self.tokens.close()
             if key:
                 files.write_about(self.folder, about | {"key": key})
@@ -164,40 +159,3 @@ def remove_kept(folder: Path) -> None:
         with contextlib.suppress(OSError):
             folder.rename(away / folder.name)
         locks.unlock(lock)
-
-
-# ---- temporary folders
-
-
-@contextlib.contextmanager
-def workspace(home: Path) -> Iterator[Path]:
-    """A locked folder of files that only this run needs, deleted however it ends; what killed runs
-    left is deleted too.
-    """
-    with explained(home):
-        make_private(home)
-        sweep(home)
-        folder, lock = locks.new_locked(lambda: Path(tempfile.mkdtemp(SUFFIX, BUILDING, home)))
-    try:
-        yield folder
-    finally:
-        locks.remove(folder, lock)
-
-
-def sweep(home: Path) -> None:
-    """Delete what killed runs left."""
-    for folder in home.glob(f"{BUILDING}{'[a-z0-9_]' * 8}{SUFFIX}"):
-        if not folder.is_symlink():
-            locks.remove_if_left(folder)
-
-
-@contextlib.contextmanager
-def explained(home: Path, attempt: str = "written") -> Iterator[None]:
-    """Turn what the system says when writing fails into an `EmbedxError` with a remedy."""
-    try:
-        yield
-    except OSError as error:
-        remedy = ("free some space or choose another folder with ", Setting("cache_dir"))
-        raise DataError(
-            home, None, f"the token cache cannot be {attempt} ({error.strerror or error})", remedy
-        ) from error

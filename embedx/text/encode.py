@@ -1,4 +1,8 @@
-"""From what the user names, or hands over as sentences, to provisional token ids."""
+"""From what the user names, or hands over as sentences, to provisional token ids.
+
+names -> sources (`sources`) -> blocks of text, read ahead (`streams`, `read_ahead`)
+      -> tokens (`parallel_tokenizer`) -> an encoded corpus in the token cache (`cache`)
+"""
 
 import glob
 import os
@@ -7,13 +11,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from embedx.errors import DataError
-from embedx.runtime.progress import Progress
-from embedx.text import cache, sources
+from embedx.errors import DataError, joined
+from embedx.runtime.progress import SILENT, Progress
+from embedx.settings import Record
+from embedx.text import cache
+from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import with_phrases
+from embedx.text.reading import Watch, check_has_words, read, skipped_kinds
+from embedx.text.sentences import encode_sentences
 from embedx.text.settings import PhraseSettings, TextSettings
+from embedx.text.sources import OF_ARCHIVE, Source, current_fingerprint, is_url, resolve
+from embedx.text.tokenizer import MAX_WORD_BYTES
+from embedx.training.trainer import usable_cores
 
 # names of corpora, or sentences as lists of tokens
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]
@@ -37,25 +48,113 @@ def encode(
     if isinstance(corpora, str | Path):
         corpora = [corpora]
     if isinstance(corpora, Sequence) and any(isinstance(name, str | Path) for name in corpora):
-        names = _names_of(corpora)
-        corpus = cache.encode(sources.resolve(names), text, progress, cache_dir, threads)
+        names = _checked_names(corpora)
+        corpus = encode_sources(resolve(names), text, progress, cache_dir, threads)
     else:
         sentences = cast(Iterable[Sequence[str]], corpora)
-        corpus = cache.encode_sentences(sentences, progress, cache_dir, text.normalize)
+        corpus = encode_sentences(sentences, progress, cache_dir, text.normalize)
     if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
         return corpus
     return with_phrases(corpus, phrases, progress, cache_dir)
 
 
-def _names_of(corpora: Sequence[object]) -> list[str]:
+def _checked_names(corpora: Sequence[object]) -> list[str]:
     """The names of corpora. Raises `DataError` for sentences among them, as lists or strings."""
     for corpus in corpora:
         if not isinstance(corpus, str | Path):
             problem = f"{reprlib.repr(corpus)} among names of files"
             raise DataError("corpora", None, problem, "give either names or lists of words")
         name = str(corpus)
-        is_name = os.path.exists(name) or sources.is_url(name) or glob.glob(name, recursive=True)
-        if len(name.split()) > 1 and not is_name and not sources.OF_ARCHIVE.fullmatch(name):
+        if len(name.split()) > 1 and not _may_be_name(name):
             problem = f"{reprlib.repr(name)} is no file, and a sentence is a list of words"
             raise DataError("corpora", None, problem, "split sentences into words, or check names")
     return [str(name) for name in corpora]
+
+
+def _may_be_name(text: str) -> bool:
+    """Whether text with blanks is the name of a file, a URL, a glob or members of an archive."""
+    if os.path.exists(text) or is_url(text) or OF_ARCHIVE.fullmatch(text):
+        return True
+    return bool(glob.glob(text, recursive=True))
+
+
+def encode_sources(
+    sources: Sequence[Source],
+    settings: TextSettings,
+    progress: Progress = SILENT,
+    cache_dir: Path | None = None,
+    threads: int | None = None,
+    watch: Watch | None = None,
+) -> EncodedCorpus:
+    """The sources as provisional token ids: from the token cache if they are there, else each is
+    read once, counted and written to the cache.
+
+    Sources without a fingerprint (standard input, a pipe, a file that changes while it is read)
+    become a temporary corpus.
+
+    threads  that read and, of Wikipedia dumps, processes; by default one for each core. The tokens
+             are the same, in the same order
+    watch    gets the text, which is read even if it is in the cache
+    """
+    key = cache.cache_key(sources, settings)
+    corpus = cache.kept(key, cache_dir, progress) if watch is None else None
+    if corpus is not None:
+        progress.detail(f"{_size(corpus)} from {corpus.place}; nothing is read")
+    else:
+        with CorpusWriter(cache.folders(cache_dir)[0]) as writer:
+            report = read(sources, settings, progress, writer, threads or usable_cores(), watch)
+            check_has_words(report, sources, settings)
+            if any(source.fingerprint != current_fingerprint(source) for source in sources):
+                key = ""
+            corpus = writer.finish(report, settings.record(), key, progress)
+        progress.detail(f"{_size(corpus)} written to {corpus.place}")
+    _note_folders(corpus.report, sources, progress)
+    _note_damage(corpus.report, settings, progress)
+    return corpus
+
+
+def _note_folders(report: Record, sources: Sequence[Source], progress: Progress) -> None:
+    """Say of each folder how many files were read, and what was not."""
+    not_text = {source.folder: source.left_out for source in sources if source.folder}
+    for folder, left_out in not_text.items():
+        reports = [
+            source_report
+            for source_report, source in zip(report["sources"], sources, strict=True)
+            if source.folder == folder
+        ]
+        n_read = sum(not source_report["skipped"] for source_report in reports)
+        skipped = [kinds for kinds in (skipped_kinds(reports), left_out) if kinds]
+        progress.note(
+            f"{folder}: {_counted(n_read, 'file')} read; skipped: ", joined(skipped, ", ") or "none"
+        )
+
+
+def _note_damage(report: Record, settings: TextSettings, progress: Progress) -> None:
+    """Say what was left out of the sources, and how many damaged places they have."""
+    remedies = {"replace": "replaced by U+FFFD", "skip": "skipped"}
+    for source in report["sources"]:
+        name = source["name"]
+        if source["bad_utf8"]:
+            places = _counted(source["bad_utf8"], "place")
+            first = f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
+            progress.note(f"{name}: {places} not UTF-8, {remedies[settings.on_bad_utf8]}; {first}")
+        if source["bad_records"]:
+            records = _counted(source["bad_records"], "record")
+            progress.note(f"{name}: {records} skipped; the first: {source['first_bad_record']}")
+        if source["too_long"]:
+            words = _counted(source["too_long"], "word")
+            progress.note(
+                f"{name}: {words} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it"
+                " text?"
+            )
+
+
+def _counted(n: int, noun: str) -> str:
+    """Such as "1 word" and "2 words"."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _size(corpus: EncodedCorpus) -> str:
+    """Such as "2,000 tokens of 300 words (0.1 MB)"."""
+    megabytes = f"{corpus.bytes / 1e6:,.1f} MB"
+    return f"{corpus.n_tokens:,} tokens of {len(corpus.counts):,} words ({megabytes})"

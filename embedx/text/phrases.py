@@ -19,10 +19,11 @@ from embedx.kernels import kernel
 from embedx.runtime.progress import Progress
 from embedx.text import cache
 from embedx.text.collocations import CHUNK, find, pair_at, pairs_of
-from embedx.text.corpus_writer import CorpusWriter, explained, workspace
+from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import PhraseSettings
+from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.word_list import WordList
 
 FORMAT = 2  # part of every key: raise it when the results change
@@ -63,7 +64,7 @@ def with_phrases(
             if isinstance(wanted, Phrases):
                 found.append(wanted.passes[len(found)])
             else:
-                with workspace(home) as folder, explained(home):
+                with workspace(home) as folder, errors_explained(home):
                     found.append(find(joined, wanted, folder, progress))
                 best = "".join(f", {each.joined}" for each in found[-1][:3])
                 progress.note(f"pass {len(found)}: {len(found[-1]):,} collocations{best}")

@@ -91,7 +91,7 @@ def note_compiling(tokenizer: Tokenizer, progress: Progress) -> None:
         )
 
 
-def check_found(report: Record, sources: Sequence[Source], settings: TextSettings) -> None:
+def check_has_words(report: Record, sources: Sequence[Source], settings: TextSettings) -> None:
     """Raise `EmbedxError` if there are no words in the sources."""
     if report["n_tokens"]:
         return

@@ -24,7 +24,7 @@ from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
 from embedx.labeled.tables import TableSettings
-from embedx.text import cache
+from embedx.text.encode import encode_sources
 from embedx.text.ngrams import NGrams
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings
@@ -338,7 +338,7 @@ def encoded(path):
         rng.choice(("replace", "replace", "skip", "error")),
     )
     settings = TextSettings(tokenizer=tokenizer, lowercase=True, on_bad_utf8=bad)
-    with cache.encode(resolve([path]), settings, cache_dir=Path(path).parent / "cache") as corpus:
+    with encode_sources(resolve([path]), settings, cache_dir=Path(path).parent / "cache") as corpus:
         assert corpus.n_tokens == corpus.counts.sum()
         assert len(corpus.words) == len(set(corpus.words))
         assert corpus.tokens.max() < len(corpus.words)
