@@ -17,8 +17,10 @@ from embedx.errors import DataError, EmbedxError
 from embedx.runtime.progress import SILENT
 from embedx.text import (
     counting,
+    decompression,
     encoded_corpus,
     parallel_tokenizer,
+    read_ahead,
     reading,
     spilled_words,
     tokenizer,
