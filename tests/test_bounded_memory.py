@@ -14,7 +14,7 @@ import pytest
 import zstandard
 from scipy.sparse import csr_matrix, save_npz
 
-from embedx.errors import EmbedxError
+from embedx.errors import DataError
 from embedx.evaluation import word_sets
 from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
@@ -30,8 +30,9 @@ from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from tests.support.notes import Notes
 from tests.support.npy import npy
+from tests.support.refusals import refused_data
 
-HALF = "takes more than half of the available memory; use fewer rows or more memory"
+HALF = "half of the available memory"
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("what", TOO_LARGE)
 def test_rows_that_do_not_fit_into_memory_are_an_error(write, what, little_memory):
-    with pytest.raises(EmbedxError, match=rf"train\.txt: {HALF}"):
+    with refused_data("train.txt", quoting=HALF):
         read(write(TOO_LARGE[what]))
 
 
@@ -89,10 +90,9 @@ def test_labels_splits_and_names_that_do_not_fit_are_an_error(write, line, littl
         lambda: read(f"{features}@{rows}"),
         lambda: read_names(rows),
     ):
-        with pytest.raises(
-            EmbedxError, match=rf"rows\.txt\.gz: {HALF}|not UTF|no row of the data|number the lines"
-        ) as caught:
+        with pytest.raises(DataError) as caught:
             reading()
+        assert caught.value.file == rows
         assert HALF in str(caught.value) or line != "1\n"
 
 
@@ -113,14 +113,14 @@ save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
 def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(
     write, name, content, little_memory
 ):
-    with pytest.raises(EmbedxError, match=rf"{name}: {HALF}"):
+    with refused_data(name, quoting=HALF):
         read(write(content, name))
 
 
 def test_a_copy_that_does_not_fit_is_an_error(write, monkeypatch):
     file = write(npy(np.ones(BIG, np.uint8)), "x.npy")  # 10 kB that become 40 kB
     monkeypatch.setattr(files, "available_memory", lambda: 40_000)
-    with pytest.raises(EmbedxError, match=rf"x\.npy: {HALF}"):
+    with refused_data("x.npy", quoting=HALF):
         read(file)
 
 
@@ -136,7 +136,7 @@ def in_zip(content):
     ("pack", "name"), [(bytes, "x.npy"), (gzip.compress, "x.npy"), (in_zip, "x.npz")]
 )
 def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack, name):
-    with pytest.raises(EmbedxError, match=rf"{name}: (no readable|shape |takes more)"):
+    with refused_data(name):
         read(write(pack(npy_that_claims(shape)), name))
 
 
@@ -147,12 +147,9 @@ def test_lines_have_an_end(write, monkeypatch):
     fits = "a" * 50 + "\n\n\n" + "b" * 97
     assert b"".join(Lines(source_of(write(fits)), Silent())).decode() == fits + "\n"
     for text in (fits + "b" * 20, fits + "b" * 20 + "\nc"):
-        with pytest.raises(
-            EmbedxError,
-            match=r"train\.txt:4: a line of more than 100 bytes; is it the right file\?",
-        ):
+        with refused_data("train.txt:4", quoting="100 bytes"):
             list(Lines(source_of(write(text)), Silent()))
-    with pytest.raises(EmbedxError, match=r"train\.txt:1\d\d: a line of more than 100 bytes"):
+    with refused_data("train.txt:113", quoting="100 bytes"):
         list(Lines(source_of(write("\n" * 301 + "a")), Silent()))
 
 
@@ -161,9 +158,7 @@ def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, re
     (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\ntiger hen 7 8\n" * 50))
     assert len(reading(tmp_path / "set.txt.gz")) == 100
     monkeypatch.setattr(word_sets, "MAX_TEXT", 1399)
-    with pytest.raises(
-        EmbedxError, match=r"set\.txt\.gz: more than 1,399 bytes of text; is it the right file\?"
-    ):
+    with refused_data("set.txt.gz", quoting="1,399 bytes"):
         reading(tmp_path / "set.txt.gz")
 
 
@@ -211,12 +206,10 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
 def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
     monkeypatch.setattr(wikipedia, "MAX_BYTES", 1000)
     data = f"<mediawiki>{xml}".encode()
-    with pytest.raises(
-        DumpError, match=r"not a MediaWiki dump \(a page of more than 1,000 bytes\); is it the"
-    ):
+    with pytest.raises(DumpError, match="1,000 bytes"):
         list(paragraphs(data[i : i + 64] for i in range(0, len(data), 64)))
     (tmp_path / "dump.xml").write_bytes(data)
-    with pytest.raises(EmbedxError, match=r"dump\.xml: not a MediaWiki dump"):
+    with refused_data("dump.xml", quoting="1,000 bytes"):
         encode_sources(
             resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache"
         )

@@ -18,7 +18,7 @@ import embedx
 from embedx.cli import training
 from embedx.errors import DataError, DivergedError, EmbedxError
 from embedx.runtime.progress import Silent
-from embedx.storage.rescue import save_or_rescue
+from embedx.storage.rescue import RescuedError, save_or_rescue
 from embedx.training import checkpoint, trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.schedule import Schedule
@@ -35,7 +35,7 @@ from tests.support.checkpoints import (
 )
 from tests.support.forked import embedx_run, environment
 from tests.support.notes import Notes
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 RUNS = {
     "train": "train CORPUS --dim 8 --epochs 40",
@@ -177,7 +177,7 @@ def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
         tmp_path / "out", asked(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent()
     )
     same_run.identify(lambda: {"corpus": [1, 3]})
-    with pytest.raises(EmbedxError, match="the corpus changed since"):
+    with refused_data("state-00000001.npz", "overwrite"):
         same_run.restore(state)
 
 
@@ -485,8 +485,7 @@ def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_p
         place.mkdir()
         return place
 
-    message = r"^.*/full/model: cannot write .* on device; .*; the model is in (.*) instead$"
-    with pytest.raises(EmbedxError, match=message) as raised:
+    with refused(kind=RescuedError, quoting=(str(folder), "No space left on device")) as raised:
         save_or_rescue(save, folder)
     (instead,) = tmp_path.glob("embedx-*/model")
     assert f" {instead} " in str(raised.value)
@@ -507,7 +506,7 @@ def test_whatever_keeps_a_model_from_being_written_it_is_saved_elsewhere(
         place.mkdir()
         return place
 
-    with pytest.raises(EmbedxError, match=f"{why}.*; the model is in {tmp_path}/.* instead"):
+    with refused(kind=RescuedError, quoting=(why, f" {tmp_path}/")):
         save_or_rescue(save, Path("full") / ("v" * 238))
     assert len(list(tmp_path.glob("embedx-*/*"))) == 1
 
@@ -553,28 +552,27 @@ def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("change", "quoted"),
     [
-        ({"command": "compare"}, "no command compare"),
-        ({"arguments": {"corpora": ["a"], "nonsense": 1}}, "no argument nonsense"),
+        ({"command": "compare"}, "compare"),
+        ({"arguments": {"corpora": ["a"], "nonsense": 1}}, "nonsense"),
         ({"arguments": {"corpora": "a"}}, "corpora is 'a'"),
-        ({"arguments": {}}, "no corpora"),
+        ({"arguments": {}}, "corpora"),
         ({"arguments": {"corpora": ["a"], "quiet": "x"}}, "quiet is 'x'"),
-        ({"arguments": {"corpora": ["a"], "typed": {"dimm": 3}}}, "no setting dimm"),
-        ({"arguments": {"corpora": ["a"], "typed": {"dim": "3"}}}, "damaged"),
-        ({"arguments": {"corpora": ["a"], "typed": []}}, "typed is"),
-        ({"directory": "/nowhere/at/all"}, "cannot be entered"),
+        ({"arguments": {"corpora": ["a"], "typed": {"dimm": 3}}}, "dimm"),
+        ({"arguments": {"corpora": ["a"], "typed": {"dim": "3"}}}, "dim='3'"),
+        ({"arguments": {"corpora": ["a"], "typed": []}}, "typed is []"),
+        ({"directory": "/nowhere/at/all"}, "/nowhere/at/all"),
     ],
 )
 def test_a_description_of_a_run_is_checked_before_anything_is_done(
-    change, problem, here, monkeypatch
+    change, quoted, here, monkeypatch
 ):
     left_behind(here / "out")
     file = here / "out.checkpoint" / "run.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(DataError, match=problem) as raised:
+    with refused_data(str(file), quoting=quoted):
         training.resume(Path("out"))
-    assert raised.value.file == file
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="there are no permissions of this kind")

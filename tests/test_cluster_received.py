@@ -101,7 +101,7 @@ UNUSABLE = {
 
 @pytest.mark.parametrize("what", UNUSABLE)
 def test_a_worker_that_sends_what_does_not_fit_is_lost_and_changes_nothing(server, what):
-    with pytest.raises(LostWorkerError, match="it sent"):
+    with pytest.raises(LostWorkerError):
         server.add(server, UNUSABLE[what](a_delta(server)))
     assert not server.parameters.tables["rows"].rows.any()
     assert not server.parameters.n_updates.any()

@@ -2,18 +2,17 @@
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
 
-from embedx.errors import EmbedxError
 from embedx.evaluation import word_report, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
 from tests.support.commands import run_command
 from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM
+from tests.support.refusals import refused, refused_data
 
 if HAS_NO_GENSIM:
     pytest.skip(WHY_NO_GENSIM, allow_module_level=True)
@@ -63,33 +62,21 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reader", "content", "complaint"),
+    ("reader", "content", "place", "quoted"),
     [
-        (
-            word_sets.read_pairs,
-            "a,b,1\na,b\n",
-            "set.txt:2: not a pair with its score; lines look like `tiger TAB",
-        ),
-        (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2: not a pair"),
-        (
-            word_sets.read_pairs,
-            "a\tb\tnan\n",
-            "set.txt:1: a word is missing or the score is not finite",
-        ),
-        (word_sets.read_pairs, "a\t\t1\n", "set.txt:1: a word is missing"),
-        (word_sets.read_pairs, "# nothing\n", "set.txt: holds no pairs"),
-        (
-            word_sets.read_analogies,
-            ": s\na b c d\na b c\n",
-            "set.txt:3: 3 words; a question has four",
-        ),
-        (word_sets.read_analogies, ": s\n", "set.txt: holds no questions"),
-        (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2: 1 words; a question has four"),
+        (word_sets.read_pairs, "a,b,1\na,b\n", "set.txt:2", "`tiger TAB cat TAB 7.35`"),
+        (word_sets.read_pairs, "a\tb\t1\na\tb\tx\n", "set.txt:2", "`tiger TAB cat TAB 7.35`"),
+        (word_sets.read_pairs, "a\tb\tnan\n", "set.txt:1", "finite"),
+        (word_sets.read_pairs, "a\t\t1\n", "set.txt:1", "missing"),
+        (word_sets.read_pairs, "# nothing\n", "set.txt", "`tiger TAB cat TAB 7.35`"),
+        (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3", "3 words"),
+        (word_sets.read_analogies, ": s\n", "set.txt", "`Athens Greece Oslo Norway`"),
+        (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2", "1 words"),
     ],
 )
-def test_what_is_malformed_is_named(tmp_path, reader, content, complaint):
+def test_what_is_malformed_is_named(tmp_path, reader, content, place, quoted):
     (tmp_path / "set.txt").write_text(content)
-    with pytest.raises(EmbedxError, match=re.escape(complaint)):
+    with refused_data(place, quoting=quoted):
         reader(tmp_path / "set.txt")
 
 
@@ -129,13 +116,11 @@ def test_output_and_summed_vectors_are_scored(tmp_path):
 def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
     vectors = some_vectors()
     tree = saved(tmp_path / "tree", vectors, np.ones((len(vectors) - 1, 6), np.float32))
-    with pytest.raises(
-        EmbedxError, match=f"vectors='{which}': the 23 output rows of hs do not belong to words"
-    ):
+    with refused("vectors", value=which, quoting=("23", "hs")):
         model.load(tree).of(which)
-    with pytest.raises(EmbedxError, match=f"vectors='{which}': this model has no output vectors"):
+    with refused("vectors", value=which):
         model.load(saved(tmp_path / "none", vectors)).of(which)
-    with pytest.raises(EmbedxError, match="vectors='both': choose one of input, output, sum"):
+    with refused("vectors", value="both", quoting="input, output, sum"):
         model.load(tree).of("both")
 
 
@@ -210,7 +195,7 @@ def test_two_configurations_with_several_seeds(two_sides):
     assert heading.split() == ["set", "measure", *several.sides, "items", "OOV", "candidates"]
     for each in several.scores:
         assert f"{each.score:.3f} (" in row
-    with pytest.raises(EmbedxError, match=r"against=.*worse\.\*': no such file or model folder"):
+    with refused("against", value=str(two_sides / "worse.*")):
         words.evaluate(good[:1], [two_sides / "worse.*"], tests)
 
 

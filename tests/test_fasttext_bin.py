@@ -9,13 +9,13 @@ import pytest
 import reference
 
 import embedx
-from embedx.errors import EmbedxError
 from embedx.text.ngrams import NGrams
 from embedx.vectors import export, model
 from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
 from tests.support.needs import needs_fasttext
 from tests.support.notes import Notes
+from tests.support.refusals import refused_data
 
 TEXT = (
     "the cat sat on the naïve mat while ducks quacked in Straße 日本語 and catty mats were sat upon"
@@ -152,12 +152,9 @@ def test_what_is_written_is_read_back(tmp_path, outputs):
 
 def test_words_that_fasttext_cannot_have_are_refused(tmp_path):
     ours = toy()
-    for word, complaint in (
-        ("a\0b", "holds a zero character"),
-        ("new york", "has white space, and its n-grams"),
-    ):
+    for word, place in (("a\0b", r"the word 'a\x00b'"), ("new york", "model")):
         ours.words[1] = word
-        with pytest.raises(EmbedxError, match=complaint):
+        with refused_data(place, quoting=repr(word)):
             export.export(ours, "fasttext", tmp_path / "out.bin")
     assert list(tmp_path.iterdir()) == []
     plain = model.WordVectors(["new york"], {"input": np.ones((1, 2), np.float32)})
@@ -191,64 +188,49 @@ def met_by(word, data):
 
 
 DAMAGES = [
-    (lambda d: put(d, 4, "<i", 99), "version 99 of fastText's format; versions 11 and 12 are read"),
-    (
-        lambda d: put(d, 36, "<i", 3),
-        "a classifier or a pruned model of fastText, which is not read",
-    ),
-    (lambda d: put(d, 8, "<i", 0), "0 dimensions, 60 buckets"),
+    (lambda d: put(d, 4, "<i", 99), "version 99 "),
+    (lambda d: put(d, 36, "<i", 3), "classifier"),
+    (lambda d: put(d, 8, "<i", 0), ("0 dimensions", "60 buckets")),
     (
         lambda d: put(d, 8, "<i", 2**30),
-        r"66 input rows of 7 .*, where 66 rows of 1,073,741,824 numbers should be",
+        ("66 input rows of 7 numbers", "66 rows of 1,073,741,824 numbers"),
     ),
     (lambda d: put(d, 40, "<i", -1), "-1 buckets"),
     (
         lambda d: put(d, 40, "<i", 2**31 - 1),
-        "66 input rows of 7 numbers in .* bytes, where 2,147,483,653 rows of 7 numbers",
+        ("66 input rows of 7 numbers", "2,147,483,653 rows of 7 numbers"),
     ),
-    (lambda d: put(d, 48, "<i", 2**31 - 1), "n-grams of up to 2147483647 characters"),
-    (
-        lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0),
-        "2,147,483,647 entries in .* it is damaged or cut short",
-    ),
-    (lambda d: put(d, 64, "<3i", 0, 0, 0), "a quantised model"),  # the words are read as rows
-    (lambda d: put(d, WORDS_AT + 4, "<q", -7), "word 1 of 6 has the count -7 and the type 0"),
-    (lambda d: put(d, WORDS_AT + 12, "<b", 1), "word 1 of 6 has the count 90 and the type 1"),
-    (
-        lambda d: put(d, INPUT_AT, "<B", 1),
-        r"a quantised model of fastText \(.ftz\), which is not read; give the .bin",
-    ),
+    (lambda d: put(d, 48, "<i", 2**31 - 1), "2147483647 characters"),
+    (lambda d: put(d, 64, "<3i", 2**31 - 1, 2**31 - 1, 0), "2,147,483,647 entries"),
+    (lambda d: put(d, 64, "<3i", 0, 0, 0), ".ftz"),  # the words are read as rows
+    (lambda d: put(d, WORDS_AT + 4, "<q", -7), ("word 1 of 6", "-7", "0")),
+    (lambda d: put(d, WORDS_AT + 12, "<b", 1), ("word 1 of 6", "90", "1")),
+    (lambda d: put(d, INPUT_AT, "<B", 1), ".ftz"),
     (
         lambda d: put(d, INPUT_AT + 1, "<q", 2**62),
-        "4,611,686,018,427,387,904 input rows of 7 .*, where 66 rows",
+        ("4,611,686,018,427,387,904 input rows of 7 numbers", "66 rows"),
     ),
-    (
-        lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan),
-        "the row of the word 'duck' is not finite",
-    ),
-    (
-        lambda d: put(d, met_by("the", d), "<f", np.inf),
-        "the row of an n-gram of the word 'the' is not finite",
-    ),
+    (lambda d: put(d, INPUT_AT + 17 + 4 * 7, "<f", np.nan), "row of the word 'duck'"),
+    (lambda d: put(d, met_by("the", d), "<f", np.inf), "n-gram of the word 'the'"),
     (
         lambda d: put(d, OUTPUT_AT + 1, "<q", 2**62),
-        "4,611,686,018,427,387,904 output rows of 7 numbers .* cut short",
+        "4,611,686,018,427,387,904 output rows of 7 numbers",
     ),
-    (lambda d: d + b"x", "continues for 1 bytes after the model"),
-    (lambda d: d[:-1], "6 output rows of 7 numbers in 167 bytes, .* it is damaged or cut short"),
-    (lambda d: d[:INPUT_AT], "ends before its input rows"),
-    (lambda d: d[: WORDS_AT + 1], "6 entries in a file of 93 bytes; it is damaged or cut short"),
-    (lambda d: d[:80], "ends within the head of a fastText model"),
+    (lambda d: d + b"x", "1 bytes"),
+    (lambda d: d[:-1], "6 output rows of 7 numbers in 167 bytes"),
+    (lambda d: d[:INPUT_AT], "input rows"),
+    (lambda d: d[: WORDS_AT + 1], "6 entries in a file of 93 bytes"),
+    (lambda d: d[:80], "the head of"),
 ]
 
 
-@pytest.mark.parametrize(("damage", "complaint"), DAMAGES)
-def test_damage_gets_one_line(tmp_path, damage, complaint):
+@pytest.mark.parametrize(("damage", "quoted"), DAMAGES)
+def test_damage_gets_one_line(tmp_path, damage, quoted):
     data = content(tmp_path)
     assert data[INPUT_AT + 1 : INPUT_AT + 9] == struct.pack("<q", 66)
     assert data[OUTPUT_AT + 1 : OUTPUT_AT + 9] == struct.pack("<q", 6)
     (tmp_path / "bad.bin").write_bytes(damage(data))
-    with pytest.raises(EmbedxError, match=rf"^.*bad\.bin: .*{complaint}") as raised:
+    with refused_data("bad.bin", quoting=quoted) as raised:
         embedx.load(tmp_path / "bad.bin")
     assert "\n" not in str(raised.value)
 
@@ -269,7 +251,7 @@ def test_a_compressed_model_is_to_be_unpacked(tmp_path):
     import gzip
 
     (tmp_path / "packed.bin.gz").write_bytes(gzip.compress(bytes(content(tmp_path))))
-    with pytest.raises(EmbedxError, match=r"packed\.bin\.gz: a fastText model needs random access"):
+    with refused_data("packed.bin.gz"):
         embedx.load(tmp_path / "packed.bin.gz")
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.storage import folder as on_disk
 from embedx.storage.schema import FolderSchema
 from embedx.vectors import model
+from tests.support.refusals import refused_data
 
 LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]
 
@@ -72,29 +73,17 @@ def test_a_model_may_have_no_names(tmp_path):
 
 
 def test_a_model_of_another_task_is_distinguished(tmp_path):
-    message = (
-        r"model.json: a model of the task 'classification'; give one that `embedx train` wrote"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data("classifier/model.json", quoting=("'classification'", "`embedx train`")):
         model.load(saved(tmp_path / "classifier"))
-    with pytest.raises(
-        EmbedxError,
-        match=r"model.json: a model of the task 'skipgram'; give one that `embedx classify` wrote",
-    ):
+    with refused_data("words/model.json", quoting=("'skipgram'", "`embedx classify`")):
         on_disk.read(word_vectors(tmp_path / "words"), CLASSIFIER)
 
 
 def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
     (tmp_path / "file").write_text("2 2\n")
     (tmp_path / "empty").mkdir()
-    for name, complaint in (
-        ("absent", "no such folder"),
-        ("file", r"not a model folder \(it has no model.json\)"),
-        ("empty", r"not a model folder \(it has no model.json\)"),
-    ):
-        with pytest.raises(
-            EmbedxError, match=f"{name}: {complaint}; give one that `embedx classify` wrote"
-        ):
+    for name in ("absent", "file", "empty"):
+        with refused_data(name, quoting="`embedx classify`"):
             on_disk.read(tmp_path / name, CLASSIFIER)
 
 
@@ -115,7 +104,7 @@ def test_the_task_of_a_folder(tmp_path):
     ):
         assert on_disk.task_of(none) is None
     (tmp_path / "model.json").write_text("{")
-    with pytest.raises(EmbedxError, match=r"model.json: damaged"):
+    with refused_data("model.json"):
         on_disk.task_of(tmp_path)
 
 
@@ -135,10 +124,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
     monkeypatch.setattr(Path, action, refused(getattr(Path, action)))
     if action == "open":
         monkeypatch.setattr("builtins.open", refused(open))  # by which numpy opens arrays
-    with pytest.raises(
-        EmbedxError,
-        match=rf"m/{name}: cannot be read \(Permission denied\); check its permissions$",
-    ):
+    with refused_data(f"m/{name}", quoting="(Permission denied)"):
         on_disk.read(path, CLASSIFIER)
 
 

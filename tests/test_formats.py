@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import zstandard
 
-from embedx.errors import EmbedxError
 from embedx.vectors import formats, model
 from embedx.vectors.formats import contract
 from tests.support.notes import Notes
+from tests.support.refusals import refused_data
 
 WORDS = ["the", "naïve", "a\u00a0b", "</s>", "42"]
 VECTORS = np.array([[0.1, -2.5], [1e-20, 3e20], [7, 8], [0, -0.0], [1 / 3, 2 / 3]], np.float32)
@@ -136,57 +136,33 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "place", "quoted"),
     [
-        (b"", ":1: neither a header"),
-        (
-            b"Once upon a time\nthere was a corpus\n",
-            ":1: neither a header `words dim` nor a word with its vector",
-        ),
-        (b"2 2\na 1 2\nb 3\n", ":3: 1 numbers after the word 'b', not 2; fix or delete the line"),
-        (
-            b"a 1 2\nb 3 4\nc d 5\n",
-            ":3: 2 numbers after the word 'c', not 2|:3: 'd' in the vector of 'c' is not a number",
-        ),
-        (b"2 2\na 1 2\nb 3 4x\n", ":3: '4x' in the vector of 'b' is not a number"),
-        (b"2 2\na 1 2\nb nan 4\n", ":3: 'nan' in the vector of 'b' is not finite"),
-        (b"2 2\na 1 2\nb 1e99 4\n", ":3: '1e99' in the vector of 'b' is not finite"),
-        (b"2 2\na 1 2\n 3 4\n", ":3: no word before the vector"),
-        (b"3 2\na 1 2\nb 3 4\n", "declares 3 words, but 2 follow; the file is cut short"),
-        (b"0 2\n", "holds no word"),
-        (b"2 0\na\nb\n", ":1: the header says 0 dimensions"),
-        (binary()[:-4], "ends within word 5 of 5; the file is cut short"),
-        (binary() + b"more", "continues after the 5 words"),
-        (
-            b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(),
-            "the vector of 'a' is not finite",
-        ),
-        (
-            b"999999999999 100000\na " + bytes(4),
-            ":1: takes 400,000,000.0 GB, more memory than is available",
-        ),
-        (b"\x80\x05\x95", "gensim's own format; .*save_word2vec_format"),
-        (
-            b"\xba\x16\x4f\x2f\x0c",
-            "ends within the head of a fastText model; write or fetch it again",
-        ),
-        (
-            damaged(lzma.compress(text())),
-            r"vectors: cannot be read \(Corrupt input data\); fetch or copy it again",
-        ),
-        (b"9" * 5000 + b" 2\na 1 2\n", ":2: 2 numbers after the word 'a', not 1"),
-        (
-            b"1 2\na 1 " + b"9" * 5000 + b"\n",
-            f":2: '{'9' * 40}…' in the vector of 'a' is not finite",
-        ),
-        (
-            b"1 2\n" + b"a" * 5000 + b" 1 x\n",
-            f":2: 'x' in the vector of '{'a' * 40}…' is not a number",
-        ),
+        (b"", "vectors:1", "`words dim`"),
+        (b"Once upon a time\nthere was a corpus\n", "vectors:1", "`words dim`"),
+        (b"2 2\na 1 2\nb 3\n", "vectors:3", ("1 numbers", "'b'", "2")),
+        (b"a 1 2\nb 3 4\nc d 5\n", "vectors:3", ("'d'", "'c'")),
+        (b"2 2\na 1 2\nb 3 4x\n", "vectors:3", ("'4x'", "'b'")),
+        (b"2 2\na 1 2\nb nan 4\n", "vectors:3", ("'nan'", "'b'")),
+        (b"2 2\na 1 2\nb 1e99 4\n", "vectors:3", ("'1e99'", "'b'")),
+        (b"2 2\na 1 2\n 3 4\n", "vectors:3", "no word"),
+        (b"3 2\na 1 2\nb 3 4\n", "vectors", ("3 words", "2 ")),
+        (b"0 2\n", "vectors", "no word"),
+        (b"2 0\na\nb\n", "vectors:1", "0 dimensions"),
+        (binary()[:-4], "vectors", "word 5 of 5"),
+        (binary() + b"more", "vectors", "5 words"),
+        (b"1 2\na " + np.array([1, np.nan], np.float32).tobytes(), "vectors", "'a'"),
+        (b"999999999999 100000\na " + bytes(4), "vectors:1", "400,000,000.0 GB"),
+        (b"\x80\x05\x95", "vectors", "save_word2vec_format"),
+        (b"\xba\x16\x4f\x2f\x0c", "vectors", "fastText"),
+        (damaged(lzma.compress(text())), "vectors", "(Corrupt input data)"),
+        (b"9" * 5000 + b" 2\na 1 2\n", "vectors:2", ("2 numbers", "'a'", "1")),
+        (b"1 2\na 1 " + b"9" * 5000 + b"\n", "vectors:2", (f"'{'9' * 40}…'", "'a'")),
+        (b"1 2\n" + b"a" * 5000 + b" 1 x\n", "vectors:2", ("'x'", f"'{'a' * 40}…'")),
     ],
 )
-def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, complaint):
-    with pytest.raises(EmbedxError, match=complaint):
+def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, place, quoted):
+    with refused_data(place, quoting=quoted):
         formats.read(write(tmp_path, content))
 
 
@@ -194,19 +170,19 @@ def test_a_broken_file_is_an_error_with_place_and_remedy(tmp_path, content, comp
 def test_what_follows_the_last_block_of_a_binary_file_is_noticed(tmp_path, monkeypatch, more):
     monkeypatch.setattr(contract, "BLOCK_BYTES", len(binary().partition(b"\n")[2]))
     assert len(formats.read(write(tmp_path, binary() + b"\n"))[0]) == 5
-    with pytest.raises(EmbedxError, match="continues after the 5 words"):
+    with refused_data("vectors", quoting="5 words"):
         formats.read(write(tmp_path, binary() + more))
 
 
 def test_the_line_is_counted_over_blocks_and_blank_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
     lines = ["100 1", *(f"w{i} {i}" for i in range(30)), "", "w30 3O"]
-    with pytest.raises(EmbedxError, match=":33: '3O' in the vector of 'w30' is not a number"):
+    with refused_data("vectors:33", quoting=("'3O'", "'w30'")):
         formats.read(write(tmp_path, "\n".join(lines).encode()))
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(EmbedxError, match="nowhere: no such file or model folder"):
+    with refused_data("nowhere"):
         model.load(tmp_path / "nowhere")
 
 
@@ -222,40 +198,32 @@ def test_a_pipe_is_read_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "place", "quoted"),
     [
-        (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", ": a line of more than 1,000 bytes"),
-        (b"a 1\n" + b"b" * 2000, ": a line of more than 1,000 bytes"),
-        (
-            b"2 1\na \0\0\xc0\x3f" + b"b" * 4000,
-            ": word 2 of 2 has no end; is this really word2vec's binary format",
-        ),
-        (b"1 999999999\na \0", ": ends within word 1 of 1|more memory than is available"),
-        (
-            b"100000000000 9\na \0",
-            ":1: takes 3,600.0 GB, more memory than is available; is the first line right?",
-        ),
+        (b"a 1\n" + b"b" * 2000 + b" 2\nc 3\n", "vectors", "1,000 bytes"),
+        (b"a 1\n" + b"b" * 2000, "vectors", "1,000 bytes"),
+        (b"2 1\na \0\0\xc0\x3f" + b"b" * 4000, "vectors", "word 2 of 2"),
+        (b"1 999999999\na \0", "vectors", "word 1 of 1"),
+        (b"100000000000 9\na \0", "vectors:1", "3,600.0 GB"),
     ],
 )
-def test_what_has_no_end_or_claims_too_much_is_an_error(tmp_path, monkeypatch, content, complaint):
+def test_what_has_no_end_or_claims_too_much_is_an_error(
+    tmp_path, monkeypatch, content, place, quoted
+):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
     monkeypatch.setattr(contract, "MAX_LINE_BYTES", 1000)
-    with pytest.raises(EmbedxError, match=complaint):
+    monkeypatch.setattr(contract, "available_memory", lambda: 10**10)
+    with refused_data(place, quoting=quoted):
         formats.read(write(tmp_path, content))
 
 
 def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.labeled.files.available_memory", lambda: 10_000)
     monkeypatch.setattr(contract, "BLOCK_BYTES", 1000)
-    with pytest.raises(
-        EmbedxError, match=r"vectors.*: takes more than half of the available memory"
-    ):
+    with refused_data("vectors"):
         formats.read(write(tmp_path, gzip.compress(b"a 1 2 3\n" * 9999)))
     monkeypatch.setattr(contract, "available_memory", lambda: 39)
-    with pytest.raises(
-        EmbedxError,
-        match=r":1: takes 0\.0 kB, more memory than is available; is the first line right",
-    ):
+    with refused_data("vectors:1", quoting="0.0 kB"):
         formats.read(write(tmp_path, binary()))
     monkeypatch.setattr(contract, "available_memory", lambda: 40)
     assert formats.read(write(tmp_path, binary()))[0] == WORDS
@@ -263,7 +231,7 @@ def test_vectors_that_do_not_fit_into_memory_are_an_error(tmp_path, monkeypatch)
 
 def test_empty_rows_are_named_without_a_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 6)
-    with pytest.raises(EmbedxError, match=":2: 0 numbers after the word 'b', not 2"):
+    with refused_data("vectors:2", quoting=("0 numbers", "'b'")):
         formats.read(write(tmp_path, b"a 1 2\nb \n"))
 
 
@@ -282,7 +250,7 @@ def test_a_blank_in_a_name_of_a_binary_file_is_an_error(tmp_path, after_vector, 
     names[place] = b"New York"
     file = tmp_path / "vectors.bin"
     file.write_bytes(binary_of(names, after_vector))
-    with pytest.raises(EmbedxError, match=r"vectors\.bin: "):
+    with refused_data("vectors.bin"):
         formats.read(file)
 
 

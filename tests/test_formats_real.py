@@ -10,9 +10,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from embedx.errors import EmbedxError
 from embedx.vectors import export, formats, model
 from tests.support.needs import needs_gensim, needs_sentence_transformers
+from tests.support.refusals import refused, refused_data
 
 TOLERANCE = {"float32": 0.0, "float16": 1e-3, "int8": 1 / 254}  # of the largest number of a row
 WORDS = ["the", "naïve", "new york", "tab\there", "line\nend", "back\\slash", "日本", "</s>", "a_b"]
@@ -99,55 +99,32 @@ def test_the_name_reports_the_format(tmp_path):
     }.items():
         assert formats.of_name(tmp_path / name) == expected
     for name, unknown in {"a.xyz": ".xyz", "a.txt2.gz": ".txt2", "a.BIN": ".BIN"}.items():
-        with pytest.raises(
-            EmbedxError,
-            match=rf"{name}: unknown suffix {unknown}; add format, .*\.bin word2vec-binary",
-        ):
+        with refused_data(name, "format", quoting=(unknown, ".bin word2vec-binary")):
             export.export(toy(), None, tmp_path / name)
         assert not (tmp_path / name).exists()
     export.export(toy(), "glove", tmp_path / "a.xyz")
 
 
 def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
-    for options, complaint in (
-        (
-            {"format": "word2vec-binary", "dtype": "float16"},
-            "dtype='float16': not available with format='word2vec-binary'; taken by word2vec,",
-        ),
-        (
-            {"format": "static-embedding", "dtype": "int8"},
-            "int8': not available with .* taken by npz, safetensors, parquet",
-        ),
-        (
-            {"format": "npz", "vectors": "sum"},
-            "vectors='sum': this model has no output vectors, which only a model folder keeps",
-        ),
-        ({"format": "npz", "top": 0}, "top=0: must be at least 1"),
-        (
-            {"format": "npz", "dtype": "int4"},
-            r"dtype='int4': did you mean int8\? choose one of float32, float16, int8",
-        ),
+    for format, setting, value, remedy in (
+        ("word2vec-binary", "dtype", "float16", "word2vec, npz"),
+        ("static-embedding", "dtype", "int8", "npz, safetensors, parquet"),
+        ("npz", "vectors", "sum", ""),
+        ("npz", "top", 0, "1"),
+        ("npz", "dtype", "int4", "int8? choose one of float32, float16, int8"),
     ):
-        with pytest.raises(EmbedxError, match=complaint):
-            export.export(toy(output=False), options.pop("format"), tmp_path / "out", **options)
+        with refused(setting, value=value, quoting=remedy):
+            export.export(toy(output=False), format, tmp_path / "out", **{setting: value})
     tree = toy()
     tree.arrays["output"] = tree.arrays["output"][1:]
-    with pytest.raises(
-        EmbedxError, match=r"vectors='output': the 8 output rows of .* do not belong to words"
-    ):
+    with refused("vectors", value="output", quoting=("8", "ns")):
         export.export(tree, "npz", tmp_path / "out", vectors="output")
-    with pytest.raises(
-        EmbedxError,
-        match=r"out.npz.gz: format='npz' is not compressed as .gz; choose another suffix",
-    ):
+    with refused_data("out.npz.gz", "format"):
         export.export(tree, None, tmp_path / "out.npz.gz")
-    with pytest.raises(EmbedxError, match="model: the vectors have 0 dimensions"):
+    with refused_data("model", quoting="0 dimensions"):
         export.export(toy(dim=0), "npz", tmp_path / "out")
     large = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [70000, 0]], np.float32)})
-    with pytest.raises(
-        EmbedxError,
-        match="dtype='float16': the vector of 'b' has numbers above 65,504; write float32",
-    ):
+    with refused("dtype", value="float16", quoting=("'b'", "65,504", "float32")):
         export.export(large, "npz", tmp_path / "out", dtype="float16")
     assert not list(tmp_path.iterdir())
 
@@ -270,30 +247,24 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
     found = model.load(tmp_path / "a.parquet")
     assert found.words == ["a", "b"]
     np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
-    for columns, complaint in (
-        ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "vectors of different lengths"),
-        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "words that are not text"),
-        ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "the vector of 'b' is not finite"),
-        ({"word": ["a"], "vector": [["x"]]}, "`vectors` is object"),
-        ({"word": [1], "vector": [[1.0]]}, "words that are not text"),
-        (
-            {"word": ["a"], "v": [[1.0]]},
-            "no readable Parquet file with columns `word` and `vector`",
-        ),
-        ({"word": ["a"], "vector": [[float("nan")]]}, "the vector of 'a' is not finite"),
+    for columns, quoted in (
+        ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "lengths"),
+        ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "words"),
+        ({"word": ["a", "b"], "vector": [[1.0], [None]]}, "'b'"),
+        ({"word": ["a"], "vector": [["x"]]}, "object (1, 1)"),
+        ({"word": [1], "vector": [[1.0]]}, "words"),
+        ({"word": ["a"], "v": [[1.0]]}, 'Field "vector"'),
+        ({"word": ["a"], "vector": [[float("nan")]]}, "'a'"),
     ):
         parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
-        with pytest.raises(EmbedxError, match=f"a.parquet: {complaint}"):
+        with refused_data("a.parquet", quoting=quoted):
             model.load(tmp_path / "a.parquet")
 
 
 def test_parquet_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     out = export.export(toy(), None, tmp_path / "a.parquet")
     monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 4 * 9 * 12 - 1)
-    with pytest.raises(
-        EmbedxError,
-        match=r"a.parquet: takes 0.4 kB, more memory than is available; write fewer words",
-    ):
+    with refused_data("a.parquet", quoting="0.4 kB"):
         model.load(out)
 
 
@@ -306,22 +277,16 @@ def test_words_that_parquet_stores_once_are_counted_as_often_as_they_stand_there
     table = pyarrow.table({"word": ["w" * 1000] * 50, "vector": [[1.0]] * 50})
     parquet.write_table(table, tmp_path / "a.parquet")
     monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 20_000)
-    with pytest.raises(EmbedxError, match=r"a.parquet: takes .*; write fewer words"):
+    with refused_data("a.parquet", quoting="50.6 kB"):
         model.load(tmp_path / "a.parquet")
 
 
 def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
     out = export.export(toy(), "parquet", tmp_path / "a.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        EmbedxError,
-        match=r"a.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\"",
-    ):
+    with refused_data("a.parquet", quoting='pip install "embedx[parquet]"'):
         model.load(out)
-    with pytest.raises(
-        EmbedxError,
-        match=r"b.parquet: writing Parquet needs pyarrow; pip install \"embedx\[parquet\]\"",
-    ):
+    with refused_data("b.parquet", quoting='pip install "embedx[parquet]"'):
         export.export(toy(), "parquet", tmp_path / "b.parquet")
     assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
 
@@ -363,10 +328,10 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     keyed = KeyedVectors(12)
     keyed.add_vectors(WORDS, given.vectors)
     keyed.save(str(tmp_path / "a.model"))
-    with pytest.raises(EmbedxError, match=r"a.model: this is a pickle, .* `embedx export`"):
+    with refused_data("a.model", "trust_pickle", quoting="`embedx export`"):
         model.load(tmp_path / "a.model")
     (tmp_path / "other").write_bytes(b"\x80\x04N.")
-    with pytest.raises(EmbedxError, match="other: gensim finds no word vectors in it"):
+    with refused_data("other", quoting="gensim"):
         model.load(tmp_path / "other", trust_pickle=True)
     keyed.expandos["count"] = given.counts
     trained = Word2Vec(vector_size=12)
@@ -426,7 +391,7 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     out = tmp_path / "folder"
     given = toy()
     export.export(given, format, out)
-    with pytest.raises(EmbedxError, match="folder: exists already; add overwrite=True"):
+    with refused_data("folder", "overwrite"):
         export.export(given, format, out)
     export.export(toy(WORDS[:3]), format, out, overwrite=True)
     words = (
@@ -438,12 +403,9 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     other = tmp_path / "photos"
     other.mkdir()
     (other / "cat.jpg").write_bytes(b"meow")
-    message = f"photos: holds files that format='{format}' does not write, so it is not overwritten"
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data("photos", "format"):
         export.export(given, format, other, overwrite=True)
-    with pytest.raises(
-        EmbedxError, match="folder: is a folder, a pipe or a device; give the name of a file"
-    ):
+    with refused_data("folder"):
         export.export(given, "npz", out, overwrite=True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "photos"]
     assert (other / "cat.jpg").exists()
@@ -470,40 +432,31 @@ TWO = np.array(["a", "b"])
 
 
 @pytest.mark.parametrize(
-    ("arrays", "complaint"),
+    ("arrays", "quoted"),
     [
         ({"words": TWO}, "`vectors` is missing"),
-        ({"vectors": ONES}, "no readable .npz of text `words` and of `vectors`"),
-        (
-            {"words": np.arange(2), "vectors": ONES},
-            "no readable .npz .*expected str instance, int found",
-        ),
-        ({"words": TWO[:1], "vectors": ONES}, r"`vectors` is float32 \(2, 3\) and not \(1, dim\)"),
-        (
-            {"words": TWO, "vectors": ONES.astype(np.int8)},
-            "`vectors` is int8 .*, of floats, or of int8 beside `scale`",
-        ),
+        ({"vectors": ONES}, "('words')"),
+        ({"words": np.arange(2), "vectors": ONES}, "expected str instance, int found"),
+        ({"words": TWO[:1], "vectors": ONES}, ("float32 (2, 3)", "(1, dim)")),
+        ({"words": TWO, "vectors": ONES.astype(np.int8)}, ("int8 (2, 3)", "`scale`")),
         (
             {"words": TWO, "vectors": ONES.astype(np.int8), "scale": np.ones(3)},
-            r"`scale` is float64 \(3,\) for 2 words",
+            ("`scale`", "float64 (3,)", "2 words"),
         ),
-        ({"words": TWO, "vectors": ONES * np.nan}, "the vector of 'a' is not finite"),
-        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "no readable .npz .*surrogates"),
-        (
-            {"words": TWO.astype(object), "vectors": ONES},
-            "no readable .npz .*Object arrays cannot be loaded",
-        ),
+        ({"words": TWO, "vectors": ONES * np.nan}, "'a'"),
+        ({"words": np.array(["a", "\ud800"]), "vectors": ONES}, "surrogates not allowed"),
+        ({"words": TWO.astype(object), "vectors": ONES}, "Object arrays cannot be loaded"),
     ],
 )
-def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, complaint):
-    with pytest.raises(EmbedxError, match=f"a.npz: .*{complaint}|a.npz: {complaint}"):
+def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, quoted):
+    with refused_data("a.npz", quoting=quoted):
         model.load(npz(tmp_path, **arrays))
 
 
 def test_an_npz_that_claims_too_much_takes_no_memory(tmp_path, monkeypatch):
     path = npz(tmp_path, words=TWO, vectors=ONES)
     monkeypatch.setattr("embedx.vectors.formats.contract.available_memory", lambda: 20)
-    with pytest.raises(EmbedxError, match=r"a.npz: takes .*, more memory than is available"):
+    with refused_data("a.npz", "top", quoting="0.6 kB"):
         model.load(path)
 
 
@@ -517,18 +470,15 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "quoted"),
     [
         (
             tensors({"words": {"dtype": "U8", "shape": [9], "data_offsets": [0, 2]}}, b"a\n"),
-            "no readable safetensors",
+            "invalid shape",
         ),
-        (b"\xff\0\0\0\0\0\0\0{", "no readable safetensors"),
-        (tensors({}), "no readable safetensors of `words` and `vectors`"),
-        (
-            tensors({"words": ALONE}, b"\xff\n"),
-            "no readable safetensors .*can't decode byte 0xff in position 0",
-        ),
+        (b"\xff\0\0\0\0\0\0\0{", "invalid header length"),
+        (tensors({}), "('words')"),
+        (tensors({"words": ALONE}, b"\xff\n"), "can't decode byte 0xff in position 0"),
         (tensors({"words": ALONE}, b"a\n"), "`vectors` is missing"),
         (
             tensors(
@@ -538,13 +488,13 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
                 },
                 b"\0\0\x80?a\n",
             ),
-            r"`vectors` is int32 \(1, 1\) and not \(1, dim\), of floats",
+            ("`vectors`", "int32 (1, 1)", "(1, dim)"),
         ),
     ],
 )
-def test_safetensors_that_cannot_be_are_reported(tmp_path, content, complaint):
+def test_safetensors_that_cannot_be_are_reported(tmp_path, content, quoted):
     (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(EmbedxError, match=f"a.safetensors: {complaint}"):
+    with refused_data("a.safetensors", quoting=quoted):
         model.load(tmp_path / "a.safetensors")
 
 
@@ -553,10 +503,7 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 
     out = export.export(toy(), None, tmp_path / "a.npz")
     (tmp_path / "a.npz.gz").write_bytes(gzip.compress(out.read_bytes()))
-    message = (
-        r"a.npz.gz: an .npz file needs random access; copy it to a file on this machine, unpacked"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data("a.npz.gz"):
         model.load(tmp_path / "a.npz.gz")
 
 

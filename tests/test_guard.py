@@ -36,6 +36,7 @@ from embedx.training.strategy import Strategy, Tally
 from tests.support.checkpoints import state_of
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes
+from tests.support.refusals import refused
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import label_run, own, same, word_run
 
@@ -115,9 +116,11 @@ def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarde
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled=9)
     strategy.is_guarded = is_guarded
-    with pytest.raises(
-        DivergedError,
-        match=r"^the loss is not finite after 1,000 words at learning rate 0.3; try a smaller ",
+    with refused(
+        None,
+        "learning_rate",
+        kind=DivergedError,
+        quoting=("not finite", "1,000 words", "0.3", "0.075"),
     ):
         walk(strategy, 0.3)
     assert strategy.done.sum() == len(strategy.rates) == 10
@@ -125,11 +128,8 @@ def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarde
 
 def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
     strategy = Bowl()
-    message = (
-        r"^the loss .* after .* words at .*; none of the learning rates 1e\+09, 1e\+08, 1e\+06,"
-        r" 1e\+04 works: "
-    )
-    with pytest.raises(DivergedError, match=message):
+    rates = "1e+09, 1e+08, 1e+06, 1e+04"
+    with refused(None, "learning_rate", kind=DivergedError, quoting=("the loss", rates)):
         walk(strategy, 1e9)
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
@@ -255,9 +255,8 @@ def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
         return Tally(10.0, 10, 100)
 
     strategy.train = flat
-    outcome_of = pytest.raises(DivergedError, match=r"^a parameter grew beyond 1e\+15 after")
     strategy.untrained_loss = strategy.baseline_loss = lambda: 1.0
-    with outcome_of:
+    with refused(kind=DivergedError, quoting="1e+15"):
         walk(strategy, 1e12)
 
 
@@ -568,11 +567,8 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
         cache_dir=tmp_path / "cache",
         checkpoint_every="0",
     )
-    message = (
-        r"^the loss got lost after .* words at .*; none of .* works: .*; the model of 2.5 epochs is"
-        r" in .*/out$"
-    )
-    with pytest.raises(DivergedError, match=message) as end:
+    saved = ("2.5 epochs", str(tmp_path / "out"))
+    with refused(None, "learning_rate", kind=DivergedError, quoting=saved) as end:
         run_request(request, Reporter(printed))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
@@ -593,7 +589,7 @@ def test_classify_likewise(tmp_path, spoiled):
         output=tmp_path / "out",
         checkpoint_every="0",
     )
-    with pytest.raises(DivergedError, match=r"the model of 23.5 epochs is in .*/out$"):
+    with refused(kind=DivergedError, quoting=("23.5 epochs", str(tmp_path / "out"))):
         run_request(request, Silent())
     assert (tmp_path / "out" / "model.json").exists()
 

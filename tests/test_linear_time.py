@@ -15,7 +15,6 @@ import pytest
 import embedx.evaluation
 import embedx.labeled
 import embedx.text
-from embedx.errors import EmbedxError
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.read import read
 from embedx.labeled.sparse import check_libsvm
@@ -26,6 +25,7 @@ from embedx.text.sources import resolve
 from embedx.text.streams import text_blocks
 from embedx.vectors.formats import contract, word2vec
 from tests.support.linear import MANY, bound, check_linear, time_limit
+from tests.support.refusals import refused_data
 
 PACKAGES = (embedx.text, embedx.labeled, embedx.evaluation)
 MODULES = [word2vec] + [
@@ -161,9 +161,7 @@ def test_a_text_that_begins_with_comments_is_a_text(tmp_path):
 )
 def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
     (tmp_path / "table.csv").write_text(line + "\n")
-    with pytest.raises(
-        EmbedxError, match=r"table.csv:1: no known format; begin with a header ROWS FEATURES LABELS"
-    ):
+    with refused_data("table.csv:1", "text_column"):
         check_libsvm(Lines(source_of(str(tmp_path / "table.csv")), Silent()))
 
 

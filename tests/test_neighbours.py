@@ -8,13 +8,14 @@ from scipy.sparse import csr_matrix, random
 
 from embedx.classification import classifier, neighbours
 from embedx.classification.neighbours import Blend, Near, Neighbours
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labels
 from embedx.search.nearest_rows import RowLabels, nearest_rows, row_index
 from tests.support.label_data import topics
 from tests.support.noisy_labels import answers, largest_error, noisy, trained
 from tests.support.notes import Notes
+from tests.support.refusals import refused
 
 
 def some_rows(n, n_features, seed, signed, equal=()):
@@ -177,5 +178,5 @@ def test_neighbours_that_do_not_help_are_not_taken_and_a_number_is_what_it_says(
     np.testing.assert_array_equal(
         trained(few, neighbours="3").arrays["neighbour_blend"], [3, *neighbours.USUAL]
     )
-    with pytest.raises(EmbedxError, match="neighbours='5': needs sparse features; these are dense"):
+    with refused("neighbours", value="5"):
         trained(noisy(200, 0, dense=True), neighbours="5")

@@ -14,7 +14,7 @@ import embedx
 from embedx.cli import aliases
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
-from tests.support.refusals import refused_on_command_line
+from tests.support.refusals import refused_data, refused_on_command_line
 
 
 def run(*words):
@@ -355,11 +355,8 @@ def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch,
     assert rows == [
         [word, str(count)] for word, count in zip(model.words, model.counts, strict=True)
     ]
-    for again, complaint in (
-        (line, "v.bin: exists already; add overwrite=True"),
-        (line.replace("v.bin", "new.bin"), "v.txt: exists already; add overwrite=True"),
-    ):
-        with pytest.raises(EmbedxError, match=complaint):
+    for again, place in ((line, "v.bin"), (line.replace("v.bin", "new.bin"), "v.txt")):
+        with refused_data(place, "overwrite"):
             run("word2vec", *again.split())
     assert not list(tmp_path.glob("new.bin*"))  # nothing was trained
     run("word2vec", *line.replace("-binary 1", "-binary 0").split(), "--overwrite")

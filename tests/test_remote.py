@@ -15,6 +15,7 @@ from embedx.text import opening
 from embedx.text.opening import AGENT, open_source
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import text_blocks
+from tests.support.refusals import refused_data
 
 TEXT = b"a word\nand another\n"
 
@@ -104,17 +105,25 @@ def test_a_zip_archive_on_a_server_is_read_from_its_end(site):
 def test_a_connection_that_ends_early_is_damage(site):
     site.files = {"/text": TEXT}
     site.missing_bytes = 7
-    with pytest.raises(EmbedxError, match=r"cannot be read \(the connection ended after 19 of 26"):
+    with refused_data("text", quoting="19 of 26 bytes"):
         read(f"{site.url}/text")
 
 
 def test_what_cannot_be_opened_is_said_without_the_secrets_of_its_url(site):
-    for url, why in (
-        (f"{site.url}/missing?token=secret", "HTTP 404 Not Found"),
-        ("http://user:secret@127.0.0.1:1/x?token=secret", "Connection refused"),
-        ("http://no.such.host.invalid/x?token=secret", r"Name or service not known|[Nn]ame"),
+    for url, place, reason in (
+        (f"{site.url}/missing?token=secret", f"{site.url}/missing?token=...", "HTTP 404"),
+        (
+            "http://user:secret@127.0.0.1:1/x?token=secret",
+            "http://127.0.0.1:1/x?token=...",
+            "Connection refused",
+        ),
+        (
+            "http://no.such.host.invalid/x?token=secret",
+            "http://no.such.host.invalid/x?token=...",
+            "ame",  # resolution, in the system's words
+        ),
     ):
-        with pytest.raises(EmbedxError, match=rf"cannot be opened \(({why}).*\); check") as caught:
+        with refused_data(place, quoting=reason) as caught:
             read(url)
         assert "secret" not in str(caught.value)
 
@@ -140,7 +149,7 @@ def test_storage_that_needs_more_packages_names_the_command(url, module, extra):
 
 
 def test_another_scheme_is_named_with_those_that_are_read():
-    with pytest.raises(EmbedxError, match=r"cannot be opened \(gopher:// is none of file, http,"):
+    with refused_data("gopher://host/text.txt", quoting="file, http,"):
         read("gopher://host/text.txt")
 
 

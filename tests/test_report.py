@@ -11,7 +11,7 @@ import pytest
 
 from embedx.classification.classifier import load
 from embedx.cli.app import application
-from embedx.errors import EmbedxError
+from embedx.errors import InapplicableError
 from embedx.evaluation import answers, learning_curves
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read
@@ -20,8 +20,9 @@ from embedx.report import labels as of_labels, projection, words as of_words
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Silent
-from embedx.vectors.model import load_folder
+from embedx.vectors.model import UnknownWordError, load_folder
 from tests.support.needs import needs_gensim
+from tests.support.refusals import refused, refused_data
 from tests.support.report_setup import (
     FEATURES,
     NASTY,
@@ -199,10 +200,7 @@ def test_t_sne_is_taken_where_it_is_installed(monkeypatch):
     assert (projection.chosen(None), projection.chosen("pca")) == ("tsne", "pca")
     monkeypatch.setattr(projection.importlib.util, "find_spec", lambda name: None)
     assert projection.chosen(None) == "pca"
-    with pytest.raises(
-        EmbedxError,
-        match=r"projection='tsne': needs scikit-learn; pip install .*, or take projection='pca'",
-    ):
+    with refused("projection", value="tsne", quoting="pip install"):
         projection.chosen("tsne")
 
 
@@ -370,10 +368,7 @@ def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
     assert "recall of A" in text
     assert {"labels", "first"} <= set(cells)  # the setting that differs
     assert "scaling" not in cells
-    with pytest.raises(
-        EmbedxError,
-        match=r"words: word vectors, but .*one is a classifier; only models of one task",
-    ):
+    with refused_data("words", quoting="one"):
         report(
             folders[0],
             tmp_path / "page.html",
@@ -423,52 +418,64 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
     assert capsys.readouterr().out == "c.softmax.report.html\n"
     assert default_output("elsewhere/c.softmax.embedx") == Path("c.softmax.report.html")
     assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
-    with pytest.raises(
-        EmbedxError, match=r"c.softmax.report.html: exists already; add overwrite=True"
-    ):
+    with refused_data("c.softmax.report.html", "overwrite"):
         application(typed)(typed, standalone_mode=False)
     (tmp_path / "c.softmax.report.html").write_text("old")
     application(typed)([*typed, "--overwrite"], standalone_mode=False)
     Page((tmp_path / "c.softmax.report.html").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("model", "arguments", "message"),
-    [
-        (
-            "nowhere",
-            {},
-            "nowhere: no such folder; give a folder that `embedx train` or `embedx classify` wrote",
-        ),
-        ("file", {}, "file: a file; give a folder"),
-        ("", {}, "not a model folder; give a folder"),
-        ("words", {"test": "x"}, "test is for a classifier; MODEL is word vectors"),
-        ("words", {"examples": 5}, "examples is for a classifier"),
-        ("words", {"words": "topic1word1,nothere"}, "nothere: not among the 60 words of the model"),
-        (
-            "words",
-            {"output": "nowhere/page.html"},
-            "nowhere/page.html: cannot be written: No such file or directory; choose another name",
-        ),
-        ("words", {"output": "."}, ".: is a folder, a pipe or a device; give the name of a file"),
-        ("words", {"projection": "sketch"}, "projection='sketch': choose one of tsne, pca"),
-        ("labels", {"words": "a"}, "words is for word vectors; MODEL is a classifier"),
-        ("labels", {"pairs": ["x"]}, "pairs is for word vectors"),
-        ("labels", {"test_labels": "x"}, "test_labels needs test"),
-        ("labels", {"test": "nowhere"}, "nowhere"),
-    ],
-)
-def test_mistakes_are_reported_in_one_line_and_leave_no_page(
-    tmp_path, monkeypatch, model, arguments, message
-):
+@pytest.fixture
+def two_models(tmp_path, monkeypatch):
+    """A working directory with the folders `words` and `labels`, in which no page is left."""
     word_folder(tmp_path / "words")
     label_folder(tmp_path / "labels")
     (tmp_path / "file").write_text("x")
     monkeypatch.chdir(tmp_path)
     before = set(tmp_path.iterdir())
-    with pytest.raises(
-        EmbedxError, match=re.escape(message.replace("MODEL", str(tmp_path / model)))
-    ) as caught:
-        report(tmp_path / model, **arguments)
-    assert "\n" not in str(caught.value)
+    yield tmp_path
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file", ""])
+def test_what_is_no_model_has_no_page(two_models, name):
+    with refused_data(str(two_models / name), quoting=("`embedx train`", "`embedx classify`")):
+        report(two_models / name)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "place"),
+    [
+        ("words", {"output": "nowhere/page.html"}, "nowhere/page.html"),
+        ("words", {"output": "."}, "."),
+        ("labels", {"test": "nowhere"}, "nowhere"),
+    ],
+)
+def test_files_that_a_page_cannot_have_are_refused(two_models, model, arguments, place):
+    with refused_data(place) as caught:
+        report(two_models / model, **arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "value"),
+    [
+        ("words", "test", "x"),
+        ("words", "examples", 5),
+        ("labels", "words", "a"),
+        ("labels", "pairs", ["x"]),
+    ],
+)
+def test_settings_of_the_other_task_are_refused(two_models, model, setting, value):
+    folder = two_models / model
+    with refused(setting, kind=InapplicableError, quoting=str(folder)):
+        report(folder, **{setting: value})
+
+
+def test_settings_that_a_page_cannot_have_are_refused(two_models):
+    with refused("test_labels", "test", kind=InapplicableError):
+        report(two_models / "labels", test_labels="x")
+    with refused("projection", value="sketch", quoting="tsne, pca"):
+        report(two_models / "words", projection="sketch")
+    with refused(kind=UnknownWordError, quoting=("nothere", "60 words")):
+        report(two_models / "words", words="topic1word1,nothere")

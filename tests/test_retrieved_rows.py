@@ -14,7 +14,6 @@ from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.cli.app import application
 from embedx.cli.options import classify_options, train_options
-from embedx.errors import EmbedxError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import retrieval
@@ -151,7 +150,7 @@ def test_the_same_seed_gives_the_same_rows():
 def test_sparse_features_by_themselves_cannot_be_searched_by():
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
-    with pytest.raises(EmbedxError, match="sampler='search': needs dense features or hidden=100"):
+    with refused("sampler", "hidden", value="search"):
         classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
     printed = io.StringIO()
     trained = classify.train(

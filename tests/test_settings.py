@@ -29,7 +29,7 @@ from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartS
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.vectors.model import UnknownWordError
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 GROUPS = [
     SkipGramSettings,
@@ -85,34 +85,22 @@ def test_numbers_of_numpy_are_numbers():
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "settings", "quoted"),
     [
-        ({"dim": 10**20}, "dim=100000000000000000000: must be at most 2147483647"),
-        ({"window": 10**9}, "window=1000000000: must be at most 1000"),
-        ({"threads": 10**6}, "threads=1000000: must be at most 1024"),
-        ({"draws": 0}, "draws=0: must be at least 1"),
-        ({"objective": "hs", "draws": 5}, "draws applies only with a sampler that draws"),
-        ({"heldout_points": 2}, "heldout_points applies only with heldout"),
-        (
-            {"sampler": "adversarial"},
-            (
-                "sampler='adversarial' does not apply to objective='ns', which takes unigram,"
-                " uniform, all"
-            ),
-        ),
-        (
-            {"objective": "ldgs", "block_size": 0},
-            (
-                "block_size=0: draws candidates for each pair, which sampler='search' cannot do;"
-                " use 1 or more"
-            ),
-        ),
-        ({"score_l2": float("inf")}, "score_l2=inf: must be a finite number"),
-        ({"learning_rate": float("inf")}, "learning_rate=inf: must be at most 1e+38"),
+        ({"dim": 10**20}, ["dim"], ("dim=100000000000000000000", "2147483647")),
+        ({"window": 10**9}, ["window"], ("window=1000000000", "1000")),
+        ({"threads": 10**6}, ["threads"], ("threads=1000000", "1024")),
+        ({"draws": 0}, ["draws"], ("draws=0", "1")),
+        ({"objective": "hs", "draws": 5}, ["draws"], ()),
+        ({"heldout_points": 2}, ["heldout_points", "heldout"], ()),
+        ({"sampler": "adversarial"}, ["sampler", "objective"], "unigram, uniform, all"),
+        ({"objective": "ldgs", "block_size": 0}, ["block_size", "sampler"], "block_size=0"),
+        ({"score_l2": float("inf")}, ["score_l2"], "score_l2=inf"),
+        ({"learning_rate": float("inf")}, ["learning_rate"], ("learning_rate=inf", "1e+38")),
     ],
 )
-def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, complaint):
-    with pytest.raises(EmbedxError, match=f"^{re.escape(complaint)}$"):
+def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, settings, quoted):
+    with refused(*settings, quoting=quoted):
         SkipGram(**options)
 
 
@@ -157,7 +145,7 @@ def test_a_long_message_keeps_its_beginning_and_its_end():
 
 def test_a_word_of_the_users_is_shown_so(tmp_path):
     (tmp_path / "train.txt").write_text("1 1 1\n0 a\u2028b:1\n0 " + "word" * 9999 + ":1\n")
-    with pytest.raises(EmbedxError, match=r'train.txt:2: feature "a\\u2028b:1" is not ID:VALUE'):
+    with refused_data("train.txt:2", quoting=r'"a\u2028b:1"'):
         read(str(tmp_path / "train.txt"))
 
 
@@ -169,10 +157,7 @@ def test_less_memory_than_is_free_is_an_error_too(tmp_path, monkeypatch):
 
     (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
     monkeypatch.setattr("embedx.labeled.read.read_xc", fail)
-    with pytest.raises(
-        EmbedxError,
-        match=r"train.txt: takes more memory than is available; use fewer rows or more memory",
-    ):
+    with refused_data("train.txt"):
         read(str(tmp_path / "train.txt"))
 
 
@@ -188,7 +173,7 @@ def test_each_front_end_spells_the_settings_of_a_message():
     def fit():
         raise SettingError("threads", -5, "must be at least 1")
 
-    with pytest.raises(SettingError, match=re.escape("n_jobs=-5: must be at least 1")):
+    with refused("threads", value=-5):
         fit()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.errors import DataError, DivergedError, EmbedxError, SettingError
+from embedx.errors import DataError, DivergedError, SettingError
 from embedx.evaluation import heldout
 from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
@@ -135,7 +135,7 @@ def test_every_optimizer_learns_the_topics_at_its_own_rate(two_topics, optimizer
 @pytest.mark.parametrize("options", [{}, {"learning_rate": 0.1}])
 @pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS.keys() - set(taken_by(WORDS))))
 def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, options):
-    with pytest.raises(EmbedxError, match=f"optimizer='{optimizer}'[: ]"):
+    with refused("optimizer", value=optimizer):
         fit(two_topics, "ns", optimizer=optimizer, **options)
 
 
@@ -159,7 +159,7 @@ def test_stable_objectives_stay_so_at_their_defaults_in_many_dimensions(two_topi
 
 def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
     """The double sum holds its exponents at 60, so that its loss stays finite wherever it goes."""
-    with pytest.raises(DivergedError, match=r"^the loss (went from|is not finite)"):
+    with refused(None, "learning_rate", kind=DivergedError):
         fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=3e7)
     fitted = fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=30.0)
     assert fitted.model.facts["learning_rate_lowered"]
@@ -316,10 +316,7 @@ def test_a_span_holds_whole_sentences():
 
 
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
-    message = (
-        r"heldout=0.001: fewer than 2 of the corpus's \d+ pieces of 1,000 words; hold out more"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused("heldout", value=0.001, quoting="1,000 words"):
         fit(two_topics, "ns", heldout=0.001)
 
 

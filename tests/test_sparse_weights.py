@@ -17,13 +17,14 @@ from embedx.engine import tiles
 from embedx.engine.examples import Csr, csr_of, examples_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import JOINT
-from embedx.errors import EmbedxError, Setting, SettingError
+from embedx.errors import Setting, SettingError
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.runtime.progress import Silent
 from tests.support.label_data import ova, settings, topics, trained, write_xc
 from tests.support.notes import Notes
+from tests.support.refusals import refused
 from tests.support.resolving import resolved
 from tests.support.sparse_weights import dense_of
 
@@ -452,9 +453,9 @@ def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
 def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():
     softmax, data = objectives.find("softmax"), topics()
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
-    for objective, rows, message in (
-        (softmax(softmax.Settings()), data, "sum over labels"),
+    for objective, rows, quoted in (
+        (softmax(softmax.Settings()), data, "softmax"),
         (ova(), dense, "sparse features"),
     ):
-        with pytest.raises(EmbedxError, match=message):
+        with refused("weights", value="tree", quoting=quoted):
             resolved(ClassifySettings(weights="tree"), objective, rows)

@@ -8,13 +8,13 @@ import zipfile
 
 import pytest
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.text.encode import encode_sources
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import data_folder
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 OBW = "1-billion-word-language-modeling-benchmark-r13output"
 SHARDS = {
@@ -64,7 +64,7 @@ def test_one_billion_word_is_read_from_its_archive_without_what_is_held_out(benc
     assert text_of("one-billion-word") == b"first shard\n\nsecond shard\n"
     assert text_of("one-billion-word:heldout") == b"held out\nand more\n"
     assert len(resolve(["one-billion-word", "one-billion-word:heldout", "one-billion-word"])) == 2
-    with pytest.raises(EmbedxError, match="one-billion-word: has no part test; it has heldout"):
+    with refused_data("one-billion-word", quoting=("test", "heldout")):
         resolve(["one-billion-word:test"])
 
 
@@ -95,22 +95,26 @@ def test_a_cut_tar_is_an_error(here, cut, mode):
         # a byte of the filling
         assert text_of("mine.tar") == b"a" * 700 + b"\n" + b"b" * 512 + b"\n"
     else:
-        with pytest.raises(EmbedxError, match=r"mine.*(data are truncated|cannot be read)"):
+        with pytest.raises(DataError) as raised:
             text_of("mine.tar")
+        assert raised.value.file.partition(": ")[0] == "mine.tar"
 
 
 def test_damage_that_only_the_checksum_of_a_tar_shows_is_an_error(here):
     whole = tar_of({"a": b"some words"})
     (here / "mine.tar.gz").write_bytes(whole[:-8] + bytes(4) + whole[-4:])
-    with pytest.raises(EmbedxError, match=r"mine.*cannot be read \(CRC check failed"):
+    with refused_data("mine.tar.gz", quoting="CRC check failed"):
         text_of("mine.tar.gz")
 
 
 def test_a_damaged_zip_is_an_error(here):
     whole = zip_of({"a.txt": b"some words " * 100})
-    for damaged in (whole[:-30], whole.replace(whole[40:44], b"\0\0\0\0", 1)):
+    for damaged, place in (
+        (whole[:-30], "mine.zip"),
+        (whole.replace(whole[40:44], b"\0\0\0\0", 1), "mine.zip: a.txt"),
+    ):
         (here / "mine.zip").write_bytes(damaged)
-        with pytest.raises(EmbedxError, match=r"mine.*cannot be read"):
+        with refused_data(place):
             text_of("mine.zip")
 
 
@@ -150,7 +154,7 @@ def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
     (here / "sub").mkdir()
     (here / name).rename(here / "sub" / name)
     assert text_of("sub") == b"one two\nthree\n\nvier\n"
-    with pytest.raises(EmbedxError, match=rf"^sub/{name}: no member matches fr/\*"):
+    with refused_data(f"sub/{name}", quoting="fr/*"):
         text_of(f"sub/{name}:fr/*")
     with refused(kind=DataError, file="none.zip:a", line=None):
         text_of("none.zip:a")
@@ -234,7 +238,7 @@ def test_a_member_whose_content_is_not_what_its_entry_says_is_damaged(here, meth
         changed = whole.copy()
         changed[entry + place] ^= 1
         (here / "changed.zip").write_bytes(changed)
-        with pytest.raises(EmbedxError, match=r"changed\.zip.*: cannot be read"):
+        with refused_data("changed.zip: c.txt"):
             text_of("changed.zip")
 
 
@@ -245,7 +249,7 @@ def test_a_tar_archive_whose_headers_are_huge_is_refused_before_they_are_read(he
         (here / "corpus.tar.gz").write_bytes(
             gzip.compress(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
         )
-        with pytest.raises(EmbedxError, match=r"headers of more than [\d,]+ bytes"):
+        with refused_data("corpus.tar.gz", quoting="16,777,216 bytes"):
             text_of("corpus.tar.gz")
 
 
@@ -253,5 +257,5 @@ def test_a_sparse_member_is_refused(here):
     entry = tarfile.TarInfo("sparse.txt")
     entry.type = tarfile.GNUTYPE_SPARSE
     (here / "corpus.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
-    with pytest.raises(EmbedxError, match="sparse file"):
+    with refused_data("corpus.tar", quoting="sparse.txt"):
         text_of("corpus.tar")

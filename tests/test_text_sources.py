@@ -2,18 +2,17 @@
 
 import fnmatch
 import os
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
 from embedx.text.sources import described, recipe_defaults, resolve
 from embedx.vectors import model
 from tests.support.needs import needs_gensim
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 pytestmark = pytest.mark.usefixtures("here")
 OURS = Path(__file__).parents[1] / "corpora"
@@ -43,11 +42,8 @@ def test_wikipedia_sample_comes_with_gensim():
 
 
 def test_a_recipe_whose_files_are_not_here_says_where_to_fetch_them():
-    message = (
-        "text8: not on this machine; get it with `embedx corpus fetch text8`, or put text8.zip of "
-        f"http://mattmahoney.net/dc/text8.zip into the working directory or {data_folder()}"
-    )
-    with pytest.raises(EmbedxError, match=re.escape(message)):
+    remedies = ("`embedx corpus fetch text8`", "http://mattmahoney.net/dc/text8.zip")
+    with refused_data("text8", quoting=(*remedies, str(data_folder()))):
         resolve(["text8"])
 
 
@@ -90,48 +86,39 @@ TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "quoted"),
     [
         ("kind = ", "Invalid value"),
-        (TEXT_RECIPE + 'file = ["x"]', "unknown field file; choose among .*files"),
-        (TEXT_RECIPE, r'no files; add files = \["PATH"\]'),
+        (TEXT_RECIPE + 'file = ["x"]', (" file;", "files")),
+        (TEXT_RECIPE, 'files = ["PATH"]'),
         (
             'kind = "text"\nreader = "pdf"\nfiles = ["x"]',
-            (
-                "kind = 'text' and reader = 'pdf'; readers of each kind are {'text': .'text',"
-                " 'wikipedia'."
-            ),
+            ("'text'", "'pdf'", "('text', 'wikipedia')"),
         ),
-        (
-            'kind = "music"\nreader = "text"\nfiles = ["x"]',
-            "kind = 'music' and reader = 'text'; readers of",
-        ),
-        (TEXT_RECIPE + "files = [1]", r"files = \[1\] is no list of strings"),
-        (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 is no str"),
-        (TEXT_RECIPE + "files = ['x']\nsettings = []", r"settings = \[\] is no dict"),
+        ('kind = "music"\nreader = "text"\nfiles = ["x"]', ("kind = 'music'", "'text'")),
+        (TEXT_RECIPE + "files = [1]", "files = [1]"),
+        (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 "),
+        (TEXT_RECIPE + "files = ['x']\nsettings = []", "settings = [] "),
         (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
         (
             TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3",
-            "values: date = 3 is no str",
+            "values: date = 3 ",
         ),
-        (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: no table"),
+        (TEXT_RECIPE + "files = ['x']\n[parts]\nrest = 3", "parts: rest: "),
         (
             TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = 'x'",
-            "parts: rest: files = 'x' is no list of strings",
+            "parts: rest: files = 'x' ",
         ),
         (
             TEXT_RECIPE + "files = ['x']\n[parts.rest]\nfiles = ['x']\nreader = 'text'",
-            "parts: rest: unknown field reader",
+            ("parts: rest: ", " reader;"),
         ),
-        (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "more than 65,536 bytes"),
+        (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "65,536 bytes"),
     ],
 )
-def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
+def test_mistakes_in_a_recipe_are_errors(here, content, quoted):
     (here / "own.toml").write_text(content)
-    message = (
-        rf"^own\.toml: not a readable recipe \({complaint}.*\); compare it with corpora/README"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data("own.toml", quoting=quoted):
         resolve(["own"])
     recipe_names()
 
@@ -139,11 +126,7 @@ def test_mistakes_in_a_recipe_are_errors(here, content, complaint):
 @pytest.mark.parametrize("package", ["..", "no.such.package", "no_such_package"])
 def test_a_package_that_is_not_installed_is_named(here, package):
     (here / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
-    message = (
-        "own: not on this machine; its Python package is not installed or lacks it; pip install"
-        f" {package}"
-    )
-    with pytest.raises(EmbedxError, match=re.escape(message)):
+    with refused_data("own", quoting=f"pip install {package}"):
         resolve(["own"])
 
 
@@ -180,7 +163,7 @@ def test_what_is_known_by_name_is_listed_with_where_it_is(here):
     assert found["one-billion-word"] == found["one-billion-word:heldout"] == "fetch"
     assert found["eurlex-4k"] == "by hand"
     (here / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
-    with pytest.raises(EmbedxError, match=r"own\.toml: not a readable recipe"):
+    with refused_data("own.toml"):
         listed()
 
 
@@ -243,28 +226,19 @@ def test_globs_are_sorted_and_may_be_recursive(texts):
 
 
 @pytest.mark.parametrize(
-    ("corpora", "message"),
+    ("corpora", "place", "remedy"),
     [
-        ([], "corpora: none; name a file, a directory, a URL, a recipe, or - for standard input"),
-        (
-            ["none.txt"],
-            (
-                r"none\.txt: no such file or directory, and no recipe of that name; `embedx corpus"
-                r" list` shows the recipes"
-            ),
-        ),
-        (
-            ["@list"],
-            r"@list: no such file or directory, and no recipe of that name; write \$\(cat list\)",
-        ),
-        (["*.xyz"], r"\*\.xyz: no file matches"),
-        (["empty"], "empty: a directory without files"),
-        (["a" * 300], "aaa: no such file or directory, and no recipe of that name"),
-        (["a/" * 3000], "a/a: no such file or directory|a/: no such file or directory"),
+        ([], "corpora", ""),
+        (["none.txt"], "none.txt", "`embedx corpus list`"),
+        (["@list"], "@list", "$(cat list)"),
+        (["*.xyz"], "*.xyz", ""),
+        (["empty"], "empty", ""),
+        (["a" * 300], "a" * 300, ""),
+        (["a/" * 3000], "a/" * 3000, ""),
     ],
 )
-def test_what_is_not_there_is_an_error(texts, corpora, message):
-    with pytest.raises(EmbedxError, match=message):
+def test_what_is_not_there_is_an_error(texts, corpora, place, remedy):
+    with refused_data(place, quoting=remedy):
         resolve(corpora)
 
 

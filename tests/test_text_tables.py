@@ -14,14 +14,14 @@ import pytest
 from pyarrow import parquet
 
 import embedx.text.parquet
-from embedx.errors import DataError, EmbedxError, InapplicableError
+from embedx.errors import DataError, InapplicableError
 from embedx.text import tables
 from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, resolve
 from embedx.text.tokenizer import END_OF_SENTENCE
 from tests.support.notes import Notes
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_ill_formed_utf8_in_records_is_what_it_is_in_text(sentences):
     assert sentences(
         "b.jsonl", rb'{"t": "\ud83d\ude00 \ud83d"}', json_field="t", on_bad_utf8="skip"
     ) == [["\U0001f600"]]
-    with pytest.raises(EmbedxError, match=r"a\.jsonl: not UTF-8 at byte 1 of"):
+    with refused_data("a.jsonl", "on_bad_utf8", quoting="byte 1 "):
         sentences("a.jsonl", data, json_field="t", on_bad_utf8="error")
 
 
@@ -133,10 +133,7 @@ def test_a_column_of_parquet_is_text_or_lists(sentences):
 
 def test_parquet_without_pyarrow_names_the_extra(sentences, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        EmbedxError,
-        match=r"a\.parquet: reading Parquet needs pyarrow; pip install \"embedx\[parquet\]\"",
-    ):
+    with refused_data("a.parquet", quoting='pip install "embedx[parquet]"'):
         sentences("a.parquet", parquet_of(text=["a"]), column="text")
 
 
@@ -144,115 +141,41 @@ TABLE = "id,text\n1,a\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "settings", "message"),
+    ("place", "data", "settings", "quoted"),
     [
+        ("a.jsonl:2", '{"t": "a"}\n{"t": \n', {"json_field": "t"}, "Expecting value"),
+        ("a.jsonl:1", "[" * 100_000, {"json_field": "t"}, "maximum recursion depth"),
+        ("a.jsonl:2", "\n[1]\n", {"json_field": "t"}, "[1],"),
         (
-            "a.jsonl",
-            '{"t": "a"}\n{"t": \n',
-            {"json_field": "t"},
-            r":2: no JSON \(Expecting value\); write an obj",
-        ),
-        ("a.jsonl", "[" * 100_000, {"json_field": "t"}, r":1: no JSON \(maximum recursion depth"),
-        ("a.jsonl", "\n[1]\n", {"json_field": "t"}, r":2: \[1\], not an object; write an obj"),
-        (
-            "a.jsonl",
+            "a.jsonl:2",
             '{"t": "a"}\n{"x": 1, "y": 2}',
             {"json_field": "t"},
-            ":2: no field t; choose json_field among x, y",
+            (" t; ", "json_field among x, y"),
         ),
-        (
-            "a.jsonl",
-            '{"t": 1.5}\n',
-            {"json_field": "t"},
-            ":1: t is 1.5, not a string or a list of strings; choose",
-        ),
-        (
-            "a.jsonl",
-            '{"t": ["a", null]}',
-            {"json_field": "t"},
-            ":1: t has null in a list; write strings or whole n",
-        ),
-        ("a.jsonl", '{"t": [true]}', {"json_field": "t"}, ":1: t has true in a list"),
-        (
-            "a.jsonl",
-            '{"t": "a", "u": 1}',
-            {},
-            ": JSON Lines; name the field with the text by json_field; there are t, u",
-        ),
-        (
-            "a.csv",
-            TABLE,
-            {},
-            ": a table; name the column with the text by column; there are id, text",
-        ),
-        (
-            "a.csv",
-            TABLE,
-            {"column": "x"},
-            ": no column x; choose column among id, text, or by its number, from 1",
-        ),
-        ("a.csv", TABLE, {"column": "3"}, ": no column 3; choose column among id, text"),
-        ("a.csv", TABLE, {"column": "0"}, ": no column 0; choose column among id, text"),
-        (
-            "a.csv",
-            TABLE + '2,"b\nc",d\n',
-            {"column": "text"},
-            ":3: 3 columns, but 2 in the first row; put fields with",
-        ),
-        (
-            "a.csv",
-            TABLE + '2,"b\n\nc',
-            {"column": "text"},
-            r":3: no row of a table \(unexpected end of data\); close each",
-        ),
-        (
-            "a.csv",
-            TABLE + '2,"b"c\n',
-            {"column": "text"},
-            r":3: no row of a table \(',' expected after '\"'\)",
-        ),
-        (
-            "a.parquet",
-            parquet_of(a=["x"], b=[1]),
-            {},
-            ": a Parquet file; name the column with the text by column; .* a, b",
-        ),
-        (
-            "a.parquet",
-            parquet_of(a=["x"], b=[1]),
-            {"column": "c"},
-            ": no column c; choose column among a, b",
-        ),
-        (
-            "a.parquet",
-            parquet_of(a=["x"], b=[1]),
-            {"column": "b"},
-            ":1: b is 1, not a string or a list of strings",
-        ),
-        (
-            "a.parquet",
-            parquet_of(a=["x"])[:-9],
-            {"column": "a"},
-            r": cannot be read \(.+\); fetch or copy it again",
-        ),
-        (
-            "a.txt",
-            parquet_of(a=["x"]),
-            {},
-            ": a Parquet file; name the column with the text by column",
-        ),
-        (
-            "a.jsonl",
-            bytes(range(128, 256)) * 9,
-            {"json_field": "t"},
-            ": not UTF-8 text: 100% of its first characters",
-        ),
+        ("a.jsonl:1", '{"t": 1.5}\n', {"json_field": "t"}, "t is 1.5,"),
+        ("a.jsonl:1", '{"t": ["a", null]}', {"json_field": "t"}, "t has null "),
+        ("a.jsonl:1", '{"t": [true]}', {"json_field": "t"}, "t has true "),
+        ("a.jsonl", '{"t": "a", "u": 1}', {}, ("JSON Lines", "json_field", "t, u")),
+        ("a.csv", TABLE, {}, "id, text"),
+        ("a.csv", TABLE, {"column": "x"}, (" x;", "id, text")),
+        ("a.csv", TABLE, {"column": "3"}, (" 3;", "id, text")),
+        ("a.csv", TABLE, {"column": "0"}, (" 0;", "id, text")),
+        ("a.csv:3", TABLE + '2,"b\nc",d\n', {"column": "text"}, ("3 columns", "2 ")),
+        ("a.csv:3", TABLE + '2,"b\n\nc', {"column": "text"}, "unexpected end of data"),
+        ("a.csv:3", TABLE + '2,"b"c\n', {"column": "text"}, "',' expected after '\"'"),
+        ("a.parquet", parquet_of(a=["x"], b=[1]), {}, ("Parquet", "a, b")),
+        ("a.parquet", parquet_of(a=["x"], b=[1]), {"column": "c"}, (" c;", "a, b")),
+        ("a.parquet:1", parquet_of(a=["x"], b=[1]), {"column": "b"}, "b is 1,"),
+        ("a.parquet", parquet_of(a=["x"])[:-9], {"column": "a"}, "("),
+        ("a.txt", parquet_of(a=["x"]), {}, "Parquet"),
+        ("a.jsonl", bytes(range(128, 256)) * 9, {"json_field": "t"}, "100%"),
     ],
 )
 def test_mistakes_are_reported_with_their_line_and_a_remedy(
-    sentences, name, data, settings, message
+    sentences, place, data, settings, quoted
 ):
-    with pytest.raises(EmbedxError, match=rf"/{name}{message}"):
+    name = place.partition(":")[0]
+    with refused_data(place, quoting=quoted):
         sentences(name, data, **settings)
 
 
@@ -271,12 +194,9 @@ def test_a_field_within_objects_is_named_by_its_path(sentences):
     ]
     assert sentences("b.jsonl", lines(NESTED[0]), json_field="a.c.d") == [["z"]]
     for field in ("a.x", "a.b.c", "b"):
-        with pytest.raises(
-            EmbedxError,
-            match=rf"a\.jsonl:1: no field {field}; choose json_field among a\.b, a\.c\.d",
-        ):
+        with refused_data("a.jsonl:1", "json_field", quoting=(field, "a.b, a.c.d")):
             sentences("a.jsonl", lines(*NESTED), json_field=field)
-    with pytest.raises(EmbedxError, match=r"a\.jsonl:1: no field a\.b; .* among a, or skip"):
+    with refused_data("a.jsonl:1", "json_field", "on_bad_record", quoting=("a.b", "among a,")):
         sentences("a.jsonl", lines({"a": None}), json_field="a.b")
 
 
@@ -286,13 +206,11 @@ def test_so_is_a_column_of_parquet(sentences):
     assert sentences(
         "b.parquet", parquet_of(**{"a": [{"b": "no"}], "a.b": ["yes"]}), column="a.b"
     ) == [["yes"]]
-    with pytest.raises(
-        EmbedxError, match=r"a\.parquet: no column a\.x; choose column among a\.b, a\.c\.d$"
-    ):
+    with refused_data("a.parquet", "column", quoting=("a.x", "a.b, a.c.d")):
         sentences("a.parquet", data, column="a.x")
-    with pytest.raises(EmbedxError, match=r"a\.parquet:1: a\.c\.d is 1, not a string"):
+    with refused_data("a.parquet:1", quoting="a.c.d is 1,"):
         sentences("a.parquet", data, column="a.c.d")
-    with pytest.raises(EmbedxError, match=r"c\.parquet:2: a\.b is null, not a string"):
+    with refused_data("c.parquet:2", quoting="a.b is null,"):
         sentences("c.parquet", parquet_of(a=[{"b": "x"}, None]), column="a.b")
 
 
@@ -320,10 +238,7 @@ SKIPPED = {
 @pytest.mark.parametrize("name", SKIPPED)
 def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, name):
     data, settings, line, n_bad, why = SKIPPED[name]
-    with pytest.raises(
-        EmbedxError,
-        match=rf"/{name}:{line}: {why}.*; .*, or skip such records with on_bad_record='skip'",
-    ):
+    with refused_data(f"{name}:{line}", "on_bad_record", quoting=why):
         sentences(name, data, **settings)
     assert sentences(name, data, on_bad_record="skip", **settings) == [["x", "y"], ["z"]]
     for _ in ("read", "from the cache"):
@@ -360,10 +275,7 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
 
 
 def test_where_all_records_are_bad_the_error_says_why(sentences):
-    message = (
-        r"a\.jsonl: no words in it; 2 records were skipped \(.*: no field u\); check json_field"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data("a.jsonl", "json_field", quoting="2 records"):
         sentences("a.jsonl", lines({"t": "a"}, {"t": "b"}), json_field="u", on_bad_record="skip")
     with refused("on_bad_record", "json_field", "column", kind=InapplicableError):
         TextSettings(on_bad_record="skip")
@@ -375,10 +287,7 @@ def test_records_have_an_end(sentences, monkeypatch):
         monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 64)
     assert sentences("a.jsonl", lines({"t": "a " * 490}) * 9, json_field="t") == [["a"] * 490] * 9
     for text in ({"t": "a " * 500}, {"t": "a " * 500, "u": "b" * 999_999}):
-        message = (
-            r"a\.jsonl:2: a line of more than 1,000 bytes; is it the right file, with one record"
-        )
-        with pytest.raises(EmbedxError, match=message):
+        with refused_data("a.jsonl:2", quoting="1,000 bytes"):
             sentences("a.jsonl", '{"t": "a"}\n' + lines(text), json_field="t")
     assert (
         sentences("a.csv", TABLE + ('2,"' + "b " * 400 + '"\n') * 9, column="text")[1:]
@@ -393,10 +302,7 @@ def test_an_open_quote_that_joins_lines_is_an_error_even_where_bad_records_are_s
     sentences, monkeypatch, row
 ):
     monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
-    with pytest.raises(
-        EmbedxError,
-        match=r"a\.csv:3: no row of a table \(.*\); close each quote, double those within, and",
-    ):
+    with refused_data("a.csv:3"):
         sentences("a.csv", TABLE + row, column="text", on_bad_record="skip")
 
 
@@ -503,7 +409,7 @@ def test_words_taken_as_they_are_are_not_lower_cased():
 def test_a_column_whose_names_in_a_footer_differ_is_damage(sentences):
     data = parquet_of(ids=[["x", "y"]])
     place = data.rindex(b"list", 0, data.rindex(b"ARROW:schema"))
-    with pytest.raises(EmbedxError, match="cannot be read"):
+    with refused_data("a.parquet"):
         sentences("a.parquet", data[:place] + b"l\x7fst" + data[place + 4 :], column="ids")
 
 

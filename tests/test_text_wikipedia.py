@@ -10,7 +10,6 @@ from pathlib import Path
 import mwparserfromhell
 import pytest
 
-from embedx.errors import EmbedxError
 from embedx.text import wikipedia
 from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
@@ -18,6 +17,7 @@ from embedx.text.sources import resolve
 from embedx.text.wikipedia import DumpError, _pages, paragraphs, plain_text
 from tests.support.linear import MANY, bound, check_linear, time_limit
 from tests.support.needs import needs_data, needs_gensim
+from tests.support.refusals import refused_data
 
 PAGES = """<?xml version="1.0"?>
 <mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10">
@@ -68,10 +68,7 @@ def test_a_dump_is_known_by_its_content(tmp_path, prefix):
 def test_a_file_named_like_a_dump_must_be_one(tmp_path):
     path = tmp_path / "xywiki-latest-pages-articles.xml.txt"
     path.write_text("plain text")
-    message = (
-        r"articles\.xml\.txt: not a Wikipedia dump, despite its name or recipe: it does not begin"
-    )
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data(path.name):
         encode_sources(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
 
 
@@ -79,8 +76,7 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
     start = PAGES[: PAGES.index("Second")]
     path = tmp_path / "xywiki-latest-pages-articles.xml"
     path.write_text(start, "utf-8")
-    message = r"articles\.xml: not a whole Wikipedia dump \(.*line \d+.*\); fetch or copy it again"
-    with pytest.raises(EmbedxError, match=message):
+    with refused_data(path.name, quoting="line 17"):
         encode_sources(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
     assert (
         b"".join(paragraphs([start.encode()], cut_off=True)).decode()

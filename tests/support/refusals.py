@@ -1,31 +1,57 @@
 """Assertions about errors of the user, by kind and fields."""
 
-import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from embedx.errors import EmbedxError, Setting, SettingError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.settings import on_command_line
 
 
-@contextlib.contextmanager
 def refused(
     setting: str | None = None,
     *mentioned: str,
     kind: type[EmbedxError] = SettingError,
+    quoting: str | Collection[str] = (),
     **fields: Any,
-) -> Iterator[pytest.ExceptionInfo[EmbedxError]]:
+) -> pytest.RaisesExc[EmbedxError]:
     """What runs inside raises an error of this kind about this setting.
 
     mentioned  other settings that the message names
+    quoting    what the message quotes: data, numbers, names, the reason that a library gave
     fields     of the error, such as value, file and line
     """
-    with pytest.raises(kind) as caught:
-        yield caught
-    check_fields(caught.value, setting, *mentioned, **fields)
+
+    def check(error: EmbedxError) -> bool:
+        check_fields(error, setting, *mentioned, **fields)
+        check_quotes(error, quoting)
+        return True
+
+    return pytest.raises(kind, check=check)
+
+
+def refused_data(
+    place: str,
+    *mentioned: str,
+    kind: type[DataError] = DataError,
+    quoting: str | Collection[str] = (),
+) -> pytest.RaisesExc[DataError]:
+    """What runs inside raises an error about this place.
+
+    place      a file, or FILE:LINE; the folders before its name may be left out
+    mentioned  settings that the message names
+    quoting    what the message quotes: data, numbers, names, the reason that a library gave
+    """
+
+    def check(error: DataError) -> bool:
+        check_place(error, place)
+        check_fields(error, None, *mentioned)
+        check_quotes(error, quoting)
+        return True
+
+    return pytest.raises(kind, check=check)
 
 
 def check_fields(
@@ -41,10 +67,26 @@ def check_fields(
     assert names >= set(mentioned), f"{names} are named by: {error}"
 
 
-@contextlib.contextmanager
-def refused_on_command_line(pattern: str) -> Iterator[pytest.ExceptionInfo[EmbedxError]]:
+def check_place(error: BaseException, place: str) -> None:
+    """The error is about this FILE or FILE:LINE."""
+    assert isinstance(error, DataError), error
+    path = str(error.file) if error.line is None else f"{error.file}:{error.line}"
+    assert f"/{path}".endswith(f"/{place}"), f"{path} is the place of: {error}"
+
+
+def check_quotes(error: BaseException, quoting: str | Collection[str]) -> None:
+    """The error quotes these: data, numbers, names, the reason that a library gave."""
+    quotes = [quoting] if isinstance(quoting, str) else quoting
+    missing = [quote for quote in quotes if quote not in str(error)]
+    assert not missing, f"{missing} are not quoted by: {error}"
+
+
+def refused_on_command_line(pattern: str) -> pytest.RaisesExc[EmbedxError]:
     """What runs inside raises an error whose line on the command line matches."""
-    with pytest.raises(EmbedxError) as caught:
-        yield caught
-    line = caught.value.spelled(on_command_line)
-    assert re.search(pattern, line), line
+
+    def check(error: EmbedxError) -> bool:
+        line = error.spelled(on_command_line)
+        assert re.search(pattern, line), line
+        return True
+
+    return pytest.raises(EmbedxError, check=check)
