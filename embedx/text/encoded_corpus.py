@@ -24,15 +24,13 @@ from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
 
 KEY = re.compile(r"[0-9a-f]{24}")
-TOKENS, COUNTS, LETTERS, STARTS, ABOUT = (
-    "tokens.bin",
-    "counts.npy",
-    "letters.bin",
-    "starts.npy",
-    "about.json",
-)
+TOKENS = "tokens.bin"
+COUNTS = "counts.npy"
+LETTERS = "letters.bin"
+STARTS = "starts.npy"
+ABOUT = "about.json"
 DATA = (TOKENS, COUNTS, LETTERS, STARTS)
-# what a report says of each source, and is read again
+# The type of each fact of a source's report that is read again.
 SOURCE_FACTS = {
     "name": str,
     "skipped": str | None,
@@ -41,13 +39,16 @@ SOURCE_FACTS = {
     "bad_records": int,
     "too_long": int,
 }
-CHECK_BYTES = 1 << 20  # of a file that are summed up at a time
+BYTES_AT_A_TIME = 1 << 20
 
 
 class GeneratedTokens(Protocol):
-    """Tokens that are made while training and never stored: walks over a graph."""
+    """Tokens that are made while training and never stored: walks over a graph.
 
-    max_gradient: float  # of a row, in place of the engine's
+    max_gradient  of a row, in place of the engine's
+    """
+
+    max_gradient: float
 
     def n_chunks(self, n_tokens: int) -> int:
         """How many chunks of at most so many tokens an epoch has."""
@@ -57,25 +58,29 @@ class GeneratedTokens(Protocol):
 
 
 class EncodedCorpus:
-    """A corpus as numbers, mapped read-only from its folder."""
+    """A corpus as numbers, mapped read-only from its folder.
+
+    key        "" for a temporary corpus
+    tokens     int32: provisional ids, and marks between sentences
+    n_tokens   without the marks
+    words      by provisional id
+    counts     int64 (n_types,)
+    report     what was counted while it was read
+    generated  what makes the tokens while training, if they are not stored: `tokens` is a sample
+    """
 
     def __init__(self, folder: Path, delete: Callable[[], None] | None = None) -> None:
         self.folder = folder
         about = read_about(folder)
-        self.key: str = about["key"]  # "" for a temporary corpus
-        self.n_tokens: int = about["n_tokens"]  # without the marks between sentences
+        self.key: str = about["key"]
+        self.n_tokens: int = about["n_tokens"]
         self.report: Record = about["report"]
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
-        # int64 (n_types,)
         self.counts: np.ndarray = np.asarray(map_array(folder / COUNTS))
-        # which may be empty, if the only word is: that cannot be mapped
-        with (folder / LETTERS).open("rb") as file:
-            letters = (
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
-            )
-        self.words = WordList(letters, np.asarray(map_array(folder / STARTS)))
-        # where training makes its tokens, and these are a sample of them
+        self.words = WordList(
+            _map_letters(folder / LETTERS), np.asarray(map_array(folder / STARTS))
+        )
         self.generated: GeneratedTokens | None = None
         # at the latest when the program ends
         self._delete = delete and weakref.finalize(self, delete)
@@ -98,9 +103,19 @@ class EncodedCorpus:
         self.close()
 
 
+def _map_letters(file: Path) -> bytes | mmap.mmap:
+    """The letters of all words; a file without any, because the only word is empty, cannot be
+    mapped.
+    """
+    if file.stat().st_size == 0:
+        return b""
+    with file.open("rb") as opened:
+        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+
+
 def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
-    """The kept corpus in `folder`; None if there is none, or only a damaged one, which is reported.
-    Reads all of its files.
+    """The kept corpus in `folder`, all of its files read and checked; None if there is none, or a
+    damaged one, which is noted.
     """
     try:
         if read_about(folder)["data_checksum"] != checksum(folder):
@@ -112,8 +127,9 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
         return corpus
     except MemoryError:
         raise
-    except Exception as error:  # numpy and JSON raise what they like, given the bytes
-        if folder.exists():  # else there is none, or it was cleared meanwhile
+    except Exception as error:
+        # numpy and JSON raise what they like, given the bytes
+        if folder.exists():
             progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
 
@@ -127,8 +143,8 @@ def check_words(words: WordList) -> None:
     if starts[0] != 0 or starts[-1] != n_bytes or (starts[1:] < starts[:-1]).any():
         raise ValueError(f"{STARTS}: words that do not follow each other")
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    for first in range(0, n_bytes, CHECK_BYTES):
-        decoder.decode(words.letters[first : first + CHECK_BYTES])
+    for first in range(0, n_bytes, BYTES_AT_A_TIME):
+        decoder.decode(words.letters[first : first + BYTES_AT_A_TIME])
     decoder.decode(b"", final=True)
     letters = np.frombuffer(words.letters, np.uint8)
     first_letters = letters[starts[:-1][starts[:-1] < n_bytes]]
@@ -179,16 +195,16 @@ def read_about(folder: Path) -> Record:
 
 def checksum(folder: Path) -> int:
     """The checksum of the files of a corpus, but for about.json."""
-    found = 0
+    crc = 0
     for name in DATA:
         with (folder / name).open("rb") as file:
-            while part := file.read(CHECK_BYTES):
-                found = zlib.crc32(part, found)
-    return found
+            while part := file.read(BYTES_AT_A_TIME):
+                crc = zlib.crc32(part, crc)
+    return crc
 
 
 def bytes_in(folder: Path) -> int:
     """How much a folder holds; 0 if it is deleted meanwhile."""
     with contextlib.suppress(OSError):
-        return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return 0

@@ -10,7 +10,7 @@ threads.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -20,35 +20,65 @@ from embedx.text.read_ahead import TextBlock
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Tokenizer, look_up, renumber
+from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer, look_up, renumber
 
-CHUNK_BYTES = 1 << 20  # enough that looking up its words takes little time beside finding them
-MAX_CHUNK_BYTES = 1 << 23  # it is cut there, even within a word
+# Enough that looking up the words of a chunk takes little time beside finding them.
+CHUNK_BYTES = 1 << 20
+# A chunk is cut there, even within a word.
+MAX_CHUNK_BYTES = 1 << 23
 
 
 class Chunk(NamedTuple):
-    """A piece of the text of a source, to be tokenised."""
+    """A piece of the text of sources[source], to be tokenised.
+
+    offset     bytes of the source's text before it
+    continues  it begins within a word, and needs the table of the chunk before it
+    is_last    it ends the text of its source
+    stored     bytes read from all sources so far, as stored
+    """
 
     source: int
     data: bytes
-    offset: int  # bytes of the source's text before it
-    continues: bool  # it begins within a word, and needs the table of the last one
-    is_last: bool  # of its source
-    stored: int  # bytes read so far, as stored
+    offset: int
+    continues: bool
+    is_last: bool
+    stored: int
 
 
 class Piece(NamedTuple):
-    """The tokens of a chunk."""
+    """The tokens of a chunk.
+
+    tokens     int32
+    bad        ill-formed UTF-8 sequences
+    first_bad  byte offset of the first of them in the text of the source
+    too_long   words that were left out for their length
+    words      has the table by which the tokens are numbered, until they are renumbered
+    numbers    int32: the number among all words of each word of that table; -1 where it is yet to
+               be found
+    segment    how often all words had been taken out when these were looked up
+    """
 
     chunk: Chunk
-    tokens: np.ndarray  # int32
-    bad: int  # ill-formed UTF-8 sequences
-    first_bad: int  # byte offset of the first of them in the text of the source
-    too_long: int  # words that were left out for their length
-    words: Tokenizer  # by whose table the tokens are numbered
-    # int32: of its words up to there, among all words; -1 where it is yet to be found
+    tokens: np.ndarray
+    bad: int
+    first_bad: int
+    too_long: int
+    words: Tokenizer
     numbers: np.ndarray
-    segment: int  # how often all words had been taken out when they were looked up
+    segment: int
+
+
+class KnownWords(NamedTuple):
+    """The first `n_types` words of a table, which may grow meanwhile, and its segment."""
+
+    table: Table
+    n_types: int
+    segment: int
+
+    @classmethod
+    def of(cls, words: Tokenizer) -> Self:
+        """The words of a tokenizer as they are now."""
+        return cls(words.table, words.n_types, words.segment)
 
 
 def pieces(
@@ -66,23 +96,10 @@ def pieces(
     """
     cut = chunks(blocks, [source.has_sentences(settings) for source in sources])
 
-    def tokenized(chunk: Chunk, last: Future[Piece] | None) -> Piece:
+    def tokenized(chunk: Chunk, before: Future[Piece] | None) -> Piece:
         """The tokens of a chunk, their words looked up among those that are known by now."""
-        own, source = last.result().words if last else Tokenizer(settings), sources[chunk.source]
-        table, n_known, segment = known
-        tokens = own.tokenize(
-            chunk.data, chunk.offset, chunk.is_last, source.has_sentences(settings)
-        )
-        bad, first_bad, too_long = own.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
-        if bad and settings.on_bad_utf8 == "error":
-            replace = (Setting("on_bad_utf8", "replace"), " or skip")
-            remedy = ("convert it with iconv -t UTF-8, or choose ", replace)
-            raise DataError(
-                source.name, None, f"not UTF-8 at byte {first_bad} of the (unpacked) text", remedy
-            )
-        numbers = np.full(own.n_types, -1, np.int32)
-        look_up(own.table, table, n_known, numbers)
-        return Piece(chunk, tokens, bad, first_bad, too_long, own, numbers, segment)
+        tokenizer = Tokenizer(settings) if before is None else before.result().words
+        return _tokenized(chunk, tokenizer, sources[chunk.source], settings, known)
 
     def submitted() -> Iterator[Future[Piece]]:
         last = None
@@ -90,24 +107,41 @@ def pieces(
             last = pool.submit(tokenized, chunk, last if chunk.continues else None)
             yield last
 
-    known = words.table, words.n_types, words.segment
+    known = KnownWords.of(words)
     pool = ThreadPoolExecutor(threads, "embedx-tokens")
     try:
         for piece in in_order(submitted(), 2 * threads - 2):
-            # the words that it was looked up among were taken out meanwhile
             if piece.segment != words.segment:
+                # the words among which its words were looked up were taken out meanwhile
                 piece.numbers.fill(-1)
             words.enter(piece.words.table, piece.numbers)
             renumber(piece.tokens, piece.numbers)
-            known = words.table, words.n_types, words.segment
+            known = KnownWords.of(words)
             yield piece
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk]:
-    """The blocks put together to chunks that end where words do, of `whole` sources with
-    SENTENCE_END.
+def _tokenized(
+    chunk: Chunk, tokenizer: Tokenizer, source: Source, settings: TextSettings, known: KnownWords
+) -> Piece:
+    """The tokens of a chunk by a tokenizer, whose words are looked up among the known ones."""
+    has_sentences = source.has_sentences(settings)
+    tokens = tokenizer.tokenize(chunk.data, chunk.offset, chunk.is_last, has_sentences)
+    bad, first_bad, too_long = tokenizer.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
+    if bad and settings.on_bad_utf8 == "error":
+        problem = f"not UTF-8 at byte {first_bad} of the (unpacked) text"
+        replace = (Setting("on_bad_utf8", "replace"), " or skip")
+        remedy = ("convert it with iconv -t UTF-8, or choose ", replace)
+        raise DataError(source.name, None, problem, remedy)
+    numbers = np.full(tokenizer.n_types, -1, np.int32)
+    look_up(tokenizer.table, known.table, known.n_types, numbers)
+    return Piece(chunk, tokens, bad, first_bad, too_long, tokenizer, numbers, known.segment)
+
+
+def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterator[Chunk]:
+    """The blocks put together to chunks that end where words do or, of sources that have
+    sentences, where these do.
     """
     pieces = []
     offset = size = 0
@@ -117,15 +151,21 @@ def chunks(blocks: Iterable[TextBlock], whole: Sequence[bool]) -> Iterator[Chunk
         size += len(data)
         if data and size < CHUNK_BYTES:
             continue
-        cut = (
-            data.rfind(SENTENCE_END) + 1
-            if whole[source]
-            else max(data.rfind(b"\n"), data.rfind(b" ")) + 1
-        )
+        if has_sentences[source]:
+            cut = data.rfind(SENTENCE_END) + 1
+        else:
+            cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
         if data and not cut and size < MAX_CHUNK_BYTES:
             continue
         rest = data[cut:] if cut else b""
         pieces[-1] = data[: len(data) - len(rest)]
         yield Chunk(source, b"".join(pieces), offset, continues, not data, stored)
-        offset, continues = (offset + size - len(rest), not cut) if data else (0, False)
-        pieces, size = [rest], len(rest)
+        if data:
+            offset += size - len(rest)
+            continues = not cut
+        else:
+            # the next block begins another source
+            offset = 0
+            continues = False
+        pieces = [rest]
+        size = len(rest)

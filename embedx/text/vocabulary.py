@@ -16,11 +16,15 @@ from embedx.text.unicode_forms import normalized
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by decreasing count, equal counts by first appearance."""
+    """Words by decreasing count, equal counts by first appearance.
+
+    counts    int64 (n_words,): how often each occurs in the whole corpus
+    held_out  int64 (n_words,): how often in the part that training leaves out; None: there is none
+    """
 
     words: list[str]
-    counts: ndarray  # int64 (n_words,): in the whole corpus
-    held_out: ndarray | None = None  # int64 (n_words,): in the part that training leaves out
+    counts: ndarray
+    held_out: ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -47,12 +51,15 @@ def trained_counts(counts: ndarray, held_out: ndarray | None) -> ndarray:
     A word that occurs nowhere else counts as if it did once: it is in the vocabulary, and no model
     may give it no chance.
     """
-    return counts if held_out is None else np.maximum(counts - held_out, 1)
+    if held_out is None:
+        return counts
+    return np.maximum(counts - held_out, 1)
 
 
 def keep_probability(counts: ndarray, sample: float) -> ndarray:
-    """Chance of each token to be kept by subsampling, float32 (n_words,), from how often each word
-    occurs, int64 (n_words,).
+    """The probability with which subsampling keeps a token of each word, float32 (n_words,).
+
+    counts  int64 (n_words,): how often each word occurs
 
     min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as
     word2vec.c has it (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0
@@ -65,9 +72,7 @@ def keep_probability(counts: ndarray, sample: float) -> ndarray:
 
 
 def kept_counts(counts: ndarray, sample: float) -> ndarray:
-    """How often each word is expected to survive subsampling, int64 (n_words,), rounded, at least
-    1.
-    """
+    """How often each word is expected to survive subsampling, int64 (n_words,), at least once."""
     kept = np.rint(counts * keep_probability(counts, sample).astype(np.float64))
     return np.asarray(np.maximum(kept, 1), np.int64)
 
@@ -82,22 +87,24 @@ def select(
     """
     counts = corpus.counts
     kept = np.flatnonzero(is_wanted(corpus, settings, form))
-    # only these, because most words are rare
+    # Only these are sorted, because most words are rare.
     kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]
-    if len(kept) == 0 and settings.vocab is not None:
-        raise SettingError(
-            "vocab",
-            settings.vocab,
-            "none of its words is in the text",
-            "is the text tokenised in the same way?",
-        )
     if len(kept) == 0:
-        most = counts.max(initial=0)
-        problem = f"no word occurs so often, the most frequent one {most} times"
-        raise SettingError("min_count", settings.min_count, problem, "lower it, or give more text")
+        raise _no_words(counts, settings)
     remap = np.full(len(counts), -1, int32)
     remap[kept] = np.arange(len(kept), dtype=int32)
     return Vocabulary(corpus.words.at(kept), counts[kept]), remap
+
+
+def _no_words(counts: ndarray, settings: VocabularySettings) -> SettingError:
+    """The error that a vocabulary would have no words."""
+    if settings.vocab is not None:
+        problem = "none of its words is in the text"
+        remedy = "is the text tokenised in the same way?"
+        return SettingError("vocab", settings.vocab, problem, remedy)
+    max_count = counts.max(initial=0)
+    problem = f"no word occurs so often, the most frequent one {max_count} times"
+    return SettingError("min_count", settings.min_count, problem, "lower it, or give more text")
 
 
 def is_wanted(
@@ -115,14 +122,15 @@ def listed(path: str, form: str | None = None) -> list[str]:
 
     Raises `EmbedxError` for what is none.
     """
-    words, why = [], "no words in it"
+    words = []
+    problem = "no words in it"
     try:
         with open(path, encoding="utf-8-sig") as lines:
             words = [normalized(line, form).split(maxsplit=1)[0] for line in lines if line.strip()]
     except UnicodeDecodeError:
-        why = "not UTF-8"
+        problem = "not UTF-8"
     except OSError as error:
-        why = str(error.strerror)
+        problem = str(error.strerror)
     if not words:
-        raise SettingError("vocab", path, why, "give a file with one word per line")
+        raise SettingError("vocab", path, problem, "give a file with one word per line")
     return words
