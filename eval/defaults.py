@@ -17,7 +17,7 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification import task as classification
-from embedx.classification.resolve import default_objective, new_objective
+from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings
 from eval.classification_process import best, quality
 from eval.defaults_data import halves

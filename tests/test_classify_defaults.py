@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
-from embedx.classification import resolve, settings
+from embedx.classification import objective_choice, settings
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
@@ -155,8 +155,8 @@ def test_an_objectives_own_settings_have_defaults_for_classification():
     class Declares(ns):
         label_defaults = {"negatives": 17, "bias": "zero"}  # noqa: RUF012
 
-    assert resolve.new_objective(Declares, {}).settings.negatives == 17
-    assert resolve.new_objective(Declares, {"negatives": 3}).settings.negatives == 3
+    assert objective_choice.new_objective(Declares, {}).settings.negatives == 17
+    assert objective_choice.new_objective(Declares, {"negatives": 3}).settings.negatives == 3
     assert ns.Settings().negatives == Declares.Settings().negatives != 17
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification.resolve import check_given, default_objective
+from embedx.classification.effects import check_given
+from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings, whole_or_all
 from embedx.classification.task import train
 from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from embedx.classification.tree_training import Trained
+from embedx.classification.labelwise import TrainedTile
 from embedx.distributed import address, labels, received
 from embedx.distributed.received import LostWorkerError
 from embedx.distributed.server import STATE, Parameters, ParameterServer
@@ -158,7 +158,7 @@ def test_predictions_are_of_the_rows_and_labels_asked_for(change):
 )
 def test_a_tile_has_weights_of_its_own_labels_and_features(change):
     one = np.array([0, 1], int32)
-    tile = Trained(one, one, np.ones(2, float32), np.zeros(2, float32), 0.5)
+    tile = TrainedTile(one, one, np.ones(2, float32), np.zeros(2, float32), 0.5)
     labels._check_tile(tile, 2, 7)
     with pytest.raises(LostWorkerError):
         labels._check_tile(tile._replace(**change), 2, 7)

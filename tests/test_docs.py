@@ -218,7 +218,7 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
-    from embedx.classification.resolve import MAX_DENSE, MAX_DENSE_SAMPLED
+    from embedx.classification.label_weights import MAX_DENSE, MAX_DENSE_SAMPLED
     from embedx.evaluation.heldout import PAIRS
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE

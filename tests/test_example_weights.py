@@ -11,7 +11,7 @@ from embedx import optimizers, samplers
 from embedx.classification import task
 from embedx.classification.classifier import all_rows
 from embedx.classification.estimator import SoftmaxClassifier
-from embedx.classification.resolve import new_objective
+from embedx.classification.objective_choice import new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.weights import balanced_weights
 from embedx.labeled.data import Labeled, Labels

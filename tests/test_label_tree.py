@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
-from embedx.classification import classifier, clustering, label_tree, tree_training
+from embedx.classification import classifier, clustering, label_tree, labelwise, tree_plans
 from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
@@ -157,7 +157,7 @@ def test_clusters_of_vectors_that_are_all_alike_have_the_sizes_that_they_should(
 def test_a_plan_reaches_every_label_once(depth, arity):
     n = 77
     edges = np.linspace(0, n, 2**depth + 1).astype(np.int64)
-    plan = tree_training.plan_of(np.arange(n, dtype=np.int32), depth, edges, arity)
+    plan = tree_plans.tree_plan(np.arange(n, dtype=np.int32), depth, edges, arity)
     nodes_above = 1
     for level in plan.levels[:-1]:
         assert len(level.first_node) - 1 == nodes_above
@@ -179,7 +179,7 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after
     whole = trained(data, **options)
     request = Command("classify", {}, 1e9, False)
     count = 0
-    train_tile = tree_training.TreeTraining.train
+    train_tile = labelwise.LabelwiseTraining.train
 
     def interrupted(self, *arguments):
         nonlocal count
@@ -189,7 +189,7 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after
         count += 1
         return train_tile(self, *arguments)
 
-    monkeypatch.setattr(tree_training.TreeTraining, "train", interrupted)
+    monkeypatch.setattr(labelwise.LabelwiseTraining, "train", interrupted)
     checkpoints = Checkpoints(tmp_path / "model", request, False, Silent())
     progress = Notes()
     with contextlib.suppress(KeyboardInterrupt):  # raised where there is no model yet

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from embedx import SkipGram, SoftmaxClassifier
-from embedx.classification.resolve import check_given, new_objective
+from embedx.classification.effects import check_given
+from embedx.classification.objective_choice import new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError
 from embedx.objectives import OBJECTIVES

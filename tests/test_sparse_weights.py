@@ -10,7 +10,7 @@ from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
-from embedx.classification.resolve import default_objective
+from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.engine import tiles

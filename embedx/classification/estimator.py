@@ -19,8 +19,9 @@ from scipy.sparse import csr_matrix, issparse
 from embedx import checks, objectives, samplers
 from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
+from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.resolve import check_given, new_objective
+from embedx.classification.objective_choice import new_objective
 from embedx.classification.settings import OF_STEPS, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget

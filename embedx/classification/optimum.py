@@ -7,45 +7,34 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
-from embedx.classification.settings import ClassifySettings
 from embedx.classification.steps import first_biases, weighted_counts
 from embedx.engine import lbfgs
 from embedx.engine.loading import compile_function
 from embedx.errors import DivergedError, Setting
 from embedx.kernels.batch import COEFFICIENTS_64
-from embedx.labeled.data import Labels
-from embedx.objectives.contract import Objective
 from embedx.runtime.memory import MemoryPlan, available_memory
-from embedx.samplers.contract import Sampler
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.strategy import Tally, Wrap
 
 
 class OptimumTrainer:
-    """Trains by L-BFGS; parameters have the type of the features.
+    """Trains by L-BFGS; parameters have the type of the features."""
 
-    features  (n_rows, n_features), scaled
-    weights   (n_rows,): how much each row counts; None for all alike
-    sampler   knows how often each label occurs
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        settings: ClassifySettings,
-        features: Any,
-        labels: Labels,
-        weights: ndarray | None,
-        sampler: Sampler,
-    ) -> None:
+    def __init__(self, inputs: TrainerInputs) -> None:
+        objective = inputs.objective
+        settings = inputs.settings
+        sampler = inputs.warm_up or inputs.sampler
         self.objective = objective
         self.settings = settings
-        self.features = features
-        self.labels = labels
-        self.weights = np.ones(features.shape[0]) if weights is None else weights
-        self.sampler = sampler
+        self.features = inputs.features
+        self.labels = inputs.labels
+        self.weights = np.ones(self.features.shape[0])
+        if inputs.row_weights is not None:
+            self.weights = inputs.row_weights
+        self.sampler = sampler  # knows how often each label occurs
         self.has_bias = settings.bias != "none"
         self.n_rows = objective.n_rows(len(sampler.counts))
         self.loss_unit = objective.loss_unit("row")

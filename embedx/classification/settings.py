@@ -11,7 +11,11 @@ from embedx.settings import param
 from embedx.training.schedule import SCHEDULES
 
 AUTO, NONE, MAX_NEIGHBOURS = "auto", "none", 1000  # of --neighbours
-WEIGHTS = ("dense", "sparse", "tree")  # how those of the output rows are stored
+# How the weights of the output rows are stored; label_weights.py decides.
+DENSE = "dense"
+SPARSE = "sparse"
+TREE = "tree"
+WEIGHTS = (DENSE, SPARSE, TREE)
 OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
 
 # By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each

@@ -1,6 +1,5 @@
 """Training by steps on minibatches."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy import float32, ndarray
 
 from embedx import optimizers
 from embedx.classification.classifier import Classifier
+from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, strategy_for
@@ -17,7 +17,6 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan
-from embedx.samplers.contract import Sampler
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.schedule import Schedule
@@ -28,41 +27,28 @@ MIN_BUDGET = 0.01
 
 
 class StepTrainer:
-    """Trains by the strategy for its sampler and inputs.
+    """Trains by the strategy for its sampler and inputs."""
 
-    features         (n_rows, n_features), scaled
-    samplers_        the sampler and, where it retrieves rows, what draws until it can
-    pretrained       ids of words and their vectors, for the hidden layer
-    before           the classifier to continue from
-    weights          (n_rows,): how much each row counts; None for all alike
-    optimizer_state  of its run, by table
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        settings: ClassifySettings,
-        features: Any,
-        labels: Labels,
-        counts: ndarray,
-        samplers_: tuple[Sampler, Sampler | None],
-        *,
-        pretrained: tuple[ndarray, ndarray] | None = None,
-        before: Classifier | None = None,
-        weights: ndarray | None = None,
-        optimizer_state: Mapping[str, ndarray] | None = None,
-    ) -> None:
-        sampler, warm_up = samplers_
-        examples = examples_of(features, labels, weights)
-        optimizer = update_rule(settings, examples, features.shape)
-        make = strategy_for(objective, settings, sampler, examples)
+    def __init__(self, inputs: TrainerInputs) -> None:
+        objective = inputs.objective
+        settings = inputs.settings
+        features = inputs.features
+        examples = examples_of(features, inputs.labels, inputs.row_weights)
+        make = strategy_for(objective, settings, inputs.sampler, examples)
         self.strategy: Classification = make(
-            objective, settings, sampler, examples, optimizer, counts, features.shape[1], warm_up
+            objective,
+            settings,
+            inputs.sampler,
+            examples,
+            update_rule(settings, examples, features.shape),
+            inputs.counts,
+            features.shape[1],
+            inputs.warm_up,
         )
         self.loss_unit = self.strategy.loss_unit
-        self.pretrained = pretrained
-        self.before = before
-        self.former_state = optimizer_state or {}
+        self.pretrained = inputs.pretrained
+        self.before = inputs.before
+        self.former_state = inputs.optimizer_state
         self.optimizer_state = {
             "hidden": self.strategy.hidden.state,
             "outputs": self.strategy.outputs.state,

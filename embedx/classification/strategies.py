@@ -8,7 +8,7 @@ Full           engine/full.py         every output row for each example
 FullSparse     engine/full.py         the same for sparse features
 FullTiled      engine/tiles.py        the same where the loss is a sum over labels
 
-Sparse weights of losses that are sums over labels are trained by tree_training.py.
+Sparse weights of losses that are sums over labels are trained by labelwise.py.
 
 With --deterministic sampled and retrieved candidates are trained by one thread, and all rows of a
 small output always: threads that overwrite each other's updates of so few rows cost likelihood.
@@ -26,7 +26,7 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 
 from embedx.classification.label_tree import LabelTree, arrays_of
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.settings import SPARSE, ClassifySettings
 from embedx.engine import full, retrieved, sampled, sparse_rows, tiles, weighted
 from embedx.engine.examples import Csr, Examples, csr_of, examples_at
 from embedx.engine.loading import compile_function, load_kernel
@@ -345,6 +345,8 @@ class Classification(Strategy):
 class Sampled(Classification):
     """A few rows for each example, by threads that share the tables."""
 
+    has_sparse_rows = False
+
     def prepare(self) -> None:
         self.drawing = self.warm_up or self.sampler
         n_draws = (
@@ -355,7 +357,7 @@ class Sampled(Classification):
         self.draws = self.drawing.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
-            has_sparse_rows=self.settings.weights == "sparse",
+            has_sparse_rows=self.has_sparse_rows,
             on_path=self.drawing.candidates == "path",
             counts_repeats=self.drawing.replacement,
             n_draws=n_draws,
@@ -392,6 +394,8 @@ class SampledSparse(Sampled):
     """Sampled or path candidates, whose rows have weights for the features of their own examples
     alone.
     """
+
+    has_sparse_rows = True
 
     def make_outputs(self) -> None:
         own = examples_of_rows(self.examples, self.sampler, self.n_rows)
@@ -673,7 +677,7 @@ def strategy_for(
     if sampler.candidates == "retrieved":
         return Retrieved
     if sampler.candidates != "all":
-        return SampledSparse if settings.weights == "sparse" else Sampled
+        return SampledSparse if settings.weights == SPARSE else Sampled
     if width := settings.hidden or examples.dense.shape[1]:
         n, n_rows = (
             min(settings.batch_size, len(examples.label_offsets) - 1),

@@ -1,12 +1,12 @@
 """The task of classification: a run on labelled data, and `train`, from data to a `Classifier`.
 
-What trains is one of three (`Trainer`): steps on minibatches (steps.py), a level of a tree after
-another (tree_training.py), or L-BFGS on the whole data set (optimum.py).
+What trains is one of three (trainers.py): steps on minibatches (steps.py), one label after another
+(labelwise.py), or L-BFGS on the whole data set (optimum.py).
 """
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -15,13 +15,14 @@ from embedx import samplers
 from embedx.classification import held_out, neighbours, start as start_of
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
+from embedx.classification.contract import Trainer, TrainerInputs
 from embedx.classification.division import Division, divide
+from embedx.classification.effects import without_effect
 from embedx.classification.history import History, Watch
-from embedx.classification.optimum import OptimumTrainer
-from embedx.classification.resolve import Problem, is_label_by_label, resolve, without_effect
-from embedx.classification.settings import NONE, ClassifySettings
-from embedx.classification.steps import StepTrainer
-from embedx.classification.tree_training import TreeTrainer
+from embedx.classification.problem import Problem
+from embedx.classification.resolve import resolve
+from embedx.classification.settings import DENSE, NONE, ClassifySettings
+from embedx.classification.trainers import trainer_for
 from embedx.classification.weights import BALANCED, balanced_weights, counted_rows
 from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled
@@ -67,21 +68,6 @@ class TrainedClassifier:
     def without_state(self) -> "TrainedClassifier":
         """The same without the memory that only training needed."""
         return TrainedClassifier(self.classifier, self.outcome.without_state())
-
-
-class Trainer(Protocol):
-    """One of the ways to train a classifier."""
-
-    loss_unit: str
-    optimizer_state: dict[str, ndarray]
-
-    def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What training needs, before it is written to."""
-
-    def train(
-        self, history: History, plan: MemoryPlan, checkpoints: Checkpoints | None, wrap: Wrap | None
-    ) -> trainer.Outcome:
-        """Train the classifier of the history."""
 
 
 def train(
@@ -220,12 +206,12 @@ class Run:
                 Setting("scaling", "none"),
                 " keeps them as they are",
             )
-        if settings.weights != "dense" and data.features.data.min(initial=0) < 0:
+        if settings.weights != DENSE and data.features.data.min(initial=0) < 0:
             self.progress.warn(
                 Setting("weights", settings.weights),
                 " keeps a label's weights only for the features of its own rows, which may lose"
                 " useful ones where features are negative, as some here are; ",
-                Setting("weights", "dense"),
+                Setting("weights", DENSE),
                 " keeps all",
             )
 
@@ -310,46 +296,32 @@ class Run:
         )
 
     def _new_trainer(self) -> Trainer:
-        if self.settings.optimizer == Lbfgs.name:
-            return OptimumTrainer(
-                self.objective,
-                self.settings,
-                self.inputs.features,
-                self.labels,
-                self.division.training.weights,
-                self.drawing,
-            )
+        optimizer_state: Mapping[str, ndarray] = {}
+        if isinstance(self.start, TrainedClassifier):
+            optimizer_state = self.start.optimizer_state
+        inputs = TrainerInputs(
+            self.objective,
+            self.settings,
+            self.inputs.features,
+            self.labels,
+            self.trained_counts,
+            self.division.training.weights,
+            self.sampler,
+            self.warm_up,
+            self.progress,
+            self.pretrained,
+            self.before,
+            optimizer_state,
+            is_distributed=self.wrap is not None,
+        )
         with allocating(*self.size()):
-            if is_label_by_label(self.settings, self.objective):
-                return TreeTrainer(
-                    self.objective,
-                    self.settings,
-                    self.inputs.features,
-                    self.labels,
-                    self.trained_counts,
-                    self.progress,
-                    by_others=self.wrap is not None,
-                    weights=self.division.training.weights,
-                )
-            memory = self.start.optimizer_state if isinstance(self.start, TrainedClassifier) else {}
-            return StepTrainer(
-                self.objective,
-                self.settings,
-                self.inputs.features,
-                self.labels,
-                self.trained_counts,
-                (self.sampler, self.warm_up),
-                pretrained=self.pretrained,
-                before=self.before,
-                weights=self.division.training.weights,
-                optimizer_state=memory,
-            )
+            return trainer_for(inputs)
 
     def size(self) -> Size:
         """The size of the weights."""
         settings, data = self.settings, self.data
         n_rows = self.objective.n_rows(data.n_labels)
-        if settings.weights != "dense":
+        if settings.weights != DENSE:
             return Size(
                 f"sparse weights of {n_rows:,} rows on {data.n_features:,} features",
                 "drop rare labels and features",

@@ -7,13 +7,11 @@ from typing import Any
 
 from embedx import objectives
 from embedx.classification import classifier
-from embedx.classification.resolve import (
-    Problem,
-    check_given,
-    is_label_by_label,
-    new_objective,
-    resolve,
-)
+from embedx.classification.effects import check_given
+from embedx.classification.label_weights import is_labelwise
+from embedx.classification.objective_choice import new_objective
+from embedx.classification.problem import Problem
+from embedx.classification.resolve import resolve
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import OF_LABELS, CompareSettings
@@ -151,7 +149,7 @@ class LabelledData(Data):
             if ":" not in name:
                 continue
             resolved = resolve(Problem(settings, objective, training, training))
-            if is_label_by_label(resolved.settings, objective):
+            if is_labelwise(resolved.settings, objective):
                 converging.add(name)
         return converging
 

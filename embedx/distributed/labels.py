@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification.resolve import is_label_by_label
+from embedx.classification.label_weights import is_labelwise
+from embedx.classification.labelwise import LabelwiseTraining, TrainedTile
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
-from embedx.classification.tree_training import Trained, TreeTraining
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.received import check_array, is_number, require
 from embedx.distributed.run import Distributed
@@ -42,12 +42,12 @@ RANGES = 32  # of a level's labels for each thread, so that all end at about the
 class ClassifierPlan(Plan):
     """Every worker trains minibatches, or tiles of labels."""
 
-    kind: type[Classification | TreeTraining]
+    kind: type[Classification | LabelwiseTraining]
     settings: ClassifySettings
     arguments: tuple[Any, ...]  # of the kind, but for the settings
     max_chunk: int | None = None  # examples, where chunks are to be shorter than usual
 
-    def build(self, threads: int) -> Classification | TreeTraining:
+    def build(self, threads: int) -> Classification | LabelwiseTraining:
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
         objective, *others = copy.deepcopy(self.arguments)
         strategy = self.kind(
@@ -75,13 +75,15 @@ class ClassifierPlan(Plan):
             tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates
         )
 
-    def server(self, strategy: Classification | TreeTraining) -> Any:
+    def server(self, strategy: Classification | LabelwiseTraining) -> Any:
         return (
-            TileServer(strategy) if isinstance(strategy, TreeTraining) else super().server(strategy)
+            TileServer(strategy)
+            if isinstance(strategy, LabelwiseTraining)
+            else super().server(strategy)
         )
 
-    def replica(self, strategy: Classification | TreeTraining) -> Any:
-        if isinstance(strategy, TreeTraining):
+    def replica(self, strategy: Classification | LabelwiseTraining) -> Any:
+        if isinstance(strategy, LabelwiseTraining):
             return TileReplica(strategy)
         replica = super().replica(strategy)
         replica.before_merge = strategy.apply_decay  # because its clock is not shared
@@ -109,7 +111,7 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
 class TileServer:
     """Collects tiles. Methods are those of `ParameterServer`."""
 
-    def __init__(self, strategy: TreeTraining) -> None:
+    def __init__(self, strategy: LabelwiseTraining) -> None:
         self.strategy, self.lock = strategy, threading.Lock()
         # that each worker trains
         self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -131,7 +133,7 @@ class TileServer:
         self.level_of[worker] = level
         return level, self.strategy.trained[levels[level][0]]
 
-    def add(self, worker: Any, delta: tuple[int, dict[int, Trained]]) -> None:
+    def add(self, worker: Any, delta: tuple[int, dict[int, TrainedTile]]) -> None:
         """Keep the tiles of the level that is under way. Raises `LostWorkerError`, and keeps none,
         if they do not fit it.
         """
@@ -151,12 +153,12 @@ class TileServer:
         bounds = self.strategy.levels[level][1].tiles
         for number, trained in tiles.items():
             is_tile = type(number) is int and 0 <= number < len(bounds)
-            require(is_tile and type(trained) is Trained, "a tile that is none")
+            require(is_tile and type(trained) is TrainedTile, "a tile that is none")
             _, first, last = bounds[number]
             _check_tile(trained, last - first, self.strategy.n_features)
 
 
-def _check_tile(trained: Trained, n_nodes: int, n_features: int) -> None:
+def _check_tile(trained: TrainedTile, n_nodes: int, n_features: int) -> None:
     """Raise `LostWorkerError` unless it has weights of so many nodes and features."""
     require(type(trained.value) is np.ndarray, "weights that are no array")
     n = trained.value.size
@@ -173,12 +175,12 @@ class TileReplica:
 
     training = contextlib.nullcontext()
 
-    def __init__(self, strategy: TreeTraining) -> None:
+    def __init__(self, strategy: LabelwiseTraining) -> None:
         self.strategy, self.level = strategy, 0
 
     def merge(
         self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float
-    ) -> tuple[int, dict[int, Trained]]:
+    ) -> tuple[int, dict[int, TrainedTile]]:
         """The tiles that were trained; then the replica is of the level that the server sent, if it
         sent one.
         """
@@ -198,10 +200,10 @@ class TileReplica:
 
 
 def distributed(
-    strategy: TreeTraining | Classification, cluster: ClusterSettings, size: Size
+    strategy: LabelwiseTraining | Classification, cluster: ClusterSettings, size: Size
 ) -> Distributed:
     """The strategy, trained by the workers of a cluster."""
-    if isinstance(strategy, TreeTraining):
+    if isinstance(strategy, LabelwiseTraining):
         return _distributed_tree(strategy, size)
     arguments = (
         strategy.objective,
@@ -222,7 +224,7 @@ def distributed(
     return Distributed(strategy, plan, size, per_range)
 
 
-def _distributed_tree(strategy: TreeTraining, size: Size) -> Distributed:
+def _distributed_tree(strategy: LabelwiseTraining, size: Size) -> Distributed:
     labels = Labels(strategy.examples.label_offsets, strategy.examples.label_ids)
     weights = strategy.examples.weight if strategy.examples.weight.size else None
     arguments = (
@@ -254,7 +256,7 @@ def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objec
         samplers.SAMPLERS[str(settings.sampler)],
         optimizers.OPTIMIZERS[str(settings.optimizer)],
     )
-    by_label = is_label_by_label(settings, objective) and settings.optimizer != "lbfgs"
+    by_label = is_labelwise(settings, objective)
     if by_label and cluster.merge_every is not None:
         problem: Text = "has no effect where each label is trained independently"
         raise InapplicableError("merge_every", None, problem, "leave it out")

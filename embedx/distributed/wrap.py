@@ -1,7 +1,7 @@
 """Which plan makes workers train a strategy."""
 
+from embedx.classification.labelwise import LabelwiseTraining
 from embedx.classification.strategies import Classification
-from embedx.classification.tree_training import TreeTraining
 from embedx.distributed import labels, words
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
@@ -16,7 +16,7 @@ def by_workers(cluster: ClusterSettings, size: Size) -> Wrap:
     def distributed(strategy: Strategy) -> Distributed:
         if isinstance(strategy, Streamed):
             return words.distributed(strategy, cluster, size)
-        assert isinstance(strategy, TreeTraining | Classification)
+        assert isinstance(strategy, LabelwiseTraining | Classification)
         return labels.distributed(strategy, cluster, size)
 
     return distributed

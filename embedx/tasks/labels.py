@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from embedx import samplers
 from embedx.classification import classifier
-from embedx.classification.resolve import given_settings
+from embedx.classification.objective_choice import given_settings
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import settings_to_continue
 from embedx.classification.task import Run, TrainedClassifier

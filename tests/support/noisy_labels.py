@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
-from embedx.classification.resolve import default_objective, new_objective
+from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
 from embedx.evaluation.answers import reliability

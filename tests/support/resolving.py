@@ -1,6 +1,7 @@
 """Settings of classifiers, resolved for some data."""
 
-from embedx.classification.resolve import Problem, resolve
+from embedx.classification.problem import Problem
+from embedx.classification.resolve import resolve
 
 
 def resolved(settings, objective, data):

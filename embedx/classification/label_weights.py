@@ -1,0 +1,239 @@
+"""Everything that decides about `--weights`, how the weights of the labels are stored and trained.
+
+    weights  candidates of the loss                       trained by
+    dense    any                                          steps, or L-BFGS on the whole data set
+    sparse   all labels, with a loss of its own for each  one label after another
+    sparse   drawn, or on a path                          steps on sparse rows
+    tree     all labels, with a loss of its own for each  one label after another, in clusters
+
+`choose_weights` chooses where the user did not; `training_method` says which trainer that takes
+(trainers.py has them). `unmet_condition` is what sparse weights and trees need of the data and of
+other settings, WEIGHTS_OF_SETTING which settings need them; the refusals of both are below.
+
+Elsewhere: `start.py` and `partial_fit` continue from dense weights alone, and a cluster trains
+dense ones and trees (`distributed/labels.py`).
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from embedx.classification.problem import (
+    ALL_ROWS,
+    Choice,
+    Problem,
+    has_label_losses,
+    scores_labels_independently,
+    takes_dual,
+)
+from embedx.classification.settings import (
+    DENSE,
+    DUAL_EPOCHS,
+    OF_TREE,
+    SPARSE,
+    TREE,
+    ClassifySettings,
+)
+from embedx.errors import InapplicableError, Setting, SettingError, Text, parts_of
+from embedx.labeled.data import Labeled
+from embedx.objectives.contract import Objective
+from embedx.optimizers.dcd import DualCoordinateDescent
+from embedx.optimizers.lbfgs import Lbfgs
+
+# Weights of drawn rows, from which on they are sparse by default.
+MAX_DENSE_SAMPLED = 250_000_000
+# Weights where all rows are scored, from which on they are sparse by default.
+MAX_DENSE = 10_000_000
+# With fewer labels weights are dense where validation data are to stop the training.
+FEW_LABELS = 20_000
+# Values × labels × epochs, from which on labels are put in a tree. With few labels (EURLex-4.3K)
+# a tree costs .01 of P@1, with many none (eval/results/speed-many-labels.md).
+MAX_PRODUCTS = 2e12
+MAX_PRODUCTS_OF_MANY = 1e11
+MANY_FOR_TREE = 10_000
+
+# Settings that have an effect only with some weights, and these.
+WEIGHTS_OF_SETTING = {
+    **dict.fromkeys(OF_TREE, (TREE,)),
+    "weight_threshold": (SPARSE, TREE),
+}
+
+
+class Method(Enum):
+    """How the weights of the labels are trained."""
+
+    STEPS = auto()
+    LABELWISE = auto()
+    OPTIMUM = auto()
+
+
+def asks_for_sparse(weights: str | None) -> bool:
+    """Whether the user asks for sparse weights, in a tree or not."""
+    return weights in (SPARSE, TREE)
+
+
+# ---- which weights
+
+
+def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
+    """Dense unless there are too many; a tree where it saves a large part of the time."""
+    data = problem.data
+    if unmet_condition(settings, problem) is not None:
+        return Choice(DENSE)
+    if not scores_labels_independently(settings, problem.objective):
+        n_weights = problem.objective.n_rows(data.n_labels) * data.n_features
+        return Choice(SPARSE if n_weights > MAX_DENSE_SAMPLED else DENSE, size_of(data))
+    if not settings.propensity and prefers_dense(settings, problem):
+        return Choice(DENSE, size_of(data))
+    n_products = float(data.features.nnz) * data.n_labels * (settings.epochs or DUAL_EPOCHS)
+    has_many = data.n_labels >= MANY_FOR_TREE
+    limit = MAX_PRODUCTS_OF_MANY if has_many else MAX_PRODUCTS
+    return Choice(SPARSE if n_products <= limit else TREE, size_of(data))
+
+
+def prefers_dense(settings: ClassifySettings, problem: Problem) -> bool:
+    """Whether labels that are scored independently have dense weights by default: there are few
+    weights that dual coordinate descent could not train, or few labels whose validation data stop
+    the training.
+    """
+    data = problem.data
+    is_dual = settings.optimizer == DualCoordinateDescent.name or takes_dual(settings, problem)
+    has_negative_features = data.features.data.min(initial=0) < 0
+    is_small = data.n_labels * data.n_features < MAX_DENSE
+    is_watched = settings.validation is not None and data.n_labels < FEW_LABELS
+    return is_watched or (is_small and (not is_dual or has_negative_features))
+
+
+def size_of(data: Labeled) -> str:
+    """The reason of a choice by the size of the output layer."""
+    return f"{data.n_labels:,} labels, {data.n_features:,} features"
+
+
+# ---- how they are trained
+
+
+def training_method(settings: ClassifySettings, objective: Objective) -> Method:
+    """How resolved settings train."""
+    if settings.optimizer == Lbfgs.name:
+        return Method.OPTIMUM
+    if settings.weights == TREE:
+        return Method.LABELWISE
+    if settings.weights == SPARSE and scores_labels_independently(settings, objective):
+        return Method.LABELWISE
+    return Method.STEPS
+
+
+def is_labelwise(settings: ClassifySettings, objective: Objective) -> bool:
+    """Whether resolved settings train one label after another, rather than one example after
+    another.
+    """
+    return training_method(settings, objective) is Method.LABELWISE
+
+
+# ---- what sparse weights and trees need
+
+
+def unmet_condition(settings: ClassifySettings, problem: Problem) -> Text | None:
+    """What sparse weights or a tree would need and do not have here; None if they can be."""
+    is_tree = settings.weights == TREE
+    would_be_labelwise = is_tree or scores_labels_independently(settings, problem.objective)
+    needs = [*_needs_of_sparse(settings, problem)]
+    if would_be_labelwise:
+        needs += _needs_of_labelwise(settings, problem.objective)
+    else:
+        needs += _needs_of_sparse_steps(settings, problem.objective)
+    return next((need for is_met, need in needs if not is_met), None)
+
+
+def _needs_of_sparse(settings: ClassifySettings, problem: Problem) -> Iterator[tuple[bool, Text]]:
+    """What all sparse weights need, and whether it is met."""
+    yield problem.data.is_sparse, "sparse features; these are dense"
+    yield not settings.hidden, ("no ", Setting("hidden"), " layer")
+    yield settings.optimizer != Lbfgs.name, ("a stochastic ", Setting("optimizer"))
+    yield settings.max_norm is None, ("no ", Setting("max_norm"))
+
+
+def _needs_of_labelwise(
+    settings: ClassifySettings, objective: Objective
+) -> Iterator[tuple[bool, Text]]:
+    """What training one label after another needs, and whether it is met."""
+    sum_over_labels = f"a loss that is a sum over labels, such as that of ova, not {objective.name}"
+    yield has_label_losses(objective), sum_over_labels
+    yield settings.sampler == ALL_ROWS, Setting("sampler", ALL_ROWS)
+    yield settings.labels != "one", (Setting("labels"), " other than one")
+    ends_by_epochs = settings.time_budget is None and settings.decay == 1
+    has_schedule = settings.schedule in ("linear", "constant")
+    yield (
+        ends_by_epochs and has_schedule,
+        (
+            Setting("epochs"),
+            ", not ",
+            Setting("time_budget"),
+            ", with ",
+            Setting("schedule", "linear"),
+            " or constant and no ",
+            Setting("decay"),
+        ),
+    )
+
+
+def _needs_of_sparse_steps(
+    settings: ClassifySettings, objective: Objective
+) -> Iterator[tuple[bool, Text]]:
+    """What steps on sparse rows need, and whether it is met."""
+    yield not settings.l2, ("no ", Setting("l2"), " where labels are not independent")
+    yield (
+        settings.sampler != ALL_ROWS,
+        (
+            "drawn candidates, or ",
+            Setting("objective", "ova"),
+            f"; {objective.name} here scores every label",
+        ),
+    )
+
+
+# ---- refusals
+
+
+def needed_weights(name: str) -> Text:
+    """The weights that a setting applies with, for a message."""
+    first, *others = WEIGHTS_OF_SETTING[name]
+    return (Setting("weights", first), *(f" or {other}" for other in others))
+
+
+def conditions_of_weights(settings: ClassifySettings) -> Iterator[tuple[str, bool, Text]]:
+    """Settings that apply only with some weights, whether they may do so here, and what they need.
+    Weights that are still to be chosen may be any.
+    """
+    for name, weights in WEIGHTS_OF_SETTING.items():
+        yield name, settings.weights is None or settings.weights in weights, needed_weights(name)
+
+
+def refuse_weights(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Sparse weights or a tree where something that they need is missing."""
+    unmet = unmet_condition(settings, problem)
+    if settings.weights == DENSE or unmet is None:
+        return None
+    return SettingError("weights", settings.weights, ("needs ", *parts_of(unmet)))
+
+
+def refuse_settings_of_weights(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Settings of a tree, or of sparse weights, where weights were chosen otherwise."""
+    for name, has_effect, need in conditions_of_weights(settings):
+        if problem.is_given(name) and not has_effect:
+            chosen = ("; here weights are ", str(settings.weights))
+            return InapplicableError(name, None, ("applies only with ", need, chosen))
+    return None
+
+
+def refuse_propensity(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Propensities scale the scores of labels that are trained independently."""
+    if not settings.propensity or is_labelwise(settings, problem.objective):
+        return None
+    needs = (
+        "needs sparse features, ",
+        Setting("objective", "ova"),
+        ", and ",
+        Setting("weights", SPARSE),
+        " or tree",
+    )
+    return SettingError("propensity", settings.propensity, needs)

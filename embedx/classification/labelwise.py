@@ -1,0 +1,463 @@
+"""Sparse weights, trained one label after another: all labels, or the nodes of a tree of labels
+(label_tree.py).
+
+One level is trained after another, a tile of nodes at a time; without a tree all labels are one
+level.
+
+The labels of a tree are clustered by the features of their examples (search/balanced_tree.py). A
+node is trained on the examples that reach its parent: those with a label below the parent, and
+those for which the levels above, already trained, put the parent among the likeliest nodes, as they
+will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
+
+A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which
+nothing but the level above has an influence on: the result does not depend on the number of
+threads.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import float32, float64, int32, int64, ndarray, uint64
+from scipy.sparse import csr_matrix
+
+from embedx.classification import label_tree
+from embedx.classification.contract import TrainerInputs
+from embedx.classification.history import History
+from embedx.classification.label_tree import LabelTree
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.steps import identify, update_rule
+from embedx.classification.strategies import first_state
+from embedx.classification.tree_plans import LevelPlan, TreePlan, tree_plans
+from embedx.engine import tiles
+from embedx.engine.examples import Csr, Examples, csr_of, examples_of
+from embedx.engine.loading import load_kernel
+from embedx.engine.select import POSITIVES
+from embedx.engine.sparse_levels import Level, best_nodes, level_of
+from embedx.engine.tiles import WIDTH
+from embedx.evaluation.labels import inverse_propensity
+from embedx.kernels.random import stream_key
+from embedx.labeled.rules import input_length
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import UpdateRule
+from embedx.optimizers.dcd import DualCoordinateDescent
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.runtime.progress import Progress
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.schedule import Schedule
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally, Wrap
+
+MATCHED_ROWS = 1 << 14  # examples that are looked up at a time
+
+
+class TrainedTile(NamedTuple):
+    """What was learned of a tile."""
+
+    feature: ndarray  # int32 (n_kept,)
+    label: ndarray  # int32 (n_kept,): within the tile
+    value: ndarray  # float32 (n_kept,)
+    bias: ndarray  # float32 (n_labels,)
+    loss: float  # of the last epoch
+
+
+class LabelwiseTraining(Strategy):
+    """Trains the levels of trees, one after another.
+
+    settings        resolved
+    features        csr_matrix float32, those of `examples`
+    is_distributed  the tiles are trained by other machines
+
+    Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by
+    the dual a run cannot diverge.
+    """
+
+    is_guarded = False
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: ClassifySettings,
+        features: csr_matrix,
+        examples: Examples,
+        optimizer: UpdateRule,
+        counts: ndarray,
+        trees: Sequence[TreePlan],
+        *,
+        is_distributed: bool = False,
+    ) -> None:
+        self.objective = objective
+        self.settings = settings
+        self.features = features
+        self.n_features = features.shape[1]
+        self.optimizer = optimizer
+        self.counts = counts
+        self.plans = trees
+        self.is_distributed = is_distributed
+        self.loss_unit = objective.loss_unit("row")
+        self.is_dual = settings.optimizer == DualCoordinateDescent.name
+
+        self._set_examples(features, examples)
+        self._set_levels(trees)
+        self.batch = min(int(settings.batch_size or 1), self.n_examples)
+        self.constants = objective.constants(WIDTH, WIDTH)
+        self.first_state = float32(first_state(settings, optimizer, self.examples, self.batch))
+        n_workers = 0 if is_distributed else int(settings.threads or 1)
+        self.workers = [self._new_worker() for _ in range(n_workers)]
+
+        self.trained: list[list[Level]] = [[] for _ in trees]
+        self.done: dict[int, TrainedTile] = {}  # by tile of the level that is under way
+        # mean over examples and trees, of the last epoch, over the labels that an example reached
+        self.loss = 0.0
+
+    def _set_examples(self, features: csr_matrix, examples: Examples) -> None:
+        """Set the examples, divided by the length of the inputs, and their weights.
+
+        The weights of labels are divided by it after training, so that the penalty, the threshold
+        and the rates by default mean the same whatever the scale of the features.
+        """
+        has_weights = examples.weight.size > 0
+        self.length = input_length(features, examples.weight if has_weights else None)
+        self.examples = examples
+        if self.length != 1:
+            values = (examples.values / float32(self.length)).astype(float32)
+            self.examples = examples._replace(values=values)
+        self.n_examples = len(examples.label_offsets) - 1
+
+        n_of_row = np.diff(examples.label_offsets)
+        is_labelled = n_of_row > 0
+        self.example = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
+        self.n_labelled = max(int(np.count_nonzero(is_labelled)), 1)
+        self.weights = examples.weight.astype(float64)
+        # the sum of the weights of the examples that have labels
+        self.labelled_weight = float(self.n_labelled)
+        if has_weights:
+            self.labelled_weight = float(self.weights[is_labelled].sum())
+
+    def _set_levels(self, trees: Sequence[TreePlan]) -> None:
+        """Set the levels of all trees in the order of their training, and the labels' places."""
+        self.levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
+        self.n_chunks = max(len(level.tiles) for _, level in self.levels)
+        self.n_nodes = sum(level.n_nodes for _, level in self.levels)
+        self.place = np.full((len(trees), len(self.counts)), -1, int32)
+        for t, tree in enumerate(trees):
+            self.place[t, tree.labels] = np.arange(len(tree.labels))
+
+    def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
+        """How a tile of a group of so many examples is trained.
+
+        The penalty belongs to the mean loss over all examples, where those that do not reach the
+        group have none; and to weights of inputs as they were.
+        """
+        settings = self.settings
+        l2 = self.optimizer.l2 / self.length**2
+        sum_over = float(self.n_examples) if settings.gradient_scale == "sum" else 1.0
+        c = 1 / (l2 * self.labelled_weight) if self.is_dual else 0
+        return tiles.TilePlan(
+            self.batch,
+            sum_over,
+            settings.bias != "none",
+            self.objective.traits.keeps_accidental_hits,
+            POSITIVES[self.objective.positives],
+            is_masked=True,
+            optimizer=self.optimizer._replace(l2=l2 * self.labelled_weight / max(n_members, 1)),
+            constants=self.constants,
+            epochs=int(settings.epochs or 1),
+            lr=float32(rate),
+            falls=settings.schedule == "linear",
+            threshold=float32(settings.weight_threshold),
+            key=key,
+            first_state=self.first_state,
+            c=float32(c),
+        )
+
+    def _new_worker(self) -> tiles.TileWorkspace:
+        return tiles.new_workspace(
+            self.n_examples,
+            len(self.examples.values),
+            self.n_features,
+            self.batch,
+            self.optimizer,
+            is_dual=self.is_dual,
+        )
+
+    def compile(self, progress: Progress) -> None:
+        self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
+        function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
+        empty = Csr(np.zeros(2, int64), np.zeros(0, int32))
+        groups = tiles.LabelGroups(empty, empty, np.zeros(1, float32))
+        plan = self.tile_plan(1, 0.0, uint64(0))
+        worker = self.workers[0] if self.workers else self._new_worker()
+        arguments = (self.examples, groups, 0, 0, 0, plan, worker)
+        self.functions = load_kernel(self.kernel, function, None, arguments, progress)
+
+    # ---- a level
+
+    @property
+    def level(self) -> int:
+        """The number of the level that is under way; that of all levels when there is none."""
+        return sum(map(len, self.trained))
+
+    def is_of_labels(self, level: int) -> bool:
+        """Whether the nodes of a level are labels."""
+        t, plan = self.levels[level]
+        return plan is self.plans[t].levels[-1]
+
+    def prepare(self, level: int) -> None:
+        """Begin a level; done while no thread trains."""
+        if self.is_distributed:
+            return
+        t, plan = self.levels[level]
+        self._find_members(t, plan)
+        n_scores = float(np.diff(self.members.indptr) @ np.diff(plan.first_node))
+        self.scores_of_row = n_scores / self.n_labelled
+        self.bias = self._first_biases(plan)
+
+    def _first_biases(self, plan: LevelPlan) -> ndarray:
+        """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples
+        that reach it.
+        """
+        biases = np.zeros(plan.n_nodes, float32)
+        if self.settings.bias == "frequency":
+            n_members = np.repeat(self._sizes(self.members), np.diff(plan.first_node))
+            at_most = np.maximum(n_members - 0.5, 0.5)
+            p = np.clip(self._sizes(self.positives), 0.5, at_most) / np.maximum(n_members, 1)
+            noise = np.full(plan.n_nodes, 1 / plan.n_nodes)
+            biases[:] = self.objective.initial_bias(p, noise)
+        return biases
+
+    def _sizes(self, examples: Csr) -> ndarray:
+        """How many examples each list has, by weight."""
+        sizes = np.diff(examples.indptr)
+        if not self.weights.size:
+            return sizes
+        key = np.repeat(np.arange(len(sizes)), sizes)
+        return np.bincount(key, self.weights[examples.indices], len(sizes))
+
+    def _find_members(self, t: int, plan: LevelPlan) -> None:
+        """Find the examples that reach the groups of a level, and which have its nodes."""
+        places = self.place[t, self.examples.label_ids]
+        self.positives = csr_of(plan.node_of_place[places], self.example, plan.n_nodes)
+        groups = [plan.node_above[places]]
+        examples = [self.example]
+        if self.trained[t]:
+            for start in range(0, self.n_examples, MATCHED_ROWS):
+                nodes = self._matched_nodes(t, slice(start, start + MATCHED_ROWS))
+                n_rows, n_best = nodes.shape
+                rows = np.arange(start, start + n_rows, dtype=int32)
+                groups.append(nodes.ravel())
+                examples.append(np.repeat(rows, n_best))
+        self.members = csr_of(np.concatenate(groups), np.concatenate(examples), plan.n_groups)
+
+    def _matched_nodes(self, t: int, rows: slice) -> ndarray:
+        """The likeliest nodes of the last level that is trained, int32 (n_rows, n_best)."""
+        best = None
+        for level in self.trained[t]:
+            best = best_nodes(
+                self.features[rows],
+                level,
+                best,
+                self.settings.beam,
+                self.objective.log_label_probability,
+                int(self.settings.threads or 1),
+            )
+        assert best is not None
+        return best.node
+
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+        bounds = self.levels[epoch][1].tiles
+        if chunk >= len(bounds) or chunk in self.done:
+            return Tally()
+        group, first, last = bounds[chunk]
+        n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
+        plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
+        groups = tiles.LabelGroups(self.members, self.positives, self.bias)
+        loss, n_features = self.kernel(
+            *self.functions, self.examples, groups, group, first, last, plan, worker
+        )
+        weights = tiles.kept_weights(groups, first, last, plan, worker, n_features)
+        self.done[chunk] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
+
+        # The loss of a row is the sum over the labels that it reaches; that of the nodes above is
+        # none of labels.
+        is_of_labels = self.is_of_labels(epoch)
+        n_rows = n_members * (last - first) / self.scores_of_row
+        return Tally(loss * is_of_labels, n_rows * is_of_labels, last - first)
+
+    def finish_level(self, level: int) -> None:
+        """Keep a level, with those of its tiles that are trained; the probability of other nodes is
+        next to nothing.
+        """
+        t, plan = self.levels[level]
+        is_of_labels = self.is_of_labels(level)
+        bias = np.full(plan.n_nodes, self._score_of_unseen(), float32)
+        factor = np.ones(plan.n_nodes)
+        offset = np.zeros(plan.n_nodes)
+        if is_of_labels:
+            factor, offset = self._scaling(t)
+
+        weights = []
+        for n, tile in sorted(self.done.items()):  # in this order sums do not depend on threads
+            self.loss += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
+            group, first, last = plan.tiles[n]
+            value = tile.value * factor[first:last].astype(float32)[tile.label]
+            weights.append((group, first, tile.feature, tile.label, value / float32(self.length)))
+            bias[first:last] = factor[first:last] * tile.bias + offset[first:last]
+        self.trained[t].append(level_of(plan.first_node, weights, bias, self.n_features))
+        self.done = {}
+
+    def _score_of_unseen(self) -> float:
+        """The score by which a node has half a positive among all examples."""
+        half_a_positive = np.array([0.5 / max(len(self.example), 1)])
+        return float(self.objective.initial_bias(half_a_positive, np.array([1.0]))[0])
+
+    def _scaling(self, t: int) -> tuple[ndarray, ndarray]:
+        """Factors and offsets of the scores of a tree's labels, by which `--propensity` lowers the
+        probabilities of all but the rarest. Raised ones could come to 1, above which a tree tells
+        none apart.
+        """
+        settings = self.settings
+        inverse = inverse_propensity(
+            self.counts, self.n_examples, settings.propensity_a, settings.propensity_b
+        )
+        weight = inverse[self.plans[t].labels]
+        relative = np.maximum(weight, 1) / max(weight.max(), 1)
+        return self.objective.scaled_scores(relative ** (settings.propensity or 0.0))
+
+    def give_up(self) -> None:
+        """The run ends before its time: of a tree whose last level is under way the labels that are
+        trained so far are kept.
+        """
+        if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
+            self.finish_level(self.level)
+
+    # ---- what is trained
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """What a run needs."""
+        return plan_memory({"threads": self.workers})
+
+    def trees(self) -> list[LabelTree]:
+        """The trees that are trained to the end."""
+        return [
+            LabelTree(levels, plan.labels)
+            for levels, plan in zip(self.trained, self.plans, strict=True)
+            if len(levels) == len(plan.levels)
+        ]
+
+    def arrays(self) -> dict[str, ndarray]:
+        return label_tree.arrays_of(self.trees())
+
+    def state(self) -> TrainState:
+        state = TrainState()
+        state.add(
+            "tree.levels",
+            lambda: [[tuple(level) for level in levels] for levels in self.trained],
+            self._write_levels,
+        )
+        state.add_attribute("tree.loss", self, "loss")
+        state.add(
+            "tree.tiles",
+            lambda: [(n, *tile) for n, tile in sorted(self.done.items())],
+            self._write_tiles,
+        )
+        return state
+
+    def _write_levels(self, value: Any) -> None:
+        self.trained = [[Level(*level) for level in levels] for levels in value]
+
+    def _write_tiles(self, value: Any) -> None:
+        self.done = {n: TrainedTile(*tile) for n, *tile in value}
+        if self.level < len(self.levels):
+            self.prepare(self.level)
+
+
+class LabelwiseTrainer:
+    """Trains sparse weights, a level of a tree after another; see `LabelwiseTraining`."""
+
+    def __init__(self, inputs: TrainerInputs) -> None:
+        settings = inputs.settings
+        features = inputs.features
+        examples = examples_of(features, inputs.labels, inputs.row_weights)
+        self.strategy = LabelwiseTraining(
+            inputs.objective,
+            settings,
+            features,
+            examples,
+            update_rule(settings, examples, features.shape),
+            inputs.counts,
+            tree_plans(features, examples, inputs.counts, settings, inputs.progress),
+            is_distributed=inputs.is_distributed,
+        )
+        self.loss_unit = self.strategy.loss_unit
+        self.optimizer_state: dict[str, ndarray] = {}
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        return self.strategy.memory(keeps_best)
+
+    def train(
+        self,
+        history: History,
+        plan: MemoryPlan,
+        checkpoints: Checkpoints | None,
+        wrap: Wrap | None,
+    ) -> trainer.Outcome:
+        """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
+        strategy = self.strategy
+        training: Strategy = wrap(strategy) if wrap else strategy
+        if checkpoints is not None:
+            identify(checkpoints, history.classifier, strategy.examples, training)
+        n_levels = len(strategy.levels)
+
+        def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+            strategy.finish_level(level)
+            if level + 1 < n_levels:
+                strategy.prepare(level + 1)
+            return False
+
+        schedule = Schedule(
+            float(strategy.settings.learning_rate or 0),
+            training.n_chunks,
+            strategy.n_nodes / n_levels,
+            n_levels,
+            shape="constant",
+            unit="nodes" if n_levels > len(strategy.plans) else "labels",
+        )
+        strategy.prepare(0)
+        outcome = trainer.run(
+            training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan
+        )
+        if outcome.interrupted_by is not None:
+            self._give_up(outcome.interrupted_by, history.progress)
+        self._summarise(outcome)
+        to_the_end(lambda: self._hand_over(history, outcome))
+        return outcome
+
+    def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
+        """Keep what is trained so far; raise the interruption if that is nothing."""
+        to_the_end(self.strategy.give_up)
+        if not self.strategy.trees():
+            raise interrupted_by
+        progress.note(
+            "interrupted: the model and its loss are of the labels and trees trained so far"
+        )
+
+    def _summarise(self, outcome: trainer.Outcome) -> None:
+        """Count epochs over the data in place of levels. There is no curve, because each twentieth
+        of the run has other labels.
+        """
+        strategy = self.strategy
+        n = strategy.n_labelled
+        outcome.epochs = float(strategy.settings.epochs or 1)
+        outcome.final_loss = strategy.loss
+        outcome.tally = Tally(strategy.loss * n, n, round(n * outcome.epochs))
+        outcome.curve = []
+
+    def _hand_over(self, history: History, outcome: trainer.Outcome) -> None:
+        """Give the classifier its trees."""
+        history.classifier.arrays |= self.strategy.arrays()
+        history.classifier.parameters_changed()
+        if history.is_wanted:
+            history.note(int(outcome.epochs) - 1, outcome.final_loss, outcome.seconds)

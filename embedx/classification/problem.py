@@ -1,0 +1,113 @@
+"""What the rules of `resolve` look at: data, objective, and the settings that were given."""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import ndarray
+
+from embedx.classification.settings import ClassifySettings
+from embedx.labeled.data import Labeled
+from embedx.labeled.rules import chosen_labels
+from embedx.objectives.contract import ByInput, Objective
+
+ALL_ROWS = "all"  # the sampler of exact losses
+# From so many labels on, or with several labels a row, neighbours and propensities are tried.
+MANY_LABELS = 1_000
+# Settings without effect on dual coordinate descent.
+NOT_OF_DUAL = (
+    "batch_size",
+    "learning_rate",
+    "initial_gradient",
+    "schedule",
+    "decay",
+    "gradient_scale",
+    "bias",
+)
+
+
+class Choice(NamedTuple):
+    """The value of a setting, and the reason for people; "" for a default that is always so."""
+
+    value: Any
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What the rules look at beside the settings resolved so far.
+
+    given        the settings as the user gave them, None where they are open
+    data         all rows that can be trained on
+    training     those that are trained on; the others are held out
+    former       arrays of the classifier that training continues from, by name
+    given_names  the settings that the user gave, whatever their values; None: those that differ
+                 from their defaults
+    """
+
+    given: ClassifySettings
+    objective: Objective
+    data: Labeled
+    training: Labeled
+    former: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
+    given_names: frozenset[str] | None = None
+
+    @cached_property
+    def kind(self) -> str:
+        """The kind of input that output rows have: `hidden`, `sparse` or `dense`."""
+        if self.given.hidden:
+            return "hidden"
+        return "sparse" if self.data.is_sparse else "dense"
+
+    @cached_property
+    def has_many_labels(self) -> bool:
+        """Whether rows have several labels that count, or there are many."""
+        labels = chosen_labels(self.data.labels, self.given.labels)
+        return self.data.n_labels >= MANY_LABELS or bool((labels.n_of_row > 1).any())
+
+    def default(self, name: str, otherwise: Any) -> Any:
+        """What the objective declares for a setting of the task and this kind of input."""
+        value = self.objective.label_defaults.get(name, otherwise)
+        return getattr(value, self.kind) if isinstance(value, ByInput) else value
+
+    def is_given(self, name: str) -> bool:
+        """Whether the user gave a setting, be it with the value that is its default."""
+        if self.given_names is not None:
+            return name in self.given_names
+        return bool(getattr(self.given, name) != getattr(ClassifySettings, name))
+
+
+def given_names(options: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the options that have a value."""
+    return frozenset(name for name, value in options.items() if value is not None)
+
+
+def has_label_losses(objective: Objective) -> bool:
+    """Whether the loss is a sum over labels, each of which has a probability by itself."""
+    return objective.log_label_probability(np.zeros(1)) is not None
+
+
+def scores_labels_independently(settings: ClassifySettings, objective: Objective) -> bool:
+    """Whether all labels are scored, and the loss is a sum over them."""
+    return has_label_losses(objective) and settings.sampler == ALL_ROWS
+
+
+def takes_dual(settings: ClassifySettings, problem: Problem) -> bool:
+    """Whether dual coordinate descent is the default where all labels are scored: no setting of
+    another optimizer is given.
+    """
+    is_open = settings.optimizer is None and settings.l2 != 0
+    has_dual = problem.objective.dual_steps is not None
+    return is_open and has_dual and not ignored_by_dual(problem)
+
+
+def ignored_by_dual(problem: Problem) -> list[str]:
+    """The settings that are given and have no effect with dual coordinate descent, whose biases
+    start at zero.
+    """
+    names = [name for name in NOT_OF_DUAL if problem.is_given(name)]
+    if problem.given.bias == "zero" and "bias" in names:
+        names.remove("bias")
+    return names

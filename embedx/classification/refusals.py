@@ -1,0 +1,165 @@
+"""Combinations of settings that cannot be: one function for each, with its reason."""
+
+from collections.abc import Callable
+
+from embedx import optimizers, samplers
+from embedx.classification.label_weights import (
+    refuse_propensity,
+    refuse_settings_of_weights,
+    refuse_weights,
+)
+from embedx.classification.problem import ALL_ROWS, Problem, ignored_by_dual
+from embedx.classification.settings import AUTO, DENSE, NONE, ClassifySettings
+from embedx.engine.settings import check_sampler
+from embedx.errors import Setting, SettingError
+from embedx.optimizers.contract import LABELS
+from embedx.optimizers.dcd import DualCoordinateDescent
+from embedx.optimizers.lbfgs import Lbfgs
+
+
+def refuse(settings: ClassifySettings, problem: Problem) -> None:
+    """Raise `SettingError` for the first combination that cannot be."""
+    check_sampler(str(settings.sampler), problem.objective.name, problem.objective.samplers())
+    for refusal in REFUSALS:
+        error = refusal(settings, problem)
+        if error is not None:
+            raise error
+
+
+def refuse_proximal(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """An objective that updates after each example takes plain steps on one example."""
+    is_plain = (settings.optimizer, settings.batch_size, settings.gradient_scale) == (
+        "sgd",
+        1,
+        "mean",
+    )
+    if problem.objective.kind != "proximal" or is_plain:
+        return None
+    remedy = (
+        "use ",
+        Setting("optimizer", "sgd"),
+        ", ",
+        Setting("batch_size", 1),
+        ", ",
+        Setting("gradient_scale", "mean"),
+    )
+    return SettingError(
+        "objective", problem.objective.name, "it updates after each example", remedy
+    )
+
+
+def refuse_lbfgs(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """L-BFGS needs the exact gradient of a loss of dense weights."""
+    if settings.optimizer != Lbfgs.name:
+        return None
+    objective = problem.objective
+    scores_path = samplers.SAMPLERS[str(settings.sampler)].candidates == "path"
+    if objective.uniforms_width or scores_path:
+        problem_text = f"{objective.name} does not score all labels exactly"
+        return SettingError("optimizer", Lbfgs.name, problem_text, "use adagrad")
+    is_sampled = problem.given.sampler not in (None, ALL_ROWS)
+    if is_sampled or settings.hidden or settings.labels == "one":
+        needs = (
+            "needs ",
+            Setting("sampler", ALL_ROWS),
+            ", no ",
+            Setting("hidden"),
+            " layer, and ",
+            Setting("labels"),
+            " other than one",
+        )
+        return SettingError("optimizer", Lbfgs.name, needs, "or use adagrad")
+    return None
+
+
+def refuse_search(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """An index needs dense inputs."""
+    sampler = str(settings.sampler)
+    if problem.kind != "sparse" or not samplers.SAMPLERS[sampler].needs_dense_inputs:
+        return None
+    needs = ("needs dense features or ", Setting("hidden", 100))
+    return SettingError("sampler", sampler, needs, "these features are sparse")
+
+
+def refuse_hidden(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """A hidden layer is for sparse features."""
+    if not settings.hidden or problem.data.is_sparse:
+        return None
+    return SettingError(
+        "hidden", settings.hidden, "applies to sparse features; these are dense", "leave it out"
+    )
+
+
+def refuse_shrinking(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """A step of plain descent must not shrink weights beyond zero."""
+    is_stateless = optimizers.find(str(settings.optimizer), LABELS).keeps == "stateless"
+    rate = settings.learning_rate or 0
+    l2 = settings.l2 or 0
+    if not is_stateless or rate * l2 < 1:
+        return None
+    below_one = ("times ", Setting("learning_rate", rate), " must be below 1")
+    return SettingError("l2", l2, below_one, "lower one of them")
+
+
+def refuse_rowwise(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """All labels on sparse features are trained a feature after another, which has no state by
+    row.
+    """
+    is_rowwise = optimizers.find(str(settings.optimizer), LABELS).keeps == "per_row"
+    scores_all = samplers.SAMPLERS[str(settings.sampler)].candidates == "all"
+    if not (is_rowwise and scores_all and problem.kind == "sparse"):
+        return None
+    place = "does not apply where all labels are scored on sparse features"
+    return SettingError("optimizer", settings.optimizer, place, "use adagrad")
+
+
+def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Dual coordinate descent: for which losses and weights, and with which settings."""
+    dual = DualCoordinateDescent.name
+    if settings.optimizer != dual:
+        return None
+    is_exact = settings.sampler == ALL_ROWS
+    if settings.weights == DENSE or problem.objective.dual_steps is None or not is_exact:
+        needs = (
+            "needs ",
+            Setting("objective", "ova"),
+            " with ",
+            Setting("loss", "squared-hinge"),
+            ", ",
+            Setting("sampler", ALL_ROWS),
+            ", and ",
+            Setting("weights", "sparse"),
+            " or tree",
+        )
+        return SettingError("optimizer", dual, needs)
+    if settings.l2 == 0:
+        remedy = ("leave ", Setting("l2"), " out, or give one above 0")
+        return SettingError("optimizer", dual, "needs a penalty", remedy)
+    ignored = ignored_by_dual(problem)
+    if ignored:
+        no_effect = ("has no effect with ", Setting("optimizer", dual))
+        return SettingError(ignored[0], None, no_effect, "leave one of them out")
+    return None
+
+
+def refuse_neighbours(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Nearest rows are searched by their sparse features."""
+    if settings.neighbours in (AUTO, NONE) or problem.data.is_sparse:
+        return None
+    needs = "needs sparse features; these are dense"
+    return SettingError("neighbours", settings.neighbours, needs, "leave it out")
+
+
+REFUSALS: tuple[Callable[[ClassifySettings, Problem], SettingError | None], ...] = (
+    refuse_weights,
+    refuse_settings_of_weights,
+    refuse_proximal,
+    refuse_lbfgs,
+    refuse_search,
+    refuse_hidden,
+    refuse_shrinking,
+    refuse_rowwise,
+    refuse_dual,
+    refuse_neighbours,
+    refuse_propensity,
+)

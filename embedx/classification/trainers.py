@@ -1,0 +1,21 @@
+"""The ways to train a classifier, by what `label_weights.training_method` says."""
+
+from collections.abc import Callable
+
+from embedx.classification.contract import Trainer, TrainerInputs
+from embedx.classification.label_weights import Method, training_method
+from embedx.classification.labelwise import LabelwiseTrainer
+from embedx.classification.optimum import OptimumTrainer
+from embedx.classification.steps import StepTrainer
+
+TRAINERS: dict[Method, Callable[[TrainerInputs], Trainer]] = {
+    Method.STEPS: StepTrainer,
+    Method.LABELWISE: LabelwiseTrainer,
+    Method.OPTIMUM: OptimumTrainer,
+}
+
+
+def trainer_for(inputs: TrainerInputs) -> Trainer:
+    """What trains by these settings."""
+    method = training_method(inputs.settings, inputs.objective)
+    return TRAINERS[method](inputs)

@@ -1,0 +1,132 @@
+"""The trees of labels that are to be trained, before they are: their levels, nodes and tiles."""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy import int32, int64, ndarray
+from scipy.sparse import csr_matrix
+
+from embedx.classification.clustering import vectors_of
+from embedx.classification.settings import TREE, ClassifySettings
+from embedx.engine.examples import Examples
+from embedx.engine.tiles import WIDTH
+from embedx.errors import Setting
+from embedx.labeled.data import Labels
+from embedx.runtime.progress import Progress
+from embedx.search.balanced_tree import balanced_tree
+
+
+class LevelPlan(NamedTuple):
+    """A level that is to be trained: what is known of it before."""
+
+    first_node: ndarray  # int64 (n_groups + 1,)
+    node_of_place: ndarray  # int32 (n_places,): the node of each label, in the tree's order
+    node_above: ndarray  # int32 (n_places,): that of the level above
+    tiles: list[tuple[int, int, int]]  # (group, first node, last node), at most WIDTH nodes
+
+    @property
+    def n_nodes(self) -> int:
+        return int(self.first_node[-1])
+
+    @property
+    def n_groups(self) -> int:
+        """The number of nodes of the level above."""
+        return len(self.first_node) - 1
+
+
+class TreePlan(NamedTuple):
+    """The labels of a tree in its order, and its levels from the top."""
+
+    labels: ndarray  # int32 (n_places,)
+    levels: list[LevelPlan]
+
+
+def tree_plans(
+    features: csr_matrix,
+    examples: Examples,
+    counts: ndarray,
+    settings: ClassifySettings,
+    progress: Progress,
+) -> list[TreePlan]:
+    """The trees that the settings ask for, with clusters of the labels that occur; without
+    --weights tree a single level of all of them.
+    """
+    labels = np.flatnonzero(counts).astype(int32)
+    depth = tree_depth(len(labels), settings)
+    if depth > 0:
+        return _clustered(features, examples, labels, depth, settings, progress)
+    if settings.weights == TREE:
+        progress.note(
+            f"{len(labels):,} labels are too few for a tree with leaves of ",
+            Setting("leaf_size", settings.leaf_size),
+            ": all are scored",
+        )
+    # The rows of a tile then have masks of about one size.
+    by_frequency = labels[np.argsort(-counts[labels], kind="stable")]
+    return [tree_plan(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
+
+
+def tree_depth(n_labels: int, settings: ClassifySettings) -> int:
+    """How often labels are divided in two until a leaf has at most `leaf_size` of them; 0 where
+    there is no tree.
+    """
+    if settings.weights != TREE:
+        return 0
+    depth = 0
+    while settings.leaf_size << depth < n_labels and 2 << depth <= n_labels:
+        depth += 1
+    return depth
+
+
+def _clustered(
+    features: csr_matrix,
+    examples: Examples,
+    labels: ndarray,
+    depth: int,
+    settings: ClassifySettings,
+    progress: Progress,
+) -> list[TreePlan]:
+    """Trees of labels that are clustered by the features of their examples."""
+    threads = int(settings.threads or 1)
+    progress.start("clustering labels", settings.trees, " trees")
+    labels_of_rows = Labels(examples.label_offsets, examples.label_ids)
+    vectors = vectors_of(features, labels_of_rows, labels, threads)
+    trees = []
+    for t in range(settings.trees):
+        order, edges = balanced_tree(vectors, features.shape[1], depth, settings.seed + t, threads)
+        trees.append(tree_plan(labels[order], depth, edges, settings.arity))
+        progress.update(t + 1)
+    progress.finish()
+    return trees
+
+
+def tree_plan(labels: ndarray, depth: int, edges: ndarray, arity: int) -> TreePlan:
+    """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at
+    most `arity` children.
+    """
+    max_bits = max(1, int(math.log2(arity)))
+    n_levels = -(-depth // max_bits)
+    depths = [0] + [depth * (level + 1) // n_levels for level in range(n_levels)]
+    leaf = np.repeat(np.arange(2**depth), np.diff(edges))
+    levels = []
+    for depth_above, depth_here in itertools.pairwise(depths):
+        first_node = np.arange(0, 2**depth_here + 1, 2 ** (depth_here - depth_above))
+        node = leaf >> (depth - depth_here)
+        node_above = leaf >> (depth - depth_above)
+        levels.append(_level_plan(first_node, node, node_above))
+    levels.append(_level_plan(edges, np.arange(len(labels)), leaf))
+    return TreePlan(labels, levels)
+
+
+def _level_plan(first_node: ndarray, node_of_place: ndarray, node_above: ndarray) -> LevelPlan:
+    groups = itertools.pairwise(first_node.tolist())
+    tiles = [
+        (group, start, min(start + WIDTH, last))
+        for group, (first, last) in enumerate(groups)
+        for start in range(first, last, WIDTH)
+    ]
+    return LevelPlan(
+        first_node.astype(int64), node_of_place.astype(int32), node_above.astype(int32), tiles
+    )
