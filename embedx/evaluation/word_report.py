@@ -1,6 +1,7 @@
 """Scores of word vectors as a table for people and as plain types for programs."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,16 +25,36 @@ PROTOCOL = {
 }
 
 
+# Columns of `Report.tsv`.
+TSV_HEAD = [
+    "set",
+    "model",
+    "measure",
+    "score",
+    "low",
+    "high",
+    "used",
+    "total",
+    "oov",
+    "candidates",
+]
+# What the table calls the first side minus the second.
+DIFFERENCE = "A - B"
+
+
 @dataclass(frozen=True)
 class TestScore:
-    """One model's score on one test, or on several together."""
+    """One model's score on one test, or on several together.
+
+    used, total  items that the model can score, and all
+    """
 
     test: str
     model: str
     measure: str
     score: float
     interval: tuple[float, float]
-    used: int  # items
+    used: int
     total: int
     candidates: int
     details: dict[str, Any]
@@ -43,47 +64,86 @@ class TestScore:
         """Items with an unknown word."""
         return self.total - self.used
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON types; None where there is no number."""
+        return {
+            "set": self.test,
+            "model": self.model,
+            "measure": self.measure,
+            "score": number(self.score),
+            "interval": [*map(number, self.interval)],
+            "used": self.used,
+            "total": self.total,
+            "oov": self.oov,
+            "candidates": self.candidates,
+            **self.details,
+        }
+
+    def tsv_row(self) -> list[Any]:
+        """The values of `TSV_HEAD`."""
+        sizes = [self.used, self.total, self.oov, self.candidates]
+        return [self.test, self.model, self.measure, self.score, *self.interval, *sizes]
+
 
 @dataclass(frozen=True)
 class ScoreDifference:
     """How much better the first model, or the mean of the first models, is on the items that all
     can score.
+
+    shared  number of these items
+    runs    number of models of either side
     """
 
     test: str
     measure: str
     difference: float
     interval: tuple[float, float]
-    shared: int  # items
-    runs: tuple[int, int] = (1, 1)  # models of either side
+    shared: int
+    runs: tuple[int, int] = (1, 1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON types; None where there is no number."""
+        return {
+            "set": self.test,
+            "measure": self.measure,
+            "difference": number(self.difference),
+            "interval": [*map(number, self.interval)],
+            "shared": self.shared,
+            "runs": list(self.runs),
+        }
+
+    def tsv_row(self) -> list[Any]:
+        """The values of `TSV_HEAD`; those of single models are empty."""
+        measured = [self.difference, *self.interval, self.shared]
+        return [self.test, DIFFERENCE, self.measure, *measured, "", "", ""]
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """The scores of one model or more, with differences if there are two or more."""
+    """The scores of one model or more, with differences if there are two or more.
+
+    scores   those of a set follow each other, in the order of the models
+    n_first  number of models of the first side; the others are of the second
+    """
 
     models: list[str]
-    scores: list[TestScore]  # those of a set follow each other, in the order of the models
+    scores: list[TestScore]
     differences: list[ScoreDifference]
     warnings: list[str]
     seed: int
     protocol: str
     vectors: str
-    n_first: int  # models of the first side; the others are of the second
+    n_first: int
 
     @property
     def sides(self) -> list[str]:
         """A letter for each model; with two sides for each side, with a number where it has several
         models.
         """
+        n_models = len(self.models)
         if not self.differences:
-            return [chr(ord("A") + k) if k < 26 else str(k + 1) for k in range(len(self.models))]
-        sizes = {"A": self.n_first, "B": len(self.models) - self.n_first}
-        return [
-            side if size == 1 else f"{side}{k + 1}"
-            for side, size in sizes.items()
-            for k in range(size)
-        ]
+            return [*map(_letter, range(n_models))]
+        return [*_names_of_side("A", self.n_first), *_names_of_side("B", n_models - self.n_first)]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types; None where there is no number."""
@@ -92,22 +152,8 @@ class Report:
             "sides": self.sides,
             "vectors": self.vectors,
             "protocol": {"name": self.protocol, **PROTOCOL, "seed": self.seed},
-            "scores": [
-                {"set": s.test, "model": s.model, "measure": s.measure, "score": number(s.score)}
-                | {
-                    "interval": [*map(number, s.interval)],
-                    "used": s.used,
-                    "total": s.total,
-                    "oov": s.oov,
-                }
-                | {"candidates": s.candidates, **s.details}
-                for s in self.scores
-            ],
-            "differences": [
-                {"set": d.test, "measure": d.measure, "difference": number(d.difference)}
-                | {"interval": [*map(number, d.interval)], "shared": d.shared, "runs": list(d.runs)}
-                for d in self.differences
-            ],
+            "scores": [score.as_dict() for score in self.scores],
+            "differences": [difference.as_dict() for difference in self.differences],
             "conclusions": self.conclusions(),
             "warnings": self.warnings,
         }
@@ -117,95 +163,114 @@ class Report:
         for the difference of two sides, under a row of names; items are those of the model that
         scores the fewest.
         """
-        n, differences = len(self.models), {each.test: each for each in self.differences}
-        names = [
-            *(self.sides if n > 1 else ["score (95 % interval)"]),
-            *["A - B"] * bool(differences),
-        ]
+        n_models = len(self.models)
+        names = self.sides if n_models > 1 else ["score (95 % interval)"]
+        if self.differences:
+            names = [*names, DIFFERENCE]
         rows = [["set", "measure", *names, "items", "OOV", "candidates"]]
-        for first in range(0, len(self.scores), n):
-            some = self.scores[first : first + n]
-            least = min(some, key=lambda each: each.used)
-            cells = [with_ends(each.measure, each.score, each.interval) for each in some]
-            if least.test in differences:
-                found = differences[least.test]
-                cells.append(with_ends(found.measure, found.difference, found.interval, "+"))
-            sizes = f"{least.used:,}/{least.total:,}", f"{least.oov:,}", f"{least.candidates:,}"
-            rows.append([least.test, least.measure, *cells, *sizes])
+        difference_of_test = {difference.test: difference for difference in self.differences}
+        for first in range(0, len(self.scores), n_models):
+            scores = self.scores[first : first + n_models]
+            rows.append(table_row(scores, difference_of_test.get(scores[0].test)))
         return rows
 
     def table(self) -> str:
         """The same for people."""
-        names = [f"{side}: {model}" for side, model in zip(self.sides, self.models, strict=True)]
-        lines = [*names, "", *aligned(self.rows())] if len(names) > 1 else aligned(self.rows())
-        return "\n".join([*lines, *[""] * bool(self.differences), *self.conclusions()])
+        lines = aligned(self.rows())
+        if len(self.models) > 1:
+            names = zip(self.sides, self.models, strict=True)
+            lines = [*(f"{side}: {model}" for side, model in names), "", *lines]
+        if self.differences:
+            lines.append("")
+        return "\n".join([*lines, *self.conclusions()])
 
     def __str__(self) -> str:
         return self.table()
 
-    __repr__ = __str__  # in a notebook
+    # What a notebook shows.
+    __repr__ = __str__
 
     def tsv(self) -> str:
         """The same for programs: a row for each score, then one for each difference, whose model is
         `A - B`; six significant digits, and nothing where there is no number.
         """
-        rows: list[list[Any]] = [
-            [
-                "set",
-                "model",
-                "measure",
-                "score",
-                "low",
-                "high",
-                "used",
-                "total",
-                "oov",
-                "candidates",
-            ]
-        ]
-        rows += [
-            [s.test, s.model, s.measure, s.score, *s.interval, s.used, s.total, s.oov, s.candidates]
-            for s in self.scores
-        ]
-        rows += [
-            [d.test, "A - B", d.measure, d.difference, *d.interval, d.shared, "", "", ""]
-            for d in self.differences
-        ]
+        rows: list[list[Any]] = [TSV_HEAD]
+        rows += [score.tsv_row() for score in self.scores]
+        rows += [difference.tsv_row() for difference in self.differences]
         return "\n".join(tab_separated(map(_as_text, row) for row in rows))
 
     def conclusions(self) -> list[str]:
         """A sentence for each difference."""
-        found = [sentence(each) for each in self.differences if math.isfinite(each.difference)]
-        if found and max(self.differences[0].runs) == 1:
-            found.append(
+        sentences = [
+            sentence(difference)
+            for difference in self.differences
+            if math.isfinite(difference.difference)
+        ]
+        if sentences and max(self.differences[0].runs) == 1:
+            sentences.append(
                 "A and B are one run each, so the intervals leave out the variance over seeds: give"
                 " several seeds of both."
             )
-        return found
+        return sentences
+
+
+def table_row(scores: Sequence[TestScore], difference: ScoreDifference | None) -> list[str]:
+    """The scores of all models on one set, and their difference, as a row of the table."""
+    least = min(scores, key=lambda score: score.used)
+    cells = [with_ends(score.measure, score.score, score.interval) for score in scores]
+    if difference is not None:
+        cells.append(with_ends(difference.measure, difference.difference, difference.interval, "+"))
+    sizes = [f"{least.used:,}/{least.total:,}", f"{least.oov:,}", f"{least.candidates:,}"]
+    return [least.test, least.measure, *cells, *sizes]
+
+
+def _letter(k: int) -> str:
+    """The name of model k; a number where the letters do not suffice."""
+    if k < 26:
+        return chr(ord("A") + k)
+    return str(k + 1)
+
+
+def _names_of_side(side: str, n_models: int) -> list[str]:
+    """The names of the models of one side, numbered if there are several."""
+    if n_models == 1:
+        return [side]
+    return [f"{side}{k}" for k in range(1, n_models + 1)]
 
 
 def _as_text(cell: Any) -> str:
-    if cell != cell:
+    """A cell of a table for programs; nothing for NaN."""
+    if not isinstance(cell, float):
+        return str(cell)
+    if math.isnan(cell):
         return ""
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.6g}"
 
 
-def sentence(found: ScoreDifference) -> str:
+def sentence(difference: ScoreDifference) -> str:
     """Which side is better on a set, or that the difference is not significant."""
-    low, high = found.interval
-    ends = f"95 % interval {shown(found.measure, low, high, sign='+')}, {found.shared:,} items"
-    runs = "" if found.runs == (1, 1) else f", {found.runs[0]} and {found.runs[1]} runs"
-    if low > 0 or high < 0:
-        better, worse = "AB" if low > 0 else "BA"
-        by = shown(found.measure, abs(found.difference), sign="+").removeprefix("+")
-        return f"{found.test}: {better} is better than {worse} by {by} (A - B: {ends}{runs})."
-    return f"{found.test}: A and B cannot be told apart (A - B: {ends}{runs})."
+    test = difference.test
+    measure = difference.measure
+    low, high = difference.interval
+    interval = f"95 % interval {shown(measure, low, high, sign='+')}"
+    details = f"A - B: {interval}, {difference.shared:,} items"
+    if difference.runs != (1, 1):
+        runs_a, runs_b = difference.runs
+        details += f", {runs_a} and {runs_b} runs"
+    is_significant = low > 0 or high < 0
+    if not is_significant:
+        return f"{test}: A and B cannot be told apart ({details})."
+    better, worse = ("A", "B") if low > 0 else ("B", "A")
+    gain = shown(measure, abs(difference.difference), sign="+").removeprefix("+")
+    return f"{test}: {better} is better than {worse} by {gain} ({details})."
 
 
 def with_ends(measure: str, value: float, interval: tuple[float, float], sign: str = "") -> str:
     """A score with its interval: `0.651 (0.583 to 0.719)`."""
-    found = shown(measure, value, sign=sign)
-    return found if found == "-" else f"{found} ({shown(measure, *interval, sign=sign)})"
+    text = shown(measure, value, sign=sign)
+    if text == "-":
+        return text
+    return f"{text} ({shown(measure, *interval, sign=sign)})"
 
 
 def shown(measure: str, *values: float, sign: str = "") -> str:
@@ -214,6 +279,8 @@ def shown(measure: str, *values: float, sign: str = "") -> str:
     """
     if not all(math.isfinite(value) for value in values):
         return "-"
-    percent = measure == "accuracy"
-    texts = [f"{100 * value:{sign}.1f}" if percent else f"{value:{sign}.3f}" for value in values]
-    return " to ".join(texts) + (" points" if sign else " %") * percent
+    if measure != "accuracy":
+        return " to ".join(f"{value:{sign}.3f}" for value in values)
+    unit = "points" if sign else "%"
+    percentages = " to ".join(f"{100 * value:{sign}.1f}" for value in values)
+    return f"{percentages} {unit}"

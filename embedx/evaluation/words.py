@@ -47,8 +47,10 @@ from embedx.evaluation.word_sets import (
 from embedx.runtime.progress import Progress, Silent
 from embedx.vectors.model import VECTORS, WordVectors, load, unit
 
-Model = WordVectors | str | Path  # or the path of one
-POOLED = "pooled"  # the name of several sets of pairs together
+# Word vectors, or the path of a model.
+Model = WordVectors | str | Path
+# The name of several sets of pairs together.
+POOLED = "pooled"
 
 # ---- scoring a model
 
@@ -65,10 +67,9 @@ def score(
     oov    whether pairs with words outside the vocabulary are scored by their n-grams
     """
     progress = progress or Silent()
-    return [
-        answers(test, vectors, progress, oov)
-        for test in (default_tests() if tests is None else tests)
-    ]
+    if tests is None:
+        tests = default_tests()
+    return [answers(test, vectors, progress, oov) for test in tests]
 
 
 def answers(test: TestSet, vectors: WordVectors, progress: Progress, oov: bool) -> Answers:
@@ -103,27 +104,42 @@ def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False)
 
 def pooled(answers: Sequence[Answers]) -> Answers | None:
     """The answers to all similarity sets together; None if there are fewer than two sets."""
-    sets = [(each.test, each.values) for each in answers if isinstance(each.test, SimilarityPairs)]
-    pairs = [{frozenset(map(str.upper, words)) for words in test.words} for test, _ in sets]
-    # A set counts unless another holds all its pairs; of two with the same pairs the first does.
-    is_part = [
-        any(mine < other or (mine == other and j < k) for j, other in enumerate(pairs))
-        for k, mine in enumerate(pairs)
-    ]
-    kept = [each for each, is_in_another in zip(sets, is_part, strict=True) if not is_in_another]
-    if len(kept) < 2:
+    tests: list[SimilarityPairs] = []
+    values: list[np.ndarray] = []
+    for test, test_values in independent_sets(answers):
+        n_used = np.count_nonzero(~np.isnan(test_values))
+        if n_used < MIN_ITEMS:
+            test_values = np.full(len(test_values), np.nan)
+        tests.append(test)
+        values.append(test_values)
+    if len(tests) < 2:
         return None
-    tests = [test for test, _ in kept]
-    values = [
-        each if np.count_nonzero(~np.isnan(each)) >= MIN_ITEMS else np.full(len(each), np.nan)
-        for _, each in kept
-    ]
-    words, gold = (
-        [pair for test in tests for pair in test.words],
-        np.concatenate([test.gold for test in tests]),
+    together = SimilarityPairs(
+        POOLED,
+        words=[pair for test in tests for pair in test.words],
+        gold=np.concatenate([test.gold for test in tests]),
+        sizes=tuple(map(len, tests)),
     )
-    together = SimilarityPairs(POOLED, words, gold, tuple(map(len, tests)))
     return Answers(together, np.concatenate(values), {"sets": [test.name for test in tests]})
+
+
+def independent_sets(answers: Sequence[Answers]) -> list[tuple[SimilarityPairs, np.ndarray]]:
+    """The similarity sets and their values, without sets whose pairs are all in another one; of two
+    with the same pairs it is the first that counts.
+    """
+    sets = []
+    pairs = []
+    for answer in answers:
+        if isinstance(answer.test, SimilarityPairs):
+            sets.append((answer.test, answer.values))
+            pairs.append({frozenset(map(str.upper, words)) for words in answer.test.words})
+
+    def is_part_of_another(k: int) -> bool:
+        return any(
+            pairs[k] < other or (pairs[k] == other and j < k) for j, other in enumerate(pairs)
+        )
+
+    return [sets[k] for k in range(len(sets)) if not is_part_of_another(k)]
 
 
 # ---- comparing
@@ -144,30 +160,31 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
         items = np.concatenate(
             [part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.by_set(items)]
         )
-    shared, runs = int(np.count_nonzero(items)), (len(a), len(b))
-    if shared < MIN_ITEMS:
-        return ScoreDifference(
-            test.name, test.measure, math.nan, (math.nan, math.nan), shared, runs
-        )
-    ours, theirs = ([each.scored(items, seed) for each in side] for side in (a, b))
-    found = statistics.difference(ours, theirs, statistics.between_seeds([ours, theirs]))
-    assert found is not None
-    return ScoreDifference(test.name, test.measure, found.value, found.interval(), shared, runs)
+    n_shared = int(np.count_nonzero(items))
+    value = math.nan
+    interval = (math.nan, math.nan)
+    if n_shared >= MIN_ITEMS:
+        scores_a = [answers.scored(items, seed) for answers in a]
+        scores_b = [answers.scored(items, seed) for answers in b]
+        between_seeds = statistics.between_seeds([scores_a, scores_b])
+        estimate = statistics.difference(scores_a, scores_b, between_seeds)
+        assert estimate is not None
+        value = estimate.value
+        interval = estimate.interval()
+    n_runs = (len(a), len(b))
+    return ScoreDifference(test.name, test.measure, value, interval, n_shared, n_runs)
 
 
-def evaluated(model: Model, against: Sequence[Model] | Model = (), **how: Any) -> Report:
+def evaluated(model: Model, against: Sequence[Model] | Model = (), **options: Any) -> Report:
     """As `evaluate`, with the fields of `WordTests` by name: pairs=["sim.tsv"],
     analogies="questions.txt", seed=3, ...
     """
-    tests = {
-        field.name: how.pop(field.name)
-        for field in dataclasses.fields(WordTests)
-        if field.name in how
-    }
-    tests |= {"pairs": [tests["pairs"]]} if isinstance(tests.get("pairs"), str | Path) else {}
-    return evaluate(
-        [model], [against] if isinstance(against, Model) else against, WordTests(**tests), **how
-    )
+    names = {field.name for field in dataclasses.fields(WordTests)}
+    tests = {name: options.pop(name) for name in names & options.keys()}
+    if isinstance(tests.get("pairs"), str | Path):
+        tests["pairs"] = [tests["pairs"]]
+    others = [against] if isinstance(against, Model) else against
+    return evaluate([model], others, WordTests(**tests), **options)
 
 
 def evaluate(
@@ -189,40 +206,64 @@ def evaluate(
     oov     score pairs with words outside the vocabulary too, by the n-grams of a model that has
             such
     """
-    tests, progress = tests or WordTests(), progress or Silent()
-    given = [*models, *matching(others)]
-    names = [
-        str(each.facts.get("source", "model")) if isinstance(each, WordVectors) else str(each)
-        for each in given
-    ]
+    tests = tests or WordTests()
+    progress = progress or Silent()
+    all_models = [*models, *matching(others)]
+    names = [*map(name_of, all_models)]
     sets = tests.read()
-    loaded = [
-        each if isinstance(each, WordVectors) else load(each, progress, trust_pickle)
-        for each in given
-    ]
-    opened = [each.of(which) for each in loaded]
-    if oov and not any(each.subwords for each in opened):
-        raise SettingError(
-            "oov",
-            None,
-            f"{' and '.join(names)} without n-grams",
-            ("train with ", Setting("subwords", "3-6")),
-        )
-    answered = [score(each, sets, progress, oov) for each in opened]
-    answered = [[*each, last] if (last := pooled(each)) else each for each in answered]
-    scores = [
-        summary(*each, tests.seed)
-        for some in zip(*answered, strict=True)
-        for each in zip(names, some, strict=True)
-    ]
-    n = len(models)
-    differences = (
-        [paired_difference(each[:n], each[n:], tests.seed) for each in zip(*answered, strict=True)]
-        if others
-        else []
+    vectors = [opened(model, which, progress, trust_pickle) for model in all_models]
+    if oov:
+        check_ngrams(names, vectors)
+
+    answers_of_model = []
+    for model in vectors:
+        model_answers = score(model, sets, progress, oov)
+        together = pooled(model_answers)
+        if together is not None:
+            model_answers.append(together)
+        answers_of_model.append(model_answers)
+
+    scores = []
+    differences = []
+    for test_answers in zip(*answers_of_model, strict=True):
+        for name, answers in zip(names, test_answers, strict=True):
+            scores.append(summary(name, answers, tests.seed))
+        if others:
+            side_a = test_answers[: len(models)]
+            side_b = test_answers[len(models) :]
+            differences.append(paired_difference(side_a, side_b, tests.seed))
+    return Report(
+        models=names,
+        scores=scores,
+        differences=differences,
+        warnings=[warning for score in scores for warning in coverage(score)],
+        seed=tests.seed,
+        protocol=tests.protocol,
+        vectors=which,
+        n_first=len(models),
     )
-    warnings = [warning for each in scores for warning in coverage(each)]
-    return Report(names, scores, differences, warnings, tests.seed, tests.protocol, which, n)
+
+
+def name_of(model: Model) -> str:
+    """What a report calls a model: its path, if it has one."""
+    if isinstance(model, WordVectors):
+        return str(model.facts.get("source", "model"))
+    return str(model)
+
+
+def opened(model: Model, which: str, progress: Progress, trust_pickle: bool) -> WordVectors:
+    """The vectors of a model that are scored."""
+    if not isinstance(model, WordVectors):
+        model = load(model, progress, trust_pickle)
+    return model.of(which)
+
+
+def check_ngrams(names: Sequence[str], vectors: Sequence[WordVectors]) -> None:
+    """Raise `SettingError` if no model has n-grams, of which unknown words get their vectors."""
+    if any(model.subwords for model in vectors):
+        return
+    problem = f"{' and '.join(names)} without n-grams"
+    raise SettingError("oov", None, problem, ("train with ", Setting("subwords", "3-6")))
 
 
 def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
