@@ -1,14 +1,16 @@
 """What `embedx info` prints about a model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.cli.options import classify_options, train_options
+from embedx.cli.options import Option, classify_options, train_options
+from embedx.settings import Record
 from embedx.storage.folder import present, read_described, task_of
 from embedx.storage.schema import FolderSchema
 from embedx.vectors.model import SCHEMA, TASK, load
 
-# of a run
+# Facts about the run.
 FACTS = (
     "final_loss",
     "loss_unit",
@@ -21,72 +23,103 @@ FACTS = (
 SCORES = ("log_likelihood", "unigram", "accuracy", "p@1", "ndcg@5")
 
 
-def about(model: str) -> dict[str, Any]:
+def about(model: str) -> Record:
     """Task, size, settings that differ from the defaults, facts and scores of a model, or the size
     of a vector file.
     """
     path = present(Path(model))
     task = task_of(path)
     if task is None:
-        vectors = load(model)
-        return {
-            "model": model,
-            "words": len(vectors),
-            "dim": vectors.vector_size,
-            "bytes": path.stat().st_size,
-        }
-    description = read_described(path, SCHEMA if task == TASK else _schema_of_classifiers())
-    settings, facts, arrays = (description[name] for name in ("settings", "facts", "arrays"))
-    found: dict[str, Any] = {"model": model, "task": task, "objective": facts["objective"]}
+        return _about_file(model, path)
+    schema = SCHEMA if task == TASK else _schema_of_classifiers()
+    description = read_described(path, schema)
+    facts = description["facts"]
+    settings = description["settings"]
+
+    record: Record = {"model": model, "task": task, "objective": facts["objective"]}
     if task == TASK:
-        found |= {"words": facts["words"], "dim": arrays["input"]["shape"][1]}
+        record["words"] = facts["words"]
+        record["dim"] = description["arrays"]["input"]["shape"][1]
     else:
-        dims = {name: arrays[name]["shape"] for name in ("hidden", "output") if name in arrays}
-        found |= {
-            "labels": facts["labels"],
-            "training_rows": facts.get("training_rows", facts["examples"]),
-        }
-        found |= (
-            {"features": next(iter(dims.values()))[0 if "hidden" in dims else 1]} if dims else {}
-        )
-        found |= {"hidden": dims["hidden"][1]} if "hidden" in dims else {}
-    found["bytes"] = sum(each.stat().st_size for each in path.iterdir() if each.is_file())
-    found |= {"created": description["created"], "embedx": description["embedx"]}
-    found |= {name: facts[name] for name in FACTS if facts.get(name) is not None}
-    scores = {
-        **((facts.get("history") or [{}])[-1].get("validation") or {}),
-        **(facts.get("heldout") or {}),
-    }
-    scores = {name: scores[name] for name in SCORES if name in scores}
-    found |= {"interrupted": True} if facts.get("interrupted") else {}
+        record |= _sizes_of_classifier(facts, description["arrays"])
+    record["bytes"] = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+    record["created"] = description["created"]
+    record["embedx"] = description["embedx"]
+    record |= {name: facts[name] for name in FACTS if facts.get(name) is not None}
+    if facts.get("interrupted"):
+        record["interrupted"] = True
+    scores = _scores(facts)
     if scores:
-        found["scores"] = scores
-    found["settings"] = changed(task, facts, settings)
+        record["scores"] = scores
+    record["settings"] = changed(task, facts, settings)
     if facts.get("chosen"):
-        found["chosen"] = facts["chosen"]  # the reason of each setting that the data decided
-    return found
+        # The reason of each setting that the data decided.
+        record["chosen"] = facts["chosen"]
+    return record
+
+
+def _about_file(model: str, path: Path) -> Record:
+    """The size of a vector file."""
+    vectors = load(model)
+    return {
+        "model": model,
+        "words": len(vectors),
+        "dim": vectors.vector_size,
+        "bytes": path.stat().st_size,
+    }
+
+
+def _sizes_of_classifier(facts: Record, arrays: Record) -> Record:
+    """The numbers of labels, rows, features and hidden units, as far as the model has them."""
+    sizes: Record = {
+        "labels": facts["labels"],
+        "training_rows": facts.get("training_rows", facts["examples"]),
+    }
+    if "hidden" in arrays:
+        n_features, n_hidden = arrays["hidden"]["shape"]
+        sizes["features"] = n_features
+        sizes["hidden"] = n_hidden
+    elif "output" in arrays:
+        sizes["features"] = arrays["output"]["shape"][1]
+    return sizes
+
+
+def _scores(facts: Record) -> Record:
+    """The last scores on validation rows, and those on held-out data."""
+    scores: Record = {}
+    history = facts.get("history")
+    if history:
+        scores |= history[-1].get("validation") or {}
+    scores |= facts.get("heldout") or {}
+    return {name: scores[name] for name in SCORES if name in scores}
 
 
 def _schema_of_classifiers() -> FolderSchema:
     """What the folder of a classifier holds, whose code takes a while to import."""
-    from embedx.classification.classifier import SCHEMA as of_classifiers
+    from embedx.classification.classifier import SCHEMA as schema
 
-    return of_classifiers
+    return schema
 
 
-def changed(task: str, facts: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def changed(task: str, facts: Record, settings: Record) -> Record:
     """The settings that differ from the defaults of their objective, with those that the data
     decided.
     """
     options = train_options() if task == TASK else classify_options()
-    modes = ["--collapsed"] * bool(facts.get("collapsed")) + [facts["objective"]]
-    defaults: dict[str, Any] = {}
-    for name, each in options.items():
-        defaults[name] = next(
-            (each.defaults[mode] for mode in modes if mode in each.defaults), each.field.default
-        )
+    modes = [facts["objective"]]
+    if facts.get("collapsed"):
+        modes.insert(0, "--collapsed")
+    defaults = {name: _default(option, modes) for name, option in options.items()}
     return {
         name: value
         for name, value in settings.items()
         if value is not None and value != defaults.get(name)
     }
+
+
+def _default(option: Option, modes: Sequence[str]) -> Any:
+    """The default of a setting in the first of the modes that has one of its own, or in all."""
+    for mode in modes:
+        if mode in option.defaults:
+            return option.defaults[mode]
+    return option.field.default

@@ -21,7 +21,8 @@ from embedx.cli.streams import OutputClosedError, close_error_stream, open_strea
 from embedx.errors import DataError, EmbedxError
 from embedx.runtime.interrupts import SIGNALS
 
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the help
+# Commands by section of the help.
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Train": {
         "train": training.train,
         "classify": training.classify,
@@ -65,6 +66,12 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {  # by section of the hel
         "analogies": fasttext.analogies,
         "dump": fasttext.dump,
     },
+}
+
+# Groups of commands, with the text of their help.
+GROUPS = {
+    "corpus": "List, describe, fetch and check corpora; sessions from tables.",
+    "cache": "List or delete corpora encoded by earlier runs.",
 }
 
 # What Python raises where a limit of processes is met (`ulimit -u`, pids of a container)
@@ -187,43 +194,47 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     """All commands. Only the one that `arguments` name gets the options of settings, because these
     need an import of numba.
     """
-    if "_EMBEDX_COMPLETE" in os.environ:  # a shell asks for completion
-        arguments = (
-            os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-        ).split()[1:]
-
-    def group(text: str) -> typer.Typer:
-        how: dict[str, Any] = {
-            "context_settings": {"help_option_names": ["--help", "-h"]},
-            "rich_markup_mode": None,
-        }
-        return typer.Typer(
-            cls=Group, no_args_is_help=True, pretty_exceptions_enable=False, help=text, **how
-        )
-
-    app = group(
+    if "_EMBEDX_COMPLETE" in os.environ:
+        arguments = _completed_words()
+    app = _group(
         "Word embeddings and classifiers with huge label sets, in one engine whose output layer is"
         " a flag."
     )
-    groups = {
-        "corpus": group("List, describe, fetch and check corpora; sessions from tables."),
-        "cache": group("List or delete corpora encoded by earlier runs."),
-    }
     app.callback()(_version_option)
+    groups = {name: _group(text) for name, text in GROUPS.items()}
     for section, commands in COMMANDS.items():
         for path, command in commands.items():
-            *parents, name = path.split()
-            is_named = list(arguments[: len(parents) + 1]) == path.split()
-            settings = options.SETTINGS[path]() if is_named and path in options.SETTINGS else {}
-            run, kind = (
-                with_settings(path, command, settings),
-                type("SettingsCommand", (Command,), {"settings": settings}),
-            )
-            parent = groups[parents[0]] if parents else app
-            parent.command(name, cls=kind, rich_help_panel=None if parents else section)(run)
-    for name, each in groups.items():
-        app.add_typer(each, name=name, rich_help_panel="Data")
+            words = path.split()
+            settings: options.Options = {}
+            if path in options.SETTINGS and list(arguments[: len(words)]) == words:
+                settings = options.SETTINGS[path]()
+            kind = type("SettingsCommand", (Command,), {"settings": settings})
+            run = with_settings(path, command, settings)
+            if len(words) > 1:
+                groups[words[0]].command(words[1], cls=kind)(run)
+            else:
+                app.command(path, cls=kind, rich_help_panel=section)(run)
+    for name, group in groups.items():
+        app.add_typer(group, name=name, rich_help_panel="Data")
     return app
+
+
+def _completed_words() -> list[str]:
+    """The words after `embedx` that a shell asks to complete."""
+    words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return words.split()[1:]
+
+
+def _group(text: str) -> typer.Typer:
+    """A group of commands without any, with the text of its help."""
+    return typer.Typer(
+        cls=Group,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help=text,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        rich_markup_mode=None,
+    )
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,17 +8,15 @@ Training is translated for `embedx train`. The other commands print what fastTex
 included, and answer each line as it comes.
 """
 
-import inspect
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from embedx.cli import training
-from embedx.cli.peers import LOSSES, OF_LOSS, given_settings
-from embedx.errors import SettingError, choice
+from embedx.cli.peers import OF_LOSS, given_settings, objective_of_loss
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.storage.outputs import check_not_read
@@ -30,30 +28,64 @@ NumberOfWords = Annotated[int, typer.Argument(min=1)]
 # ---- training
 
 
-def skipgram(
-    input: Annotated[str, typer.Option()],
-    output: Annotated[Path, typer.Option()],
-    dim: int = 100,
-    ws: int = 5,
-    epoch: int = 5,
-    min_count: int = 5,
-    neg: int = 5,
-    loss: str = "ns",
-    bucket: int = 2_000_000,
-    minn: int = 3,
-    maxn: int = 6,
-    sample: float = 1e-4,
-    lr: float | None = None,
-    pretrained_vectors: str | None = None,
-    thread: int | None = None,
-    seed: int | None = None,
-    word_ngrams: int | None = None,
-    label: str | None = None,
-    lr_update_rate: int | None = None,
-    save_output: int | None = None,
-    verbose: int | None = None,
-    overwrite: bool = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class VectorsRequest:
+    """The options of `fasttext skipgram` and `fasttext cbow`."""
+
+    input: Annotated[str, typer.Option()]
+    output: Annotated[Path, typer.Option()]
+    dim: int = 100
+    ws: int = 5
+    epoch: int = 5
+    min_count: int = 5
+    neg: int = 5
+    loss: str = "ns"
+    bucket: int = 2_000_000
+    minn: int = 3
+    maxn: int = 6
+    sample: float = 1e-4
+    lr: float | None = None
+    pretrained_vectors: str | None = None
+    thread: int | None = None
+    seed: int | None = None
+    word_ngrams: int | None = None
+    label: str | None = None
+    lr_update_rate: int | None = None
+    save_output: int | None = None
+    verbose: int | None = None
+    overwrite: bool = False
+
+    def translated(self, architecture: str) -> TrainRequest:
+        """The same for `embedx train`."""
+        objective = objective_of_loss(self.loss)
+        settings = given_settings(
+            architecture=architecture,
+            dim=self.dim,
+            window=self.ws,
+            epochs=self.epoch,
+            min_count=self.min_count,
+            sample=self.sample,
+            optimizer=None if self.lr is None else "sgd",
+            learning_rate=self.lr,
+            start=self.pretrained_vectors,
+            threads=self.thread,
+            seed=self.seed,
+        )
+        if objective == "ns":
+            settings |= {"negatives": self.neg, **OF_LOSS["ns"]}
+        if self.maxn > 0 and self.bucket > 0:
+            settings["subwords"] = f"{max(self.minn, 1)}-{self.maxn}"
+            settings["buckets"] = self.bucket
+        return TrainRequest(
+            corpora=[self.input],
+            objective=objective,
+            output=self.output,
+            overwrite=self.overwrite,
+            typed=settings,
+        )
+
+
+def skipgram(request: VectorsRequest) -> None:
     """Train word vectors with the options of `fasttext skipgram`.
 
     Options have one dash or two. OUTPUT is a folder, called OUTPUT.bin by the other commands, and
@@ -68,10 +100,10 @@ def skipgram(
     verbose      without effect
     save_output  without effect: the model has its output vectors
     """
-    _train("skipgram", locals())
+    _train("skipgram", request)
 
 
-def cbow(**options: Any) -> None:
+def cbow(request: VectorsRequest) -> None:
     """Train word vectors with the options of `fasttext cbow`.
 
     As `embedx skipgram`, but the mean of the context words predicts the word.
@@ -84,71 +116,21 @@ def cbow(**options: Any) -> None:
     verbose      without effect
     save_output  without effect: the model has its output vectors
     """
-    _train("cbow", options)
+    _train("cbow", request)
 
 
-# Its options are those of skipgram.
-cbow.__signature__ = inspect.signature(skipgram)  # type: ignore[attr-defined]
-
-
-def _train(architecture: str, arguments: Mapping[str, Any]) -> None:
+def _train(architecture: str, request: VectorsRequest) -> None:
     """Train as fastText's options say, and write the vectors as text beside the model."""
     from embedx.vectors import export
     from embedx.vectors.model import load
 
-    output: Path = arguments["output"]
-    overwrite: bool = arguments["overwrite"]
-    vectors_file = output.with_name(output.name + ".vec")
-    check_not_read(vectors_file, [arguments["input"]])
-    export.check_free(vectors_file, overwrite)
-    request = TrainRequest(
-        corpora=[arguments["input"]],
-        objective=_objective(arguments["loss"]),
-        output=output,
-        overwrite=overwrite,
-        typed=settings_of(architecture, arguments),
-    )
-    training.train(request)
-    written = export.export(
-        load(output),
-        "word2vec",
-        vectors_file,
-        overwrite,
-        Reporter(sys.stderr, spelling=on_command_line),
-    )
-    print(written)
-
-
-def _objective(loss: str) -> str:
-    """The objective of fastText's loss."""
-    if loss not in LOSSES:
-        raise SettingError("loss", loss, choice(loss, LOSSES))
-    return LOSSES[loss]
-
-
-def settings_of(architecture: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of `embedx train` for the options of `fasttext skipgram` or `cbow`."""
-    objective = _objective(arguments["loss"])
-    rate = arguments["lr"]
-    has_ngrams = arguments["maxn"] > 0 and arguments["bucket"] > 0
-    lengths = f"{max(arguments['minn'], 1)}-{arguments['maxn']}"
-    settings = given_settings(
-        architecture=architecture,
-        dim=arguments["dim"],
-        window=arguments["ws"],
-        epochs=arguments["epoch"],
-        min_count=arguments["min_count"],
-        sample=arguments["sample"],
-        negatives=arguments["neg"] if objective == "ns" else None,
-        subwords=lengths if has_ngrams else None,
-        buckets=arguments["bucket"] if has_ngrams else None,
-        optimizer=None if rate is None else "sgd",
-        learning_rate=rate,
-        start=arguments["pretrained_vectors"],
-        threads=arguments["thread"],
-        seed=arguments["seed"],
-    )
-    return settings | OF_LOSS["ns"] if objective == "ns" else settings
+    vectors_file = request.output.with_name(request.output.name + ".vec")
+    check_not_read(vectors_file, [request.input])
+    export.check_free(vectors_file, request.overwrite)
+    training.train(request.translated(architecture))
+    model = load(request.output)
+    progress = Reporter(sys.stderr, spelling=on_command_line)
+    print(export.export(model, "word2vec", vectors_file, request.overwrite, progress))
 
 
 # ---- questions

@@ -230,10 +230,10 @@ def with_settings(
         typed = {setting: value for setting, value in typed.items() if value is not None}
 
         check_outputs(arguments | typed)
+        if settings:
+            arguments["typed"] = typed
         if request_class is not None:
-            command(request_class(**arguments, typed=typed))
-        elif settings:
-            command(**arguments, typed=typed)
+            command(request_class(**arguments))
         else:
             command(**arguments)
 

@@ -14,7 +14,7 @@ from numpy import ndarray
 from embedx.classification import classifier
 from embedx.classification.classifier import Best, Classifier
 from embedx.cli import training_results as results
-from embedx.cli.requests import CompareRequest, PredictRequest
+from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
@@ -226,26 +226,21 @@ def _best_of_rows(
 # ---- test data of a saved classifier
 
 
-def test_metrics(
-    path: str,
-    test: str | None,
-    test_labels: str | None,
-    progress: Progress,
-    per_label: Path | None,
-    table: TableSettings,
-    overwrite: bool,
-) -> dict[str, float]:
+def test_metrics(request: EvaluateRequest, progress: Progress) -> dict[str, float]:
     """The metrics of a saved classifier on test data, and of its decisions.
 
-    per_label  file to write, with the metrics of each label
+    Those of each label are written to the file of --per-label.
     """
+    table = TableSettings(label_column=request.label_column, header=request.header)
+    path = request.models[0]
+    per_label = request.per_label
     if per_label is not None:
-        outputs.check_file(per_label, overwrite)
+        outputs.check_file(per_label, request.overwrite)
     model = classifier.load(path)
-    if test is None:
+    if request.test is None:
         raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
     note_probabilities(model, progress)
-    data = read(test, test_labels, progress=progress, like=model.known, table=table)
+    data = read(request.test, request.test_labels, progress=progress, like=model.known, table=table)
 
     metrics = model.evaluate(data, progress=progress)
     has_several_labels = model.facts.get("several_labels")

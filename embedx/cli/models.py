@@ -1,24 +1,19 @@
 """The commands about trained models: describe, predict, score, query, report, export."""
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from embedx.cli import tables
-from embedx.cli.requests import PredictRequest
-from embedx.cli.streams import results_to
-from embedx.errors import DataError, InapplicableError, Setting, Text
+from embedx.cli.requests import EvaluateRequest, PredictRequest, ReportRequest
+from embedx.cli.streams import reporter, results_to
+from embedx.errors import DataError
 from embedx.pages.plain import as_cell
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.text.sources import STANDARD_INPUT
-
-if TYPE_CHECKING:
-    from embedx.evaluation.word_report import Report
-    from embedx.labeled.tables import TableSettings
 
 TopK = Annotated[int, typer.Option(min=1)]
 
@@ -76,33 +71,7 @@ def predict(request: PredictRequest) -> None:
         print_best(request.model, request.data, k, least, has_probabilities=False)
 
 
-def evaluate(
-    models: list[str],
-    against: list[str] | None = None,
-    pairs: list[Path] | None = None,
-    analogies: Path | None = None,
-    protocol: str = "embedx",
-    method: str = "3cosadd",
-    candidates: Annotated[int | None, typer.Option(min=1)] = None,
-    vectors: str = "input",
-    text: str | None = None,
-    oov: bool = False,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    test: str | None = None,
-    test_labels: str | None = None,
-    label_column: str | None = None,
-    header: str | None = None,
-    per_label: Path | None = None,
-    overwrite: bool = False,
-    links: str | None = None,
-    non_links: str | None = None,
-    node_labels: str | None = None,
-    next_item: str | None = None,
-    trust_pickle: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
-    as_json: bool = False,
-) -> None:
+def evaluate(request: EvaluateRequest) -> None:
     """Score word vectors or a classifier.
 
     Word vectors are scored on similarity and analogies, or by the likelihood of a --text;
@@ -129,122 +98,12 @@ def evaluate(
     node_labels  graphs: a node and its labels per line; F1 of logistic regression on the vectors
     next_item   sessions, one per line: hit rate, NDCG and MRR of the last item
     """
-    from embedx.storage.folder import task_of
+    from embedx.cli import scores
 
-    model, *others = models
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
-    record: dict[str, Any] = {}
-    if text is not None:
-        if test is not None:
-            problem: Text = ("is for word vectors, ", Setting("test"), " for classifiers")
-            raise InapplicableError("text", None, problem, "give one of them")
-        if against:
-            problem = ("does not apply with ", Setting("against"))
-            raise InapplicableError("text", None, problem, "give all models as arguments")
-        record["heldout"] = _score_text(models, text, seed, progress, as_json)
-        if not (pairs or analogies):
-            if as_json:
-                print(json.dumps(record))
-            return
-
-    if test is not None or task_of(Path(model)) == "classification":
-        from embedx.labeled.tables import TableSettings
-
-        table = TableSettings(label_column=label_column, header=header)
-        _evaluate_classifier(
-            model, test, test_labels, table, per_label, overwrite, progress, as_json
-        )
-        return
-    if per_label is not None:
-        raise InapplicableError("per_label", None, f"is for classifiers; {model} has word vectors")
-
-    if links or node_labels or next_item:
-        from embedx.evaluation import graphs
-
-        scores = graphs.scores(models, links, non_links, node_labels, next_item, seed, progress)
-        texts = map(graphs.as_table, scores.values())
-        print(json.dumps(scores) if as_json else "\n\n".join(texts))
-        return
-
-    if len(others) == 1 and not against:
-        against = others
-        others = []
-    from embedx.evaluation import words
-    from embedx.evaluation.word_sets import WordTests
-
-    report = words.evaluate(
-        [model, *others],
-        against or (),
-        WordTests(pairs or (), analogies, protocol, method, candidates, seed),
-        which=vectors,
-        oov=oov,
-        trust_pickle=trust_pickle,
-        progress=progress,
-    )
-    _show_word_scores(report, record, progress, as_json)
+    scores.evaluate(request)
 
 
-def _score_text(
-    models: list[str], text: str, seed: int, progress: Reporter, as_json: bool
-) -> dict[str, Any]:
-    """The likelihood of a text under each model, for JSON; else it is printed too."""
-    from embedx.cli.words import score_text
-
-    likelihoods, lines = score_text(models, text, seed, progress)
-    if not as_json:
-        print("\n".join(lines))
-    return likelihoods
-
-
-def _evaluate_classifier(
-    model: str,
-    test: str | None,
-    test_labels: str | None,
-    table: "TableSettings",
-    per_label: Path | None,
-    overwrite: bool,
-    progress: Reporter,
-    as_json: bool,
-) -> None:
-    """Print the metrics of a classifier on test data."""
-    from embedx.cli.labels import test_metrics
-    from embedx.cli.training_results import metric_lines, plain_numbers
-
-    metrics = test_metrics(model, test, test_labels, progress, per_label, table, overwrite)
-    if as_json:
-        print(json.dumps({"test": plain_numbers(metrics)}))
-    else:
-        print("\n".join(metric_lines(metrics)))
-
-
-def _show_word_scores(
-    report: "Report", record: dict[str, Any], progress: Reporter, as_json: bool
-) -> None:
-    """Print the scores of word vectors; for JSON together with the record of a text's scores."""
-    for warning in report.warnings:
-        progress.warn(warning)
-    if as_json:
-        print(json.dumps(record | report.as_dict()))
-    elif sys.stdout.isatty():
-        print(report.table())
-    else:
-        print(report.tsv())
-        conclusions = "".join(f"{conclusion}\n" for conclusion in report.conclusions())
-        print(conclusions, end="", file=sys.stderr)
-
-
-def report(
-    models: list[str],
-    output: Path | None = None,
-    overwrite: bool = False,
-    test: str | None = None,
-    test_labels: str | None = None,
-    pairs: list[Path] | None = None,
-    analogies: Path | None = None,
-    quiet: bool = False,
-    verbose: bool = False,
-    typed: dict[str, Any] | None = None,
-) -> None:
+def report(request: ReportRequest) -> None:
     """Write an HTML page about a model, or about two.
 
     It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its
@@ -253,25 +112,24 @@ def report(
     models  folders written by `embedx train` or `embedx classify`, one or two
     output  file to write; by default MODEL.report.html here
     """
-    if len(models) > 2:
-        problem = "a page is about one model, or two"
-        raise DataError(models[2], None, problem, "embedx eval scores more")
     from embedx.report.report import report as write
 
-    with Reporter(
-        sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line
-    ) as progress:
+    model, *others = request.models
+    if len(others) > 1:
+        problem = "a page is about one model, or two"
+        raise DataError(others[1], None, problem, "embedx eval scores more")
+    with reporter(request) as progress:
         page = write(
-            models[0],
-            output,
-            other=models[1] if models[1:] else None,
-            test=test,
-            test_labels=test_labels,
-            pairs=pairs,
-            analogies=analogies,
-            overwrite=overwrite,
+            model,
+            request.output,
+            other=next(iter(others), None),
+            test=request.test,
+            test_labels=request.test_labels,
+            pairs=request.pairs,
+            analogies=request.analogies,
+            overwrite=request.overwrite,
             progress=progress,
-            **typed or {},
+            **request.typed,
         )
     print(as_cell(str(page)))
 
@@ -295,52 +153,19 @@ def nearest(
     exclude   leave out these words
     """
     from embedx import load
-    from embedx.cli import fasttext_queries
+    from embedx.cli import fasttext_queries, queries
     from embedx.cli.peers import folder_of
-    from embedx.cli.queries import asked, neighbours
-    from embedx.vectors.model import UnknownWordError
 
     if fasttext_queries.is_query(model, words):
         fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
         return
-    model_vectors = load(folder_of(model)).of(vectors)
-    excluded = exclude.split(",")
-    are_arguments = bool(words) and words != ["-"]
-    neighbours_of_word: dict[str, list[tuple[str, float]]] = {}
-    first_unknown = None
-    for word in asked(words or []):
-        try:
-            neighbours_of_word[word] = neighbours(model_vectors, word, top_k, restrict, excluded)
-        except UnknownWordError as error:
-            first_unknown = first_unknown or error
-            if not are_arguments:
-                print(f"embedx: {error}", file=sys.stderr)
-        if not are_arguments:
-            # The neighbours of each word are shown as the word comes.
-            _show_neighbours(neighbours_of_word, as_json)
-            sys.stdout.flush()
-            neighbours_of_word = {}
-
-    if are_arguments:
-        _show_neighbours(neighbours_of_word, as_json)
-        if first_unknown:
-            raise first_unknown
-
-
-def _show_neighbours(neighbours_of_word: dict[str, list[tuple[str, float]]], as_json: bool) -> None:
-    """Print the neighbours of each word; nothing where there are no words."""
-    if not neighbours_of_word:
-        return
-    values = {
-        word: [{"word": neighbour, "cosine": cosine} for neighbour, cosine in neighbours]
-        for word, neighbours in neighbours_of_word.items()
-    }
-    rows = [
-        (word, neighbour, f"{cosine:.4f}")
-        for word, neighbours in neighbours_of_word.items()
-        for neighbour, cosine in neighbours
-    ]
-    tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
+    search = queries.NeighbourSearch(
+        load(folder_of(model)).of(vectors), top_k, restrict, exclude.split(",")
+    )
+    if words and words != [STANDARD_INPUT]:
+        queries.show_neighbours(words, search, as_json)
+    else:
+        queries.answer_words(queries.asked(words or []), search, as_json)
 
 
 def vectors(
@@ -383,34 +208,15 @@ def analogy(
     a      - reads three words from each line of standard input, and answers each as it comes
     """
     from embedx import load
-    from embedx.cli.queries import input_lines
-    from embedx.vectors.model import UnknownWordError
+    from embedx.cli import queries
 
     loaded = load(model)
-    if a != STANDARD_INPUT:
-        if b is None or c is None:
-            raise DataError("the question", None, "fewer than three words", "give A, B and C")
-        _show_answers(loaded.analogy(a, b, c, top_k), as_json)
+    if a == STANDARD_INPUT:
+        queries.answer_analogies(loaded, top_k, as_json)
         return
-    for number, line in enumerate(input_lines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        if len(words) != 3:
-            raise DataError("-", number, f"{len(words)} words", "a question has three")
-        first, second, third = words
-        try:
-            _show_answers(loaded.analogy(first, second, third, top_k), as_json)
-        except UnknownWordError as error:
-            print(f"embedx: {error}", file=sys.stderr)
-        sys.stdout.flush()
-
-
-def _show_answers(answers: list[tuple[str, float]], as_json: bool) -> None:
-    """Print the answers of one question."""
-    values = [{"word": word, "cosine": cosine} for word, cosine in answers]
-    rows = [(word, f"{cosine:.4f}") for word, cosine in answers]
-    tables.show(("word", "cosine"), rows, values if as_json else None)
+    if b is None or c is None:
+        raise DataError("the question", None, "fewer than three words", "give A, B and C")
+    queries.show_answers(loaded.analogy(a, b, c, top_k), as_json)
 
 
 def export(

@@ -11,6 +11,7 @@ which are ours. Options that have no effect on the model there have none here.
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,26 +42,77 @@ def given_settings(**settings: Any) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def word2vec(
-    train: Annotated[str, typer.Option()],
-    output: Annotated[Path, typer.Option()],
-    size: int = 100,
-    window: int = 5,
-    sample: float = 1e-3,
-    hs: Flag = 0,
-    negative: int = 5,
-    threads: int | None = None,
-    iter: int = 5,
-    min_count: int | None = None,
-    alpha: float | None = None,
-    binary: Flag = 0,
-    cbow: Flag = 1,
-    save_vocab: Path | None = None,
-    read_vocab: str | None = None,
-    debug: int = 2,
-    classes: int = 0,
-    overwrite: bool = False,
-) -> None:
+# ---- word2vec.c
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word2vecRequest:
+    """The options of word2vec.c."""
+
+    train: Annotated[str, typer.Option()]
+    output: Annotated[Path, typer.Option()]
+    size: int = 100
+    window: int = 5
+    sample: float = 1e-3
+    hs: Flag = 0
+    negative: int = 5
+    threads: int | None = None
+    iter: int = 5
+    min_count: int | None = None
+    alpha: float | None = None
+    binary: Flag = 0
+    cbow: Flag = 1
+    save_vocab: Path | None = None
+    read_vocab: str | None = None
+    debug: int = 2
+    classes: int = 0
+    overwrite: bool = False
+
+    @property
+    def model_folder(self) -> Path:
+        """The model that `embedx train` writes beside the vectors."""
+        return self.output.with_name(self.output.name + ".embedx")
+
+    def check(self) -> None:
+        """Raise `EmbedxError` for options that cannot be, or cannot be together."""
+        if self.classes:
+            raise SettingError("classes", self.classes, "vectors are not clustered", CLUSTERING)
+        if bool(self.hs) == bool(self.negative):
+            problem: Text = ("with ", Setting("negative", self.negative))
+            remedy = "give one of them, and 0 for the other"
+            raise InapplicableError("hs", self.hs, problem, remedy)
+        if self.read_vocab and self.min_count is not None:
+            problem = ("does not apply with ", Setting("read_vocab"), ", whose words are all taken")
+            raise InapplicableError("min_count", None, problem, "leave it out")
+
+    def translated(self) -> TrainRequest:
+        """The same for `embedx train`."""
+        min_count = self.min_count
+        if self.read_vocab is None and min_count is None:
+            min_count = 5
+        settings = given_settings(
+            dim=self.size,
+            window=self.window,
+            sample=self.sample,
+            epochs=self.iter,
+            architecture="cbow" if self.cbow else "skipgram",
+            vocab=self.read_vocab,
+            min_count=min_count,
+            negatives=None if self.hs else self.negative,
+            threads=self.threads,
+            optimizer=None if self.alpha is None else "sgd",
+            learning_rate=self.alpha,
+        )
+        return TrainRequest(
+            corpora=[self.train],
+            objective="hs" if self.hs else "ns",
+            output=self.model_folder,
+            overwrite=self.overwrite,
+            typed=settings,
+        )
+
+
+def word2vec(request: Word2vecRequest) -> None:
     """Train word vectors with the command line of word2vec.c.
 
     Options have one dash or two. The vectors are written as by word2vec.c, and the model to
@@ -71,73 +123,91 @@ def word2vec(
     output  file of the vectors
     classes  0: vectors are not clustered
     """
-    if classes:
-        raise SettingError("classes", classes, "vectors are not clustered", CLUSTERING)
-    if bool(hs) == bool(negative):
-        problem: Text = ("with ", Setting("negative", negative))
-        raise InapplicableError("hs", hs, problem, "give one of them, and 0 for the other")
-    if read_vocab and min_count is not None:
-        problem = ("does not apply with ", Setting("read_vocab"), ", whose words are all taken")
-        raise InapplicableError("min_count", None, problem, "leave it out")
-    if read_vocab is None and min_count is None:
-        min_count = 5
-    typed = given_settings(
-        dim=size,
-        window=window,
-        sample=sample,
-        epochs=iter,
-        architecture="cbow" if cbow else "skipgram",
-        vocab=read_vocab,
-        min_count=min_count,
-        negatives=None if hs else negative,
-        threads=threads,
-        optimizer=None if alpha is None else "sgd",
-        learning_rate=alpha,
-    )
     from embedx.vectors import export
     from embedx.vectors.model import load_folder
 
-    for path in filter(None, (output, save_vocab)):
-        export.check_free(path, overwrite)
-    folder = output.with_name(output.name + ".embedx")
-    objective = "hs" if hs else "ns"
-    training.train(
-        TrainRequest(
-            corpora=[train], objective=objective, output=folder, overwrite=overwrite, typed=typed
-        )
-    )
-    progress, model = Reporter(sys.stderr, spelling=on_command_line), load_folder(folder)
-    print(
-        export.export(
-            model, "word2vec-binary" if binary else "word2vec", output, overwrite, progress
-        )
-    )
-    if save_vocab is not None:
-        print(export.export_vocabulary(model, save_vocab, overwrite))
+    request.check()
+    for path in filter(None, (request.output, request.save_vocab)):
+        export.check_free(path, request.overwrite)
+    training.train(request.translated())
+
+    model = load_folder(request.model_folder)
+    file_format = "word2vec-binary" if request.binary else "word2vec"
+    progress = Reporter(sys.stderr, spelling=on_command_line)
+    print(export.export(model, file_format, request.output, request.overwrite, progress))
+    if request.save_vocab is not None:
+        print(export.export_vocabulary(model, request.save_vocab, request.overwrite))
 
 
-def supervised(
-    input: Annotated[str, typer.Option()],
-    output: Annotated[Path, typer.Option()],
-    dim: int | None = None,
-    epoch: int = 5,
-    loss: str = "softmax",
-    neg: int = 5,
-    word_ngrams: int = 1,
-    minn: int = 0,
-    maxn: int = 0,
-    bucket: int | None = None,
-    min_count: int = 1,
-    pretrained_vectors: str | None = None,
-    label: str = "__label__",
-    lr: float | None = None,
-    thread: int | None = None,
-    seed: int | None = None,
-    ws: int | None = None,
-    lr_update_rate: int | None = None,
-    verbose: int | None = None,
-    overwrite: bool = False,
-) -> None:
+# ---- fastText's classifiers
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedRequest:
+    """The options of `fasttext supervised`."""
+
+    input: Annotated[str, typer.Option()]
+    output: Annotated[Path, typer.Option()]
+    dim: int | None = None
+    epoch: int = 5
+    loss: str = "softmax"
+    neg: int = 5
+    word_ngrams: int = 1
+    minn: int = 0
+    maxn: int = 0
+    bucket: int | None = None
+    min_count: int = 1
+    pretrained_vectors: str | None = None
+    label: str = "__label__"
+    lr: float | None = None
+    thread: int | None = None
+    seed: int | None = None
+    ws: int | None = None
+    lr_update_rate: int | None = None
+    verbose: int | None = None
+    overwrite: bool = False
+
+    def translated(self) -> ClassifyRequest:
+        """The same for `embedx classify`."""
+        objective = objective_of_loss(self.loss)
+        hidden = self.dim
+        if not hidden and not self.pretrained_vectors:
+            hidden = 100
+        settings = given_settings(
+            hidden=hidden,
+            epochs=self.epoch,
+            threads=self.thread,
+            seed=self.seed,
+            scaling="l2",
+            negatives=self.neg if objective == "ns" else None,
+            word_ngrams=self.word_ngrams,
+            char_ngrams=f"{max(self.minn, 1)}-{self.maxn}" if self.maxn > 0 else None,
+            min_count=self.min_count,
+            calibration=0.0,
+            pretrained=self.pretrained_vectors,
+            label_prefix=self.label,
+            tokenizer="whitespace",
+            lowercase=False,
+        )
+        if self.word_ngrams > 1 or self.maxn > 0:
+            settings |= {"min_ngram_count": 1, "buckets": self.bucket or 0}
+        return ClassifyRequest(
+            train=self.input,
+            objective=objective,
+            output=self.output,
+            overwrite=self.overwrite,
+            typed=settings | OF_LOSS.get(objective, {}),
+        )
+
+
+def objective_of_loss(loss: str) -> str:
+    """The objective of fastText's loss."""
+    if loss not in LOSSES:
+        raise SettingError("loss", loss, choice(loss, LOSSES))
+    return LOSSES[loss]
+
+
+def supervised(request: SupervisedRequest) -> None:
     """Train a classifier, with the options of `fasttext supervised`.
 
     Options have one dash or two. OUTPUT is a folder, for `embedx predict` and `embedx eval`.
@@ -151,36 +221,7 @@ def supervised(
     lr       without effect: the optimiser is Adagrad, whose rate is chosen from the data
     verbose  without effect
     """
-    if loss not in LOSSES:
-        raise SettingError("loss", loss, choice(loss, LOSSES))
-    objective = LOSSES[loss]
-    negatives = neg if objective == "ns" else None
-    n_grams = {} if word_ngrams < 2 and maxn < 1 else {"min_ngram_count": 1, "buckets": bucket or 0}
-    typed = n_grams | given_settings(
-        hidden=dim if dim or pretrained_vectors else 100,
-        epochs=epoch,
-        threads=thread,
-        seed=seed,
-        scaling="l2",
-        negatives=negatives,
-        word_ngrams=word_ngrams,
-        char_ngrams=f"{max(minn, 1)}-{maxn}" if maxn > 0 else None,
-        min_count=min_count,
-        calibration=0.0,
-        pretrained=pretrained_vectors,
-        label_prefix=label,
-        tokenizer="whitespace",
-        lowercase=False,
-    )
-    training.classify(
-        ClassifyRequest(
-            train=input,
-            objective=objective,
-            output=output,
-            overwrite=overwrite,
-            typed=typed | OF_LOSS.get(objective, {}),
-        )
-    )
+    training.classify(request.translated())
 
 
 def folder_of(model: str) -> str:
@@ -188,7 +229,9 @@ def folder_of(model: str) -> str:
     for `model`.
     """
     stem = model.removesuffix(".bin")
-    return stem if stem != model and not Path(model).exists() and Path(stem).is_dir() else model
+    if stem != model and not Path(model).exists() and Path(stem).is_dir():
+        return stem
+    return model
 
 
 Number = Annotated[int, typer.Argument(min=1)]
@@ -208,8 +251,9 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
-    found = load(folder_of(model))
-    n, precision, recall = found.precision_and_recall(read(data, like=found.known), k, threshold)
+    classifier = load(folder_of(model))
+    rows = read(data, like=classifier.known)
+    n, precision, recall = classifier.precision_and_recall(rows, k, threshold)
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
 
 
@@ -226,34 +270,34 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
-    found = load(folder_of(model))
-    prefix = _prefix(found)
-    rows = read(data, like=found.known)
-    for name, counts in zip(
-        [found.name(label) for label in range(found.n_labels)],
-        found.label_counts(rows, k, threshold).tolist(),
-        strict=True,
-    ):
-        n_true, n_predicted, n_correct = counts
+    classifier = load(folder_of(model))
+    prefix = _prefix(classifier)
+    rows = read(data, like=classifier.known)
+    counts = classifier.label_counts(rows, k, threshold).tolist()
+    for label, (n_true, n_predicted, n_correct) in enumerate(counts):
         measures = {
             "F1-Score": _share(2 * n_correct, n_true + n_predicted),
             "Precision": _share(n_correct, n_predicted),
             "Recall": _share(n_correct, n_true),
         }
         shown = "  ".join(f"{measure} : {value}" for measure, value in measures.items())
-        print(f"{shown}   {prefix}{name}")
+        print(f"{shown}   {prefix}{classifier.name(label)}")
     score(model, data, k, threshold)
 
 
 def _share(part: int, whole: int) -> str:
     """A measure as fastText prints it, dashes where there is none."""
-    return f"{part / whole:.6f}" if whole else "--------"
+    if not whole:
+        return "--------"
+    return f"{part / whole:.6f}"
 
 
-def _prefix(found: "Classifier") -> str:
+def _prefix(classifier: "Classifier") -> str:
     """What stands before each label."""
-    text = found.known.text
-    return str(text.settings["label_prefix"]) if text else "__label__"
+    text = classifier.known.text
+    if text is None:
+        return "__label__"
+    return str(text.settings["label_prefix"])
 
 
 def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
@@ -273,20 +317,22 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
     from embedx.cli.labels import best_of_lines, takes_lines
     from embedx.labeled.read import read
 
-    found = load(folder_of(model))
-    prefix = _prefix(found)
-    if takes_lines(found, data):
-        best = best_of_lines(found, k)
+    classifier = load(folder_of(model))
+    prefix = _prefix(classifier)
+    if takes_lines(classifier, data):
+        best = best_of_lines(classifier, k)
     else:
-        best = found.iter_top_k(read(data, like=found.known, keeps_empty=True).features, k)
+        rows = read(data, like=classifier.known, keeps_empty=True)
+        best = classifier.iter_top_k(rows.features, k)
     for ids, probabilities in best:
-        for row, values in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            labels = [
-                f"{prefix}{found.name(label)}" + (f" {p:.6g}" if has_probabilities else "")
-                for label, p in zip(row, values, strict=True)
-                if p >= threshold
-            ]
-            print(*labels)
+        for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):
+            parts = []
+            for label, probability in zip(row, row_probabilities, strict=True):
+                if probability >= threshold:
+                    parts.append(f"{prefix}{classifier.name(label)}")
+                    if has_probabilities:
+                        parts.append(f"{probability:.6g}")
+            print(*parts)
         sys.stdout.flush()
 
 

@@ -4,15 +4,23 @@ neighbours and vectors.
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from embedx.cli import tables
 from embedx.cli.streams import results_to
-from embedx.errors import EmbedxError
-from embedx.vectors.model import WordVectors
+from embedx.errors import DataError, EmbedxError
+from embedx.text.sources import STANDARD_INPUT
+from embedx.vectors.model import UnknownWordError, WordVectors
+
+# A word and its cosine.
+Neighbour = tuple[str, float]
+
+# ---- words
 
 
 def asked(words: Sequence[str]) -> Iterator[str]:
@@ -25,7 +33,7 @@ def asked(words: Sequence[str]) -> Iterator[str]:
                 yield from input("word: ").split()
     elif not words:
         raise EmbedxError("no words; give some, or - to read them from standard input")
-    elif list(words) == ["-"]:
+    elif list(words) == [STANDARD_INPUT]:
         for line in input_lines():
             yield from line.split()
     else:
@@ -40,25 +48,101 @@ def input_lines() -> Iterator[str]:
         yield from sys.stdin
 
 
-def neighbours(
-    vectors: WordVectors,
-    word: str,
-    top_k: int,
-    restrict: int | None = None,
-    exclude: Collection[str] = (),
-) -> list[tuple[str, float]]:
-    """The nearest words of a word, but for some, among all or the `restrict` most frequent ones."""
-    query = vectors[word]
-    left_out = {vectors.spelled(name) for name in (word, *exclude)}
-    if restrict is not None:
-        vectors = replace(
-            vectors,
-            words=vectors.words[:restrict],
-            arrays={"input": vectors.vectors[:restrict]},
-            counts=None,
-        )
-    found = vectors.most_similar(query, top_k=top_k + len(left_out))
-    return [each for each in found if each[0] not in left_out][:top_k]
+# ---- neighbours
+
+
+class NeighbourSearch(NamedTuple):
+    """Which neighbours of a word are listed.
+
+    restrict  only those among this number of the most frequent words
+    excluded  words that are left out
+    """
+
+    vectors: WordVectors
+    top_k: int
+    restrict: int | None
+    excluded: Sequence[str]
+
+    def neighbours(self, word: str) -> list[Neighbour]:
+        """The nearest words of a word."""
+        vectors = self.vectors
+        query = vectors[word]
+        left_out = {vectors.spelled(name) for name in (word, *self.excluded)}
+        if self.restrict is not None:
+            vectors = replace(
+                vectors,
+                words=vectors.words[: self.restrict],
+                arrays={"input": vectors.vectors[: self.restrict]},
+                counts=None,
+            )
+        nearest = vectors.most_similar(query, top_k=self.top_k + len(left_out))
+        return [(name, cosine) for name, cosine in nearest if name not in left_out][: self.top_k]
+
+
+def show_neighbours(words: Sequence[str], search: NeighbourSearch, as_json: bool) -> None:
+    """Print the neighbours of all the words that are known; raises the error of the first that is
+    not.
+    """
+    neighbours_of_word: dict[str, list[Neighbour]] = {}
+    first_unknown = None
+    for word in words:
+        try:
+            neighbours_of_word[word] = search.neighbours(word)
+        except UnknownWordError as error:
+            first_unknown = first_unknown or error
+    if neighbours_of_word:
+        _print_neighbours(neighbours_of_word, as_json)
+    if first_unknown:
+        raise first_unknown
+
+
+def answer_words(words: Iterable[str], search: NeighbourSearch, as_json: bool) -> None:
+    """Print the neighbours of each word as it comes; an unknown word is said on standard error."""
+    for word in words:
+        try:
+            _print_neighbours({word: search.neighbours(word)}, as_json)
+        except UnknownWordError as error:
+            print(f"embedx: {error}", file=sys.stderr)
+        sys.stdout.flush()
+
+
+def _print_neighbours(neighbours_of_word: Mapping[str, list[Neighbour]], as_json: bool) -> None:
+    """Print the neighbours of each word."""
+    values = {}
+    rows = []
+    for word, neighbours in neighbours_of_word.items():
+        values[word] = [{"word": name, "cosine": cosine} for name, cosine in neighbours]
+        rows += [(word, name, f"{cosine:.4f}") for name, cosine in neighbours]
+    tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
+
+
+# ---- analogies
+
+
+def answer_analogies(vectors: WordVectors, top_k: int, as_json: bool) -> None:
+    """Print the answers of the question in each line of standard input, as it comes."""
+    for number, line in enumerate(input_lines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 3:
+            raise DataError("-", number, f"{len(words)} words", "a question has three")
+        a, b, c = words
+        try:
+            show_answers(vectors.analogy(a, b, c, top_k), as_json)
+        except UnknownWordError as error:
+            print(f"embedx: {error}", file=sys.stderr)
+        sys.stdout.flush()
+
+
+def show_answers(answers: Sequence[Neighbour], as_json: bool) -> None:
+    """Print the answers of one question."""
+    values = [{"word": word, "cosine": cosine} for word, cosine in answers]
+    rows = [(word, f"{cosine:.4f}") for word, cosine in answers]
+    tables.show(("word", "cosine"), rows, values if as_json else None)
+
+
+# ---- vectors
 
 
 def write_vectors(
@@ -70,19 +154,35 @@ def write_vectors(
     file   NAME.npy has a row for each line, zeros where no word is known; in text such lines are
           left out
     """
-    n_unknown, rows = 0, []
-    is_array = file is not None and file.suffix == ".npy"
-    with results_to(file, overwrite, is_text=not is_array) as out:
-        for line in input_lines() if list(lines) == ["-"] else lines:
+    texts: Iterable[str] = lines
+    if list(lines) == [STANDARD_INPUT]:
+        texts = input_lines()
+    if file is not None and file.suffix == ".npy":
+        return _write_array(vectors, texts, file, overwrite)
+    n_unknown = 0
+    with results_to(file, overwrite):
+        for line in texts:
             words = line.split()
             vector = mean_vector(vectors, words)
-            n_unknown += vector is None
-            if is_array:
-                rows.append(np.zeros(vectors.vector_size, np.float32) if vector is None else vector)
-            elif vector is not None:
+            if vector is None:
+                n_unknown += 1
+            else:
                 print("_".join(words), *(f"{number:.6g}" for number in vector.tolist()), flush=True)
-        if is_array:
-            np.save(out, np.array(rows, np.float32).reshape(-1, vectors.vector_size))
+    return n_unknown
+
+
+def _write_array(vectors: WordVectors, lines: Iterable[str], file: Path, overwrite: bool) -> int:
+    """Write float32 (lines, dim), zeros where no word is known; how many lines have none."""
+    n_unknown = 0
+    rows = []
+    with results_to(file, overwrite, is_text=False) as out:
+        for line in lines:
+            vector = mean_vector(vectors, line.split())
+            if vector is None:
+                n_unknown += 1
+                vector = np.zeros(vectors.vector_size, np.float32)
+            rows.append(vector)
+        np.save(out, np.array(rows, np.float32).reshape(-1, vectors.vector_size))
     return n_unknown
 
 
@@ -92,4 +192,6 @@ def mean_vector(vectors: WordVectors, words: Sequence[str]) -> np.ndarray | None
     for word in words:
         with contextlib.suppress(KeyError):
             known.append(vectors[word])
-    return np.array(known, np.float32).mean(axis=0) if known else None
+    if not known:
+        return None
+    return np.array(known, np.float32).mean(axis=0)

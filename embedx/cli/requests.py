@@ -7,13 +7,16 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from embedx.distributed.settings import MAX_WORKERS
 from embedx.settings import MAX_THREADS
 from embedx.tasks.requests import Request
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,7 @@ class CompareRequest(Request):
     overwrite: bool = False
     cache_dir: Path | None = None
     resume: bool = False
+    as_json: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,16 +59,62 @@ class PredictRequest(Request):
     workers: Annotated[int | None, typer.Option(min=1, max=MAX_WORKERS)] = None
     output: Path | None = None
     overwrite: bool = False
+    as_json: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateRequest(Request):
+    """`embedx eval`."""
+
+    models: list[str]
+    against: list[str] | None = None
+    pairs: list[Path] | None = None
+    analogies: Path | None = None
+    protocol: str = "embedx"
+    method: str = "3cosadd"
+    candidates: Annotated[int | None, typer.Option(min=1)] = None
+    vectors: str = "input"
+    text: str | None = None
+    oov: bool = False
+    seed: Annotated[int, typer.Option(min=0)] = 0
+    test: str | None = None
+    test_labels: str | None = None
+    label_column: str | None = None
+    header: str | None = None
+    per_label: Path | None = None
+    overwrite: bool = False
+    links: str | None = None
+    non_links: str | None = None
+    node_labels: str | None = None
+    next_item: str | None = None
+    trust_pickle: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    as_json: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportRequest(Request):
+    """`embedx report`."""
+
+    models: list[str]
+    output: Path | None = None
+    overwrite: bool = False
+    test: str | None = None
+    test_labels: str | None = None
+    pairs: list[Path] | None = None
+    analogies: Path | None = None
 
 
 # ---- commands of requests
 
 
-def request_of(command: Callable[..., None]) -> type[Request] | None:
+def request_of(command: Callable[..., None]) -> "type[DataclassInstance] | None":
     """The class of the request that a command takes; None if it takes its options one by one."""
-    hints = get_type_hints(command)
-    kind = hints.get("request")
-    return kind if isinstance(kind, type) and issubclass(kind, Request) else None
+    kind = get_type_hints(command).get("request")
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return kind
+    return None
 
 
 def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
@@ -73,14 +123,13 @@ def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
     """
     kind = request_of(command)
     if kind is None:
-        signature = inspect.signature(command)
-        return [each for each in signature.parameters.values() if each.name != "typed"]
+        parameters = inspect.signature(command).parameters.values()
+        return [parameter for parameter in parameters if parameter.name != "typed"]
     fields = {field.name: field for field in dataclasses.fields(kind) if field.name != "typed"}
-    names: list[str] = []
+    names: dict[str, None] = {}
     for parent in kind.__mro__:
-        declared = inspect.get_annotations(parent)
-        names += [name for name in declared if name in fields and name not in names]
-    return [_parameter(fields[name]) for name in names]
+        names |= dict.fromkeys(inspect.get_annotations(parent))
+    return [_parameter(fields[name]) for name in names if name in fields]
 
 
 def is_required(field: "dataclasses.Field[Any]") -> bool:

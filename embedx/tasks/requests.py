@@ -36,7 +36,6 @@ class Request:
     typed  the settings that were given, by name
     """
 
-    as_json: bool = False
     quiet: bool = False
     verbose: bool = False
     typed: Record = dataclasses.field(default_factory=dict)
@@ -80,6 +79,7 @@ class RunRequest(Request, abc.ABC):
     resume: bool = False
     log_json: Path | None = None
     dry_run: bool = False
+    as_json: bool = False
 
     @property
     def log(self) -> Path | None:

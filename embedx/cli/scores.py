@@ -1,0 +1,140 @@
+"""The work of `embedx eval`: the library called, the scores printed."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embedx.cli.requests import EvaluateRequest
+from embedx.cli.streams import reporter
+from embedx.errors import InapplicableError, Setting, Text
+from embedx.runtime.progress import Progress
+from embedx.settings import Record
+from embedx.storage.folder import task_of
+
+if TYPE_CHECKING:
+    from embedx.evaluation.word_report import Report
+
+
+def evaluate(request: EvaluateRequest) -> None:
+    """Print the scores of models on a text, test data, a graph, sessions or sets of words."""
+    progress = reporter(request)
+    record: Record = {}
+    if request.text is not None:
+        _check_applies_to_text(request)
+        record["heldout"] = _score_text(request, request.text, progress)
+        if not (request.pairs or request.analogies):
+            if request.as_json:
+                print(json.dumps(record))
+            return
+
+    model = request.models[0]
+    if request.test is not None or task_of(Path(model)) == "classification":
+        _score_classifier(request, progress)
+        return
+    if request.per_label is not None:
+        problem = f"is for classifiers; {model} has word vectors"
+        raise InapplicableError("per_label", None, problem)
+    if request.links or request.node_labels or request.next_item:
+        _score_graph(request, progress)
+        return
+    _score_word_sets(request, record, progress)
+
+
+def _check_applies_to_text(request: EvaluateRequest) -> None:
+    """Raise `InapplicableError` if --text is given with what it does not apply to."""
+    if request.test is not None:
+        problem: Text = ("is for word vectors, ", Setting("test"), " for classifiers")
+        raise InapplicableError("text", None, problem, "give one of them")
+    if request.against:
+        problem = ("does not apply with ", Setting("against"))
+        raise InapplicableError("text", None, problem, "give all models as arguments")
+
+
+def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Record:
+    """The likelihood of a text under each model, for JSON; without --json it is printed too."""
+    from embedx.cli.words import score_text
+
+    likelihoods, lines = score_text(request.models, text, request.seed, progress)
+    if not request.as_json:
+        print("\n".join(lines))
+    return likelihoods
+
+
+def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
+    """Print the metrics of a classifier on test data."""
+    from embedx.cli.labels import test_metrics
+    from embedx.cli.training_results import metric_lines, plain_numbers
+
+    metrics = test_metrics(request, progress)
+    if request.as_json:
+        print(json.dumps({"test": plain_numbers(metrics)}))
+    else:
+        print("\n".join(metric_lines(metrics)))
+
+
+def _score_graph(request: EvaluateRequest, progress: Progress) -> None:
+    """Print the scores of the vectors of nodes or items."""
+    from embedx.evaluation import graphs
+
+    scores = graphs.scores(
+        request.models,
+        request.links,
+        request.non_links,
+        request.node_labels,
+        request.next_item,
+        request.seed,
+        progress,
+    )
+    if request.as_json:
+        print(json.dumps(scores))
+    else:
+        print("\n\n".join(map(graphs.as_table, scores.values())))
+
+
+def _score_word_sets(request: EvaluateRequest, record: Record, progress: Progress) -> None:
+    """Print the scores of word vectors on similarity and analogies.
+
+    record  the scores of a text, which are part of the same JSON object
+    """
+    from embedx.evaluation import words
+    from embedx.evaluation.word_sets import WordTests
+
+    models = request.models
+    others = request.against or []
+    if len(models) == 2 and not others:
+        others = models[1:]
+        models = models[:1]
+    tests = WordTests(
+        request.pairs or (),
+        request.analogies,
+        request.protocol,
+        request.method,
+        request.candidates,
+        request.seed,
+    )
+    report = words.evaluate(
+        models,
+        others,
+        tests,
+        which=request.vectors,
+        oov=request.oov,
+        trust_pickle=request.trust_pickle,
+        progress=progress,
+    )
+    for warning in report.warnings:
+        progress.warn(warning)
+    if request.as_json:
+        print(json.dumps(record | report.as_dict()))
+    else:
+        _print_word_scores(report)
+
+
+def _print_word_scores(report: "Report") -> None:
+    """Print a table on a terminal; elsewhere rows, and conclusions on standard error."""
+    if sys.stdout.isatty():
+        print(report.table())
+        return
+    print(report.tsv())
+    for conclusion in report.conclusions():
+        print(conclusion, file=sys.stderr)
