@@ -18,8 +18,9 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import typer
 
@@ -31,10 +32,14 @@ from tests.support.checkpoints import arrays_of
 
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ENDED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143)
-EVERY = "0.1s"
-LATER = 1.2  # times as long as an undisturbed run: the last moment to be killed at
+INTERRUPTED = (130, 143)
+CHECKPOINT_EVERY = "0.1s"
+# The last moment to be killed at, in durations of an undisturbed run.
+LAST_MOMENT = 1.2
+# Files that a run changes.
 PLACES = {"text": r"building-", "checkpoint": r"\.checkpoint", "model": r"\.(partial|replaced)-"}
-DELAY = 0.01  # seconds after a file was changed, at most
+ANYWHERE = "anywhere"
+MAX_SECONDS_AFTER_CHANGE = 0.01
 
 # A command that counts how often it changes files, by place, and ends itself at one of these
 # changes or at a time.
@@ -42,24 +47,27 @@ CODE = """
 import json, os, re, sys, threading, time
 from embedx.cli.app import main
 
-asked = json.loads(os.environ["TO_KILL"])
-places = {name: re.compile(path) for name, path in asked["places"].items()}
+kill = json.loads(os.environ["TO_KILL"])
+places = {name: re.compile(path) for name, path in kill["places"].items()}
 changes = dict.fromkeys(places, 0)
 
 def end():
-    time.sleep(asked["delay"])
-    os.kill(os.getpid(), asked["sent"])
+    time.sleep(kill["delay"])
+    os.kill(os.getpid(), kill["signal"])
 
 def watch(event, arguments):
     if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):
         for name, path in places.items():
-            if any(path.search(str(each)) for each in arguments[:2]):
+            if any(path.search(str(argument)) for argument in arguments[:2]):
                 changes[name] += 1
-                if (name, changes[name]) == (asked["place"], asked["number"]):
-                    threading.Thread(target=end).start() if asked["delay"] else end()
+                if (name, changes[name]) == (kill["place"], kill["number"]):
+                    if kill["delay"]:
+                        threading.Thread(target=end).start()
+                    else:
+                        end()
 
 sys.addaudithook(watch)
-if asked["place"] == "anywhere":
+if kill["place"] == "anywhere":
     threading.Thread(target=end, daemon=True).start()
 try:
     main()
@@ -69,164 +77,192 @@ finally:
 """
 
 
+Arrays = dict[str, bytes]
+
+
+class Undisturbed(NamedTuple):
+    """A run that nobody disturbed.
+
+    n_changes  how often it changes files, by place
+    """
+
+    arrays: Arrays
+    seconds: float
+    n_changes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A signal that a command sends itself, `delay` seconds after its `number`-th change of a file
+    at a place, or anywhere: after its start; by default never.
+    """
+
+    place: str = ""
+    number: int = 0
+    delay: float = 0.0
+    signal: int = 0
+
+
 def corpus(folder: Path) -> Path:
     """A text of two topics."""
-    rng, path = random.Random(0), folder / "corpus.txt"
+    rng = random.Random(0)
     words = [f"w{k}" for k in range(60)]
-    path.write_text(
-        "\n".join(" ".join(rng.choices(words, range(60, 0, -1), k=20)) for _ in range(2000)) + "\n"
-    )
+    weights = range(60, 0, -1)
+    lines = [" ".join(rng.choices(words, weights, k=20)) for _ in range(2000)]
+    path = folder / "corpus.txt"
+    path.write_text("\n".join(lines) + "\n")
     return path
 
 
 def commands(text: Path) -> dict[str, list[str]]:
     """The runs that are killed, by name, without their output and threads."""
-    found = {}
+    train = ["train", str(text)]
+    classify = ["classify", "digits"]
+    runs = {"collapsed": [*train, *["--objective", "softmax", "--collapsed", "--epochs", "100"]]}
     for name in OBJECTIVES:
-        found[f"train-{name}"] = [
-            "train",
-            str(text),
-            "--objective",
-            name,
-            "--dim",
-            "16",
-            "--epochs",
-            "30",
-        ]
-        found[f"classify-{name}"] = ["classify", "digits", "--objective", name, "--epochs", "30"]
-    found["collapsed"] = [
-        "train",
-        str(text),
-        "--objective",
-        "softmax",
-        "--collapsed",
-        "--epochs",
-        "100",
-    ]
-    return found | {
-        f"{name}-deterministic": [*each, "--deterministic"] for name, each in found.items()
-    }
+        objective = ["--objective", name, "--epochs", "30"]
+        runs[f"train-{name}"] = [*train, *objective, "--dim", "16"]
+        runs[f"classify-{name}"] = [*classify, *objective]
+    for name, command in list(runs.items()):
+        runs[f"{name}-deterministic"] = [*command, "--deterministic"]
+    return runs
 
 
 class Killer:
     """Runs commands and ends them."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.folder, self.rng = folder, rng
-        self.killed: collections.Counter[str] = collections.Counter()  # how many runs, by place
+        self.folder = folder
+        self.cache = folder / "cache"
+        self.rng = rng
+        self.n_killed: collections.Counter[str] = collections.Counter()
         text = corpus(folder)
         self.commands = commands(text)
-        self.wholes: dict[str, tuple[dict[str, bytes], float, dict[str, int]]] = {}
-        self.old = folder / "old"
-        self.run(
-            [
-                "train",
-                str(text),
-                "--dim",
-                "8",
-                "--epochs",
-                "1",
-                "--threads",
-                "1",
-                "--output",
-                str(self.old),
-            ]
-        )
+        self.undisturbed_runs: dict[str, Undisturbed] = {}
+        self.old_model = folder / "old"
+        options = ["--dim", "8", "--epochs", "1", "--threads", "1"]
+        self.run(["train", str(text), *options, "--output", str(self.old_model)])
 
-    def whole(self, name: str) -> tuple[dict[str, bytes], float, dict[str, int]]:
-        """The arrays of a run that nobody disturbs, its seconds, and how often it changes files, by
-        place.
-        """
-        while name not in self.wholes:
-            output, cache, began = self.folder / name, self.folder / "cache", time.monotonic()
-            code, printed = self.run(self.command(name, output, cache, 2))
+    def undisturbed(self, name: str) -> Undisturbed:
+        """The run of this name that nobody disturbs, timed with its kernels compiled."""
+        while name not in self.undisturbed_runs:
+            output = self.folder / name
+            began = time.monotonic()
+            code, printed = self.run(self.command(name, output, 2))
+            seconds = time.monotonic() - began
             if code:
                 raise RuntimeError(f"{name} ends with code {code}: {printed}")
             if "compiling kernels" not in printed:
-                changes = json.loads((self.folder / "changes.json").read_text())
-                self.wholes[name] = arrays_of(output), time.monotonic() - began, changes
-            for each in (output, cache):
-                shutil.rmtree(each, ignore_errors=True)
-        return self.wholes[name]
+                n_changes = json.loads((self.folder / "changes.json").read_text())
+                run = Undisturbed(arrays_of(output), seconds, n_changes)
+                self.undisturbed_runs[name] = run
+            remove(output, self.cache)
+        return self.undisturbed_runs[name]
 
-    def command(self, name: str, output: Path, cache: Path, threads: int) -> list[str]:
+    def command(self, name: str, output: Path, threads: int) -> list[str]:
         """A run with an output, and with so many threads if these may be several."""
-        own = self.commands[name]
-        threads = threads if "--deterministic" in own else 1
-        places = ["--cache-dir", str(cache)] if own[0] == "train" else []
-        return [
-            *own,
-            "--output",
-            str(output),
-            *places,
-            "--threads",
-            str(threads),
-            "--checkpoint-every",
-            EVERY,
-        ]
+        command = list(self.commands[name])
+        if "--deterministic" not in command:
+            threads = 1
+        if command[0] == "train":
+            command += ["--cache-dir", str(self.cache)]
+        command += ["--output", str(output), "--threads", str(threads)]
+        return [*command, "--checkpoint-every", CHECKPOINT_EVERY]
 
-    def run(self, arguments: list[str], **killed: Any) -> tuple[int, str]:
-        """The exit code of a command and what it printed; ended by the signal `sent`, `delay`
-        seconds after it has changed the `number`-th file at a `place`, or has started.
-        """
-        to_kill = {"places": PLACES, "place": "", "number": 0, "delay": 0.0, "sent": 0} | killed
+    def run(self, arguments: list[str], kill: Kill | None = None) -> tuple[int, str]:
+        """The exit code of a command and what it printed."""
+        to_kill = {"places": PLACES} | asdict(kill or Kill())
         environment = forked.environment(self.folder) | {"TO_KILL": json.dumps(to_kill)}
         done = forked.run(*arguments, cwd=self.folder, env=environment, code=CODE, check=False)
         return done.returncode, done.stderr
 
     def run_and_kill(self, name: str, arguments: list[str]) -> tuple[int, str]:
-        """The same, ended somewhere."""
-        rng, (_, seconds, changes) = self.rng, self.whole(name)
-        place = rng.choice(["anywhere", *(place for place in PLACES if changes[place])])
-        delay = (
-            rng.uniform(0, LATER * seconds)
-            if place == "anywhere"
-            else rng.choice([0.0, rng.uniform(0, DELAY)])
-        )
-        number = rng.randint(1, changes.get(place, 1))
-        code, printed = self.run(
-            arguments, place=place, number=number, delay=delay, sent=int(rng.choice(SIGNALS))
-        )
-        self.killed[place] += code in ENDED
+        """The exit code of a command that is killed somewhere, and what it printed."""
+        kill = self.random_kill(self.undisturbed(name))
+        code, printed = self.run(arguments, kill)
+        self.n_killed[kill.place] += code in ENDED
         return code, printed
 
-    def disturbed(self, name: str) -> str:
+    def random_kill(self, undisturbed: Undisturbed) -> Kill:
+        """A kill at a moment of the run, or at one of its changes of files."""
+        rng = self.rng
+        changed_places = [place for place in PLACES if undisturbed.n_changes[place]]
+        place = rng.choice([ANYWHERE, *changed_places])
+        signal_number = int(rng.choice(SIGNALS))
+        if place == ANYWHERE:
+            delay = rng.uniform(0, LAST_MOMENT * undisturbed.seconds)
+            return Kill(place, 0, delay, signal_number)
+        number = rng.randint(1, undisturbed.n_changes[place])
+        delay = rng.choice([0.0, rng.uniform(0, MAX_SECONDS_AFTER_CHANGE)])
+        return Kill(place, number, delay, signal_number)
+
+    def problem_of_disturbed(self, name: str) -> str:
         """What went wrong with a run that was killed now and then; "" if it ended as it should."""
-        rng, (whole, _, _) = self.rng, self.whole(name)
-        output, cache = self.folder / f"{name}-killed", self.folder / "cache"
-        # the latter: what may be in the place of the model
-        more, known = ["--resume"], [whole, None]
-        if rng.random() < 0.5:
-            shutil.copytree(self.old, output)
-            more.append("--overwrite")
-            known = [whole, arrays_of(self.old)]
+        output = self.folder / f"{name}-killed"
         try:
-            for kills in range(rng.randint(2, 5), -1, -1):
-                arguments = [*self.command(name, output, cache, rng.randint(1, 3)), *more]
-                code, printed = self.run_and_kill(name, arguments) if kills else self.run(arguments)
-                if code == 0 or (code == 2 and "exists already" in printed):
-                    break
-                if code not in ENDED or not kills:
-                    return f"{code}: {printed.splitlines()[-1:]}"
-                there = present(output)
-                if code in (130, 143) and there.exists() and is_readable(there):
-                    known.append(arrays_of(there))
-                if (arrays_of(there) if there.exists() else None) not in known:
-                    return f"after {code} the model in its place is neither the old nor a new one"
-            same = arrays_of(output) == whole
-            left = (
-                [*self.folder.glob(f"{output.name}.*"), *cache.glob("building-*")]
-                if code == 0
-                else []
-            )
-            return (
-                ""
-                if same and not left
-                else f"other arrays than undisturbed: {not same}, left behind: {left}"
-            )
+            return self.problem_of_resumed(name, output)
         finally:
-            for each in (cache, *self.folder.glob(f"{output.name}*")):
-                shutil.rmtree(each, ignore_errors=True)
+            remove(self.cache, *self.folder.glob(f"{output.name}*"))
+
+    def problem_of_resumed(self, name: str, output: Path) -> str:
+        """What went wrong with a run that was killed two to five times, then left alone."""
+        options = ["--resume"]
+        # what may be in the place of the model
+        known = [self.undisturbed(name).arrays, None]
+        if self.rng.random() < 0.5:
+            shutil.copytree(self.old_model, output)
+            options.append("--overwrite")
+            known[1] = arrays_of(self.old_model)
+        for _ in range(self.rng.randint(2, 5)):
+            command = self.command(name, output, self.rng.randint(1, 3))
+            code, printed = self.run_and_kill(name, command + options)
+            if is_complete(code, printed):
+                return self.problem_at_end(name, output, code)
+            problem = problem_after_kill(code, printed, output, known)
+            if problem:
+                return problem
+        code, printed = self.run(self.command(name, output, self.rng.randint(1, 3)) + options)
+        if is_complete(code, printed):
+            return self.problem_at_end(name, output, code)
+        return last_line(code, printed)
+
+    def problem_at_end(self, name: str, output: Path, code: int) -> str:
+        """What is wrong with a run that is complete, or was before."""
+        if arrays_of(output) != self.undisturbed(name).arrays:
+            return "other arrays than undisturbed"
+        leftovers = [*self.folder.glob(f"{output.name}.*"), *self.cache.glob("building-*")]
+        if code == 0 and leftovers:
+            return f"left behind: {leftovers}"
+        return ""
+
+
+def remove(*folders: Path) -> None:
+    """Delete folders, those that are there."""
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_complete(code: int, printed: str) -> bool:
+    """Whether a run ended well, or says that its model is there already."""
+    return code == 0 or (code == 2 and "exists already" in printed)
+
+
+def last_line(code: int, printed: str) -> str:
+    """How a run ended that should not have."""
+    return f"{code}: {printed.splitlines()[-1:]}"
+
+
+def problem_after_kill(code: int, printed: str, output: Path, known: list[Arrays | None]) -> str:
+    """What is wrong after a kill. An interrupted run may save what it has, which then is known."""
+    if code not in ENDED:
+        return last_line(code, printed)
+    folder = present(output)
+    arrays = arrays_of(folder) if folder.exists() else None
+    if code in INTERRUPTED and arrays is not None and is_readable(folder):
+        known.append(arrays)
+    if arrays not in known:
+        return f"after {code} the model in its place is neither the old nor a new one"
+    return ""
 
 
 def is_readable(folder: Path) -> bool:
@@ -236,7 +272,10 @@ def is_readable(folder: Path) -> bool:
     from embedx.vectors.model import load_folder
 
     try:
-        load_folder(folder) if task_of(folder) == "skipgram" else classifier.load(folder)
+        if task_of(folder) == "skipgram":
+            load_folder(folder)
+        else:
+            classifier.load(folder)
     except EmbedxError:
         return False
     return True
@@ -244,22 +283,25 @@ def is_readable(folder: Path) -> bool:
 
 def main(runs: int = 200, seed: int = 1, seconds: float = float("inf"), only: str = "") -> None:
     """Runs whose name has `only` in it; the last one begins before so many seconds."""
-    rng, wrong, ended, began = random.Random(seed), 0, 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        killer = Killer(Path(name), rng)
-        order = [each for each in sorted(killer.commands) if only in each]
-        rng.shuffle(order)
-        while ended < runs and time.monotonic() - began < seconds:
-            run_name = order[ended % len(order)]
-            problem = killer.disturbed(run_name)
-            ended, wrong = ended + 1, wrong + bool(problem)
+    rng = random.Random(seed)
+    n_runs = 0
+    n_wrong = 0
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        killer = Killer(Path(folder), rng)
+        names = [name for name in sorted(killer.commands) if only in name]
+        rng.shuffle(names)
+        while n_runs < runs and time.monotonic() - began < seconds:
+            name = names[n_runs % len(names)]
+            problem = killer.problem_of_disturbed(name)
+            n_runs += 1
             if problem:
-                print(f"{run_name}: {problem}", flush=True)
-    where = ", ".join(f"{n} {place}" for place, n in sorted(killer.killed.items()))
-    print(
-        f"{ended} runs, killed {sum(killer.killed.values())} times ({where}); {wrong} of them wrong"
-    )
-    sys.exit(bool(wrong))
+                n_wrong += 1
+                print(f"{name}: {problem}", flush=True)
+    n_kills = sum(killer.n_killed.values())
+    places = ", ".join(f"{n} {place}" for place, n in sorted(killer.n_killed.items()))
+    print(f"{n_runs} runs, killed {n_kills} times ({places}); {n_wrong} of them wrong")
+    sys.exit(n_wrong > 0)
 
 
 if __name__ == "__main__":
