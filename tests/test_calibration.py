@@ -130,8 +130,8 @@ def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
         assert result["log_likelihood_tempered"] > -np.log(N_LABELS)
         assert (
             any(
-                "is below -3.69, that of equal probabilities for all 40 labels" in each
-                for each in progress.notes
+                "is below -3.69, that of equal probabilities for all 40 labels" in note
+                for note in progress.notes
             )
             == is_warned
         )

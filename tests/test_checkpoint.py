@@ -532,7 +532,7 @@ def test_a_model_that_can_be_saved_nowhere_names_what_was_tried_and_how_to_resum
     assert "; rm " in message
     assert f"`embedx resume {tmp_path / 'out'}` continues from the last checkpoint" in message
     assert len(left.states()) == 2
-    assert not [each for each in Path("/var/tmp").glob("embedx-*") if not any(each.iterdir())]
+    assert not [path for path in Path("/var/tmp").glob("embedx-*") if not any(path.iterdir())]
 
 
 def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypatch):
@@ -612,7 +612,7 @@ def test_names_of_a_run_come_back_as_bytes(here):
     name = os.fsdecode(b"caf\xe9")
     left_behind(here / name, corpora=[name])
     _, arguments, _ = checkpoint.requested(here / name)
-    assert [os.fsencode(each) for each in arguments["corpora"]] == [b"caf\xe9"]
+    assert [os.fsencode(argument) for argument in arguments["corpora"]] == [b"caf\xe9"]
     json.loads((here / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))
 
 

@@ -136,8 +136,8 @@ def test_an_objective_declares_defaults_by_what_output_rows_meet():
         settled(rows(), Declares),
         settled(rows(), Declares, hidden=4),
     ]
-    assert [each.learning_rate for each in rates] == [1.0, 0.5, 0.25]
-    assert {each.bias for each in rates} == {"zero"} != {settled(dense).bias}
+    assert [settings.learning_rate for settings in rates] == [1.0, 0.5, 0.25]
+    assert {settings.bias for settings in rates} == {"zero"} != {settled(dense).bias}
     assert settled(dense, Declares, bias="frequency").bias == "frequency"
     own = OPTIMIZERS["rowwise-adagrad"].rates[LABELS]  # the objective's are for its own optimiser
     assert (

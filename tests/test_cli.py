@@ -95,7 +95,7 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
     home, folder, _ = trained
     about = json.loads(run_command(home, "info", folder, "--json").stdout)
     assert (about["task"], about["objective"], about["words"]) == ("skipgram", "ns", 16)
-    assert about["bytes"] == sum(each.stat().st_size for each in folder.iterdir())
+    assert about["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
     assert about["settings"]["dim"] == 20
     assert "lowercase" not in about["settings"]
     assert f"final loss\t{about['final_loss']:g}\n" in run_command(home, "info", folder).stdout
@@ -159,8 +159,8 @@ def test_a_dry_run_prints_the_settings_and_does_nothing(home, two_topics, comman
 def test_several_files_are_named_after_their_folder(tmp_path):
     files = [tmp_path / "texts" / name for name in ("one.txt", "two.txt")]
     files[0].parent.mkdir()
-    for each in files:
-        each.write_text("a b\n")
+    for file in files:
+        file.write_text("a b\n")
     assert str(default_output("ns", *map(str, files))) == "texts.ns.embedx"
     assert str(default_output("ns", str(files[0]))) == "one.ns.embedx"
 
@@ -229,7 +229,7 @@ def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
     (home / "words.txt").write_text("a\nb\n" * 9)
     if not (kept := home / "kept.embedx").exists():
         WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(kept)
-    before = {each.name: each.read_bytes() for each in kept.iterdir()}
+    before = {path.name: path.read_bytes() for path in kept.iterdir()}
     done = run_command(
         home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9
     )
@@ -239,7 +239,7 @@ def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
         f"embedx: {corpus}: no sentence has two words of the vocabulary",
         done.stderr.splitlines()[-1],
     )
-    assert {each.name: each.read_bytes() for each in kept.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     assert not list(home.glob("kept.embedx.*"))
 
 
@@ -359,7 +359,7 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
     *notes, line = done.stderr.splitlines()
     assert line.startswith("embedx: ")
     assert message in line
-    assert not any("Traceback" in each or " examples, " in each for each in notes)
+    assert not any("Traceback" in note or " examples, " in note for note in notes)
     assert done.stdout == ""
     assert not list(home.glob("mistake*"))
 
@@ -438,12 +438,12 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     printed = json.loads(run_command(home, *common, "--log-json", "log", "--json").stdout)
     events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
     losses = [
-        each["loss"]
-        for each in events
-        if each["stage"] == "training" and each.get("loss") is not None
+        event["loss"]
+        for event in events
+        if event["stage"] == "training" and event.get("loss") is not None
     ]
     assert (
-        {each["loss_unit"] for each in events if each.get("loss") is not None}
+        {event["loss_unit"] for event in events if event.get("loss") is not None}
         == {printed["loss_unit"]}
         == {unit}
     )

@@ -302,7 +302,7 @@ def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
     )
     assert state[:, 0].tolist() == [0, 5, 5, 0, 9, 0]
     assert n_updates.tolist() == [0, 3, 13, 0, 11, 0]
-    nothing = {STATE: Delta(*(each[:0] for each in theirs))}
+    nothing = {STATE: Delta(*(array[:0] for array in theirs))}
     assert len(copy.merge(nothing, 1.0, 1.0)[STATE].row) == 0
 
 

@@ -111,7 +111,7 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
 )
 def test_rows_that_are_found_will_do(two_topics, objective):
     found = fit(two_topics, objective=objective, scored_fraction=0.5)
-    printed = [each["loss"] for each in found.vectors.facts["history"]]
+    printed = [entry["loss"] for entry in found.vectors.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(printed))
     assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {
         "dog",

@@ -95,9 +95,9 @@ def test_f1_is_that_of_scikit_learn(several):
             )
             those = {"labels": np.flatnonzero(true.any(axis=0) | predicted.any(axis=0))}
         found = f1_measures(*given)
-        for each in averages:
-            assert found[f"f1_{each}"] == pytest.approx(
-                f1_score(true, predicted, average=each, zero_division=0, **those)
+        for average in averages:
+            assert found[f"f1_{average}"] == pytest.approx(
+                f1_score(true, predicted, average=average, zero_division=0, **those)
             )
 
 

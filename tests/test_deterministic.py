@@ -74,7 +74,7 @@ def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
             name, FEW | {"epochs": 3, "count_passes": 2} | options, is_collapsed=True
         )
         trained = collapsed.train(sentences(), config)
-        losses = [each["loss"] for each in trained.vectors.facts["history"]]
+        losses = [entry["loss"] for entry in trained.vectors.facts["history"]]
         return trained.vectors.arrays | {"losses": np.array(losses)}, trained.outcome
 
     by_threads(run, name)

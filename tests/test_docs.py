@@ -480,8 +480,8 @@ def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None
 
     def comparable(text: str) -> list[str]:
         return sorted(
-            " ".join(re.sub(r"[\d,]+ words/s", "words/s", each).split())
-            for each in text.splitlines()
+            " ".join(re.sub(r"[\d,]+ words/s", "words/s", line).split())
+            for line in text.splitlines()
         )
 
     here, there = comparable("\n".join(shown).replace("/home/you", str(place))), comparable(printed)

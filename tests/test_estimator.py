@@ -72,7 +72,7 @@ def test_scikit_learns_own_checks(candidate, may_fail):
 
 def test_parameters_are_the_settings_of_embedx_classify():
     parameters = inspect.signature(SoftmaxClassifier).parameters
-    groups = [ClassifySettings, *(each.Settings for each in SAMPLERS.values())]
+    groups = [ClassifySettings, *(sampler.Settings for sampler in SAMPLERS.values())]
     settings = {name for group in groups for name in settings_of(group)}
     own = {
         name

@@ -138,10 +138,10 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
         "hs": ["end"],
     }
     assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen
-    assert [compared.seed_of(each) for each in compared.best_points(found)["ns"]] == [1, 2]
+    assert [compared.seed_of(point) for point in compared.best_points(found)["ns"]] == [1, 2]
     table = compared.equal_time(found)
     [ns] = [line for line in table.splitlines() if "`ns` | 3.0" in line]
-    test = np.mean([compared.mean_of(each, compared.TEST) for each in points["ns"]["3"]])
+    test = np.mean([compared.mean_of(point, compared.TEST) for point in points["ns"]["3"]])
     assert f"| {test:.3f} |" in ns
     assert "| 3, 5 |" in ns
 

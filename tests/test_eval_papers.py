@@ -183,10 +183,10 @@ def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
     for contender, seeds in script.curves(run.records, "eurlex").items():
         best = script.best_of(run.records, "eurlex", contender)
         assert len(seeds) == 2
-        for each in seeds:
-            assert (each["rate"], each["penalty"]) == (best["rate"], best["penalty"])
-            assert each["points"][-1]["accuracy"] > 0.05  # guessing has 0.003
-            seconds = [one["seconds"] for one in each["points"]]
+        for seed in seeds:
+            assert (seed["rate"], seed["penalty"]) == (best["rate"], best["penalty"])
+            assert seed["points"][-1]["accuracy"] > 0.05  # guessing has 0.003
+            seconds = [one["seconds"] for one in seed["points"]]
             assert seconds == sorted(seconds)
     assert set(rows_of(script.results("eurlex", run.records))) == {"uniform", "adversarial"}
     assert script.results("categories", run.records) == "Not measured."

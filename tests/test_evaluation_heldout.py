@@ -112,7 +112,7 @@ def test_each_centre_meets_all_kept_words_within_some_reach(seed):
     keep = (rng.random(n) < 0.7).astype(np.float32)
     pairs = sample_pairs(words, groups, keep, window, seed, MANY)
     found = {}
-    for x, y, group in zip(*(each.tolist() for each in pairs), strict=True):
+    for x, y, group in zip(*(pair.tolist() for pair in pairs), strict=True):
         found.setdefault(y, []).append(x)
         assert group == groups[y]
     kept = [k for k in range(n) if words[k] >= 0 and keep[k]]
@@ -128,7 +128,7 @@ def test_each_centre_meets_all_kept_words_within_some_reach(seed):
 def test_of_too_many_pairs_any_are_taken_and_none_twice():
     n = 5000
     arguments = np.arange(n, dtype=np.int32), np.arange(n) // 100, np.ones(n, np.float32), 3, 7
-    everything = set(zip(*(each.tolist() for each in sample_pairs(*arguments, MANY)), strict=True))
+    everything = set(zip(*(pair.tolist() for pair in sample_pairs(*arguments, MANY)), strict=True))
     some = sample_pairs(*arguments, 4000)
     chosen = set(zip(*(each.tolist() for each in some), strict=True))
     assert len(chosen) == 4000
@@ -185,7 +185,7 @@ def test_text_is_read_as_the_model_read_it(tmp_path):
     file.write_text("W1, w2 (W3)\nw4 unknown w1\nw2\n")
     vectors = words_model(sample=0.0, window=1, tokenizer="words", lowercase=True)
     pairs, calibration = pairs_of(str(file), vectors)
-    together = list(zip(*(each.tolist() for each in pairs), strict=True))
+    together = list(zip(*(pair.tolist() for pair in pairs), strict=True))
     assert together == [(2, 1, 1), (1, 2, 1), (3, 2, 1), (2, 3, 1), (1, 4, 2), (4, 1, 2)]
     assert not len(calibration.targets)
     with refused_data("the held-out text"):
@@ -268,7 +268,7 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
         np.arange(30_000) // 10,
     )
     scored, calibration = (
-        HeldOutPairs(*(each[part] for each in pairs))
+        HeldOutPairs(*(pair[part] for pair in pairs))
         for part in (slice(10_000), slice(10_000, None))
     )
     right, found = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)

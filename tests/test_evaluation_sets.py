@@ -170,7 +170,7 @@ def test_two_configurations_with_several_seeds(two_sides):
     report = words.evaluate(good, [two_sides / "bad.*"], tests)
     assert report.sides == ["A1", "A2", "A3", "B1", "B2", "B3"]
     [difference] = report.differences
-    scores = [each.score for each in report.scores]
+    scores = [score.score for score in report.scores]
     assert difference.difference == pytest.approx(
         np.mean(scores[:3]) - np.mean(scores[3:]), abs=1e-12
     )
@@ -193,8 +193,8 @@ def test_two_configurations_with_several_seeds(two_sides):
     assert several.sides == list("ABC")[: len(good)]
     heading, row = several.table().splitlines()[len(good) + 1 :]
     assert heading.split() == ["set", "measure", *several.sides, "items", "OOV", "candidates"]
-    for each in several.scores:
-        assert f"{each.score:.3f} (" in row
+    for score in several.scores:
+        assert f"{score.score:.3f} (" in row
     with refused("against", value=str(two_sides / "worse.*")):
         words.evaluate(good[:1], [two_sides / "worse.*"], tests)
 

@@ -381,7 +381,9 @@ def test_the_pooled_score_is_the_mean_weighted_by_pairs():
     assert len(together.test) == 249
     assert together.details == {"sets": ["a", "b", "c"]}
     assert together.score == pytest.approx(
-        naive_pooled([(each.test.gold[each.used], each.values[each.used]) for each in answers])
+        naive_pooled(
+            [(answer.test.gold[answer.used], answer.values[answer.used]) for answer in answers]
+        )
     )
     low, high = words.summary("model", together, 0).interval
     assert low < together.score < high
@@ -392,7 +394,7 @@ def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
     answers = random_answers(some_sets("ab", (30, 90)), 2, missing=0)
     rng, values = np.random.default_rng(3), []
     for _ in range(1000):
-        drawn = [rng.integers(len(each.values), size=len(each.values)) for each in answers]
+        drawn = [rng.integers(len(answer.values), size=len(answer.values)) for answer in answers]
         values.append(
             naive_pooled(
                 [

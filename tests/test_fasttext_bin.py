@@ -140,7 +140,7 @@ def test_what_is_written_is_read_back(tmp_path, outputs):
     for word in ("ducks", "naïvely"):
         np.testing.assert_allclose(back[word], ours[word], rtol=1e-6)
         buckets = [
-            reference.fasttext_bucket(each, 60) for each in reference.character_ngrams(word, 2, 4)
+            reference.fasttext_bucket(ngram, 60) for ngram in reference.character_ngrams(word, 2, 4)
         ]
         np.testing.assert_allclose(
             back[word], np.mean(back.subwords.rows[buckets], axis=0), rtol=1e-5, atol=1e-7

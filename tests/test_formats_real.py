@@ -288,7 +288,7 @@ def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
         model.load(out)
     with refused_data("b.parquet", quoting='pip install "embedx[parquet]"'):
         export.export(toy(), "parquet", tmp_path / "b.parquet")
-    assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
 # ---- gensim
@@ -305,7 +305,7 @@ def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
 
     given = toy()
     out = export.export(given, None, tmp_path / "a.kv", dtype=dtype)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
     keyed = KeyedVectors.load(str(out), mmap=mmap)
     assert keyed.index_to_key == WORDS
     assert keyed.vectors.dtype == dtype
@@ -407,7 +407,7 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
         export.export(given, format, other, overwrite=True)
     with refused_data("folder"):
         export.export(given, "npz", out, overwrite=True)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "photos"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "photos"]
     assert (other / "cat.jpg").exists()
 
 
@@ -416,7 +416,7 @@ def test_the_files_of_gensim_are_replaced_together(tmp_path):
     export.export(toy(), None, tmp_path / "a.kv")
     export.export(toy(WORDS[:3]), None, tmp_path / "a.kv", overwrite=True)
     assert model.load(tmp_path / "a.kv", trust_pickle=True).words == WORDS[:3]
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
 
 
 # ---- what cannot be read

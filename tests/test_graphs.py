@@ -405,7 +405,7 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     rng = np.random.default_rng(0)
     train, test = tmp_path / "train.txt", tmp_path / "test.txt"
     sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
-    train.write_text("".join(" ".join(each) + "\n" for each in sessions))
+    train.write_text("".join(" ".join(session) + "\n" for session in sessions))
     test.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
     model = (
         embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path)
@@ -430,8 +430,8 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     assert own == pytest.approx([1 / rank for rank in ranks])
     assert rows["vectors"]["MRR"] == pytest.approx(np.mean(own))
     near = np.zeros((9, 9))
-    for each in sessions:
-        ids = [model.index(word) for word in each]
+    for session in sessions:
+        ids = [model.index(word) for word in session]
         for a, b in [*itertools.pairwise(ids), *zip(ids, ids[2:], strict=False)]:
             near[[a, b], [b, a]] += 1
     ranks = ranks_of([near[model.index("i2")], near[model.index("i4")]])

@@ -33,8 +33,8 @@ MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
 def help_of(*words):
     """The whole help of a command, and the options in it."""
     command = get_command(application(words)).commands[words[0]]
-    for each in command.params:
-        each.hidden = False
+    for param in command.params:
+        param.hidden = False
     text = command.get_help(typer.Context(command, info_name=f"embedx {words[0]}"))
     return text, re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
 
@@ -58,7 +58,7 @@ def test_every_option_is_in_a_section(command):
     assert len(titles) == len(set(titles))
     assert max(map(len, text.splitlines())) <= 80
     params = get_command(application([command])).commands[command].params
-    flags = {each.opts[0] for each in params if each.opts[0].startswith("-")}
+    flags = {param.opts[0] for param in params if param.opts[0].startswith("-")}
     assert flags <= set(shown)
     assert len(flags) + 1 <= MAX_OPTIONS.get(command, 60)  # and --help
 

@@ -98,7 +98,7 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
     bounds = np.unique(np.quantile(hours, np.arange(1, 10) / 10))
     np.testing.assert_array_equal(
         data.features[:, -len(bounds) - 1 :].argmax(axis=1).A1,
-        [(bounds <= each).sum() for each in hours],
+        [(bounds <= hour).sum() for hour in hours],
     )
     np.testing.assert_array_equal(data.features[:, -len(bounds) - 1 :].sum(axis=1).A1, 1)
     rows = [{"x": hours[k], "y": None if k == 3 else 7, "label": "abc"[k % 3]} for k in range(40)]

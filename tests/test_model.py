@@ -211,7 +211,7 @@ def test_a_folder_of_the_users_own_stays_whatever_its_name(tmp_path):
     before = files_below(tmp_path)
     save(tmp_path / "m", **toy(seed=1))
     save(tmp_path / "m", **toy(seed=2), overwrite=True)
-    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["m", "m.old", "m.replaced.bak2", *names]
     )
     assert {
@@ -257,7 +257,7 @@ def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
     save(folder, **new, overwrite=True)
     kept = {"vectors.txt", "notes", "other_bias.npy"}
     parts = {"input.npy", "output.npy", "output_bias.npy", "vocabulary.tsv", "model.json"}
-    assert {each.name for each in folder.iterdir()} == kept | parts
+    assert {path.name for path in folder.iterdir()} == kept | parts
     assert (folder / "notes" / "why.txt").read_text() == "because"
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
 
@@ -302,7 +302,7 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
     folder = save(tmp_path / "m", **toy())
     (tmp_path / "m" / "vectors.txt").write_text("exported")
     killed_while_saving(folder, owner, step, number)
-    assert [each.name for each in tmp_path.iterdir() if re.fullmatch(left, each.name)]
+    assert [path.name for path in tmp_path.iterdir() if re.fullmatch(left, path.name)]
     assert model.load(folder).words in (["a", "b"], toy()["words"])
     with refused(None, "overwrite", "output", kind=DataError, line=None):
         check_output(folder, overwrite=False)
@@ -310,7 +310,7 @@ def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, st
     save(folder, **new, overwrite=True)
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
     assert (folder / "vectors.txt").read_text() == "exported"
-    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_only_temporary_folders_that_nobody_has_locked_are_swept(tmp_path):
@@ -335,7 +335,7 @@ def test_only_temporary_folders_that_nobody_has_locked_are_swept(tmp_path):
         "m.replaced-00000002",
         "n.partial-00000003",
     ]
-    assert sorted(each.name for each in tmp_path.iterdir()) == kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
@@ -352,7 +352,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monk
     folder = save(tmp_path / "m", **toy())
     assert swept
     assert model.load(folder).words == toy()["words"]
-    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
@@ -376,7 +376,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         model.load(tmp_path / "m").vectors, toy(seed=1)["arrays"]["input"]
     )
-    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, monkeypatch):

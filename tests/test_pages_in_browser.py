@@ -303,7 +303,8 @@ def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
     table = next(
         table
         for table in find(driver, "table")
-        if set(columns) <= {each.text.strip() for each in table.find_elements("css selector", "th")}
+        if set(columns)
+        <= {element.text.strip() for element in table.find_elements("css selector", "th")}
     )
     heads = table.find_elements("css selector", "th")
     for name, is_number in zip(columns, (False, True), strict=True):

@@ -67,7 +67,7 @@ def test_the_python_of_the_readme_runs_and_the_pipeline_of_the_page_about_words(
     two_topics, tmp_path, monkeypatch
 ):
     words, classes = python_blocks(README)
-    (documents,) = (each for each in python_blocks(WORDS_PAGE) if "make_pipeline" in each)
+    (documents,) = (block for block in python_blocks(WORDS_PAGE) if "make_pipeline" in block)
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text()
     for here, there in (
@@ -188,10 +188,14 @@ def test_log_uniform_noise_is_that_of_the_formula():
 
 def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
     defaults = {name: configure(name, {}).settings for name in OBJECTIVES}
-    first, *others = sorted({each.block_size for each in defaults.values()})
+    first, *others = sorted({default.block_size for default in defaults.values()})
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in COMING_FROM
     *rates, last = sorted(
-        {each.learning_rate for each in defaults.values() if each.optimizer == "rowwise-adagrad"}
+        {
+            default.learning_rate
+            for default in defaults.values()
+            if default.optimizer == "rowwise-adagrad"
+        }
     )
     row = next(
         line for line in COMING_FROM.splitlines() if line.startswith("| `--learning-rate` |")
@@ -200,4 +204,4 @@ def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
         f"| `--learning-rate` | {', '.join(map(str, rates))} or {last}, by objective:"
     )
     assert f"{OPTIMIZERS['sgd'].rates[WORDS]} for `sgd`" in row
-    assert all(each.optimizer != "sgd" for each in defaults.values())
+    assert all(default.optimizer != "sgd" for default in defaults.values())

@@ -362,7 +362,8 @@ def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
     )
     cells = Page(text).cells
     ours, theirs = (
-        load(each).evaluate(read(test, None, like=load(each).known))["p@1"] for each in folders
+        load(folder).evaluate(read(test, None, like=load(folder).known))["p@1"]
+        for folder in folders
     )
     assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)
     assert "recall of A" in text
@@ -417,7 +418,7 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
     application(typed)(typed, standalone_mode=False)
     assert capsys.readouterr().out == "c.softmax.report.html\n"
     assert default_output("elsewhere/c.softmax.embedx") == Path("c.softmax.report.html")
-    assert [each.name for each in tmp_path.iterdir() if "partial" in each.name] == []
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
     with refused_data("c.softmax.report.html", "overwrite"):
         application(typed)(typed, standalone_mode=False)
     (tmp_path / "c.softmax.report.html").write_text("old")

@@ -387,8 +387,8 @@ def test_the_likelihood_is_reported_so_many_times_over_the_run(two_topics):
     facts = skipgram.train(two_topics, config, progress=printed).vectors.facts
     lines = [line.split(":")[0] for line in printed.notes if "held-out log-likelihood" in line]
     assert lines == ["epoch 2", "epoch 4"]  # that of the end is in `heldout`
-    assert [each["epoch"] for each in facts["history"]] == [2, 4]
-    assert all(each["log_likelihood"] > facts["heldout"]["unigram"] for each in facts["history"])
-    seconds = [each["seconds"] for each in facts["history"]]
+    assert [entry["epoch"] for entry in facts["history"]] == [2, 4]
+    assert all(entry["log_likelihood"] > facts["heldout"]["unigram"] for entry in facts["history"])
+    seconds = [entry["seconds"] for entry in facts["history"]]
     assert 0 < seconds[0] < seconds[1] < facts["seconds"]
     assert "history" not in fit(two_topics, "ns", epochs=1, heldout=0.2).model.facts

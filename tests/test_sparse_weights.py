@@ -445,7 +445,7 @@ def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
         data.features.data[::7] *= sign
         train(data, ova(), settings(weights=weights, epochs=1), progress=progress)
         is_warned = any(
-            each.startswith(f"warning: --weights {weights} keeps") for each in progress.notes
+            note.startswith(f"warning: --weights {weights} keeps") for note in progress.notes
         )
         assert is_warned == (sign < 0 and weights != "dense")
 

@@ -29,7 +29,7 @@ def embedx_run(shell, *arguments, **variables):
 )
 def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_path, options):
     done = embedx_run(
-        '"$@" >/dev/full', *(each.format(vectors, tmp_path / "out.vec") for each in options)
+        '"$@" >/dev/full', *(option.format(vectors, tmp_path / "out.vec") for option in options)
     )
     assert done.returncode == 2
     assert (

@@ -242,7 +242,7 @@ def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
     assert len(few.arrays["ngram"]) == 10
     assert (
         len(many.arrays["ngram"])
-        == len({reference.fasttext_bucket(each, 2_000_000) for each in grams})
+        == len({reference.fasttext_bucket(gram, 2_000_000) for gram in grams})
         < 100
     )
 
@@ -302,9 +302,10 @@ def test_a_words_vector_is_the_mean_of_its_own_and_its_ngrams(trained):
     of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
     for k, word in enumerate(model.words):
         buckets = [
-            reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)
+            reference.fasttext_bucket(ngram, 5000)
+            for ngram in reference.character_ngrams(word, 3, 5)
         ]
-        mean = np.mean([model.arrays["word_part"][k], *(of[each] for each in buckets)], axis=0)
+        mean = np.mean([model.arrays["word_part"][k], *(of[bucket] for bucket in buckets)], axis=0)
         np.testing.assert_allclose(model[word], mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(model.vectors, trained[0].vectors)
 
@@ -321,9 +322,10 @@ def test_a_word_never_seen_has_the_mean_of_its_ngrams(trained, word):
     for model in (trained[0], embedx.load(trained[1])):
         of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
         buckets = [
-            reference.fasttext_bucket(each, 5000) for each in reference.character_ngrams(word, 3, 5)
+            reference.fasttext_bucket(ngram, 5000)
+            for ngram in reference.character_ngrams(word, 3, 5)
         ]
-        known = [of[each] for each in buckets if each in of]
+        known = [of[bucket] for bucket in buckets if bucket in of]
         assert 0 < len(known) < len(buckets)
         np.testing.assert_allclose(
             model[word], np.sum(known, axis=0) / len(buckets), rtol=1e-4, atol=1e-6

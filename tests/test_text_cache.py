@@ -97,7 +97,9 @@ def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
     settings += [
         {"column": "1", **more} for more in ({}, {"on_bad_record": "skip"}, {"tokenizer": "none"})
     ]
-    keys = {cache.cache_key(resolve([str(corpus)]), TextSettings(**each)) for each in settings}
+    keys = {
+        cache.cache_key(resolve([str(corpus)]), TextSettings(**setting)) for setting in settings
+    }
     assert read(corpus, home).key in keys
     corpus.write_text("Something else")
     changed = read(corpus, home)

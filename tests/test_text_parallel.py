@@ -56,7 +56,7 @@ def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
         first = next(iter(blocks))
         while not all(blocks._queues[number].full() for number in (0, 1)):
             time.sleep(0.01)
-        assert [each.empty() for each in blocks._queues] == [False, False, True, True]
+        assert [queue.empty() for queue in blocks._queues] == [False, False, True, True]
     for thread in threading.enumerate():
         if thread.name == "embedx-reader":
             thread.join(timeout=5)

@@ -114,16 +114,19 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
             np.testing.assert_array_equal(corpus.counts, expected.counts)
             assert corpus.n_tokens == expected.n_tokens
     for k, model in enumerate(models):
-        ours = {each.words: (each.times, each.score) for each in found.passes[k]}
+        ours = {
+            collocation.words: (collocation.times, collocation.score)
+            for collocation in found.passes[k]
+        }
         scored = {}
         for a, *between, b in ours:
             name, score = model.score_candidate(a, b, between)
             scored[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
         assert ours == scored
         if k == 0:  # gensim's list takes words with `_` apart
-            assert {each.joined: each.score for each in found.passes[k]} == pytest.approx(
-                model.export_phrases()
-            )
+            assert {
+                collocation.joined: collocation.score for collocation in found.passes[k]
+            } == pytest.approx(model.export_phrases())
         assert len(ours) >= 3 - k
         assert list(found.passes[k]) == sorted(found.passes[k], key=lambda each: -each.score)
 
@@ -141,7 +144,7 @@ def test_many_different_connector_words_have_many_sequences(tmp_path, monkeypatc
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
     monkeypatch.setattr(collocations, "MAX_SEQUENCE_BITS", 6)  # one connector word
     with joined([*sentences, *[["x", "c1", "y"]] * 9], tmp_path, wanted) as corpus:
-        assert "x_c1_y" in {each.joined for each in phrases_of(corpus).passes[0]}
+        assert "x_c1_y" in {collocation.joined for collocation in phrases_of(corpus).passes[0]}
         assert len(phrases_of(corpus)) < 50
 
 
@@ -153,7 +156,7 @@ def test_a_text_without_a_repeated_pair(tmp_path):
     with joined(sentences, tmp_path, wanted, progress) as corpus:
         assert as_sentences(corpus) == text
         assert {
-            each.joined: each.score for each in phrases_of(corpus).passes[0]
+            collocation.joined: collocation.score for collocation in phrases_of(corpus).passes[0]
         } == model.export_phrases()
     assert any(
         note.startswith("3,000 different pairs of words, counted in ") for note in progress.notes
@@ -164,7 +167,9 @@ def test_pairs_that_read_alike_become_the_same_word(tmp_path):
     sentences = [["a", "b_c_d"], ["a_b", "c_d"], ["a_b_c", "d"]] * 4
     with joined(sentences, tmp_path, settings(phrase_threshold=0.01)) as corpus:
         assert as_sentences(corpus) == [["a_b_c_d"]] * 12
-        assert {each.words for each in phrases_of(corpus).passes[0]} == set(map(tuple, sentences))
+        assert {collocation.words for collocation in phrases_of(corpus).passes[0]} == set(
+            map(tuple, sentences)
+        )
 
 
 def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):

@@ -53,10 +53,10 @@ def test_a_reader_that_is_closed_early_leaves_no_thread(tmp_path):
     assert reader.read(4) == TEXT[:4]
     threads = [each for each in threading.enumerate() if each.name.startswith("embedx-bzip2")]
     reader.close()
-    for each in threads:
-        each.join(20)
+    for thread in threads:
+        thread.join(20)
     assert threads
-    assert not any(each.is_alive() for each in threads)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):

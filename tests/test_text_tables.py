@@ -122,7 +122,7 @@ def test_a_column_by_number_has_no_heading_whatever_the_first_row_says(sentences
 
 def test_a_column_of_parquet_is_text_or_lists(sentences):
     data = parquet_of(
-        text=[each["text"] for each in DOCUMENTS],
+        text=[document["text"] for document in DOCUMENTS],
         ids=[[1, 2], [], [], [3]],
         names=[["a b", "c"]] * 4,
     )

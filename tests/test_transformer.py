@@ -91,7 +91,7 @@ def test_it_works_in_a_pipeline_and_in_a_search(documents):
         texts[:400], topics[:400]
     )
     assert search.best_estimator_[0].model.vector_size in (4, 6)
-    assert [each["skipgram__dim"] for each in search.cv_results_["params"]] == [4, 6]
+    assert [parameters["skipgram__dim"] for parameters in search.cv_results_["params"]] == [4, 6]
 
 
 def test_parameters_are_read_set_and_cloned(tmp_path):
@@ -227,4 +227,4 @@ def test_callbacks_go_with_held_out_text(documents):
         documents[0], callbacks=[lambda end: heard.append(end.epoch)]
     )
     assert heard == [1, 2, 3]
-    assert [each["epoch"] for each in fitted.model.facts["history"]] == [1, 2]
+    assert [entry["epoch"] for entry in fitted.model.facts["history"]] == [1, 2]

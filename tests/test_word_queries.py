@@ -188,6 +188,6 @@ def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path
 def test_word_vectors_are_scored_on_files_and_against_others(ours, tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(40)))
     found = embedx.evaluate(ours, pairs=tmp_path / "pairs.tsv", against=ours)
-    assert [each.used for each in found.scores] == [40, 40]
+    assert [score.used for score in found.scores] == [40, 40]
     assert found.differences[0].difference == 0
     assert repr(found) == found.table()

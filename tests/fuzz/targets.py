@@ -82,7 +82,7 @@ def xc(rng):
     labels = [
         ",".join(map(str, rng.sample(range(N_LABELS), rng.randrange(3)))) for _ in range(N_ROWS)
     ]
-    rows = [f"{each} {feature_words(rng, 0)}" for each in labels]
+    rows = [f"{label} {feature_words(rng, 0)}" for label in labels]
     return "\n".join([f"{N_ROWS} {N_FEATURES} {N_LABELS}", *rows, ""]).encode()
 
 

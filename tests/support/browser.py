@@ -76,9 +76,9 @@ def requested(driver):
     """What was asked for since the page was opened: its own address, once, if all is well."""
     events = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
     return [
-        each["params"]["request"]["url"]
-        for each in events
-        if each["method"] == "Network.requestWillBeSent"
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
     ]
 
 

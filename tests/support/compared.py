@@ -39,5 +39,5 @@ def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
 
 def ranked(*records):
     return ranking.ranked(
-        records, list(dict.fromkeys(each["objective"] for each in records)), MEASURES, "words"
+        records, list(dict.fromkeys(record["objective"] for record in records)), MEASURES, "words"
     )

@@ -14,7 +14,7 @@ def travelled(value):
     """What arrives elsewhere: a copy, whose arrays cannot be written to."""
     buffers = []
     plain = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    return pickle.loads(plain, buffers=[bytes(each.raw()) for each in buffers])
+    return pickle.loads(plain, buffers=[bytes(buffer.raw()) for buffer in buffers])
 
 
 def lost_at(method, *times):
