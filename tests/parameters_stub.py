@@ -39,9 +39,9 @@ def type_of(name, field):
     choices for one name.
     """
     own = [
-        each
+        field
         for objective in objectives.OBJECTIVES.values()
-        for each in dataclasses.fields(objective.Settings)
+        for field in dataclasses.fields(objective.Settings)
     ]
     choices = [
         choice

@@ -74,7 +74,7 @@ def test_fitting_raises_the_likelihood_at_every_refinement(n_labels, monkeypatch
     tree, features, pairs, *_ = some_tree(n_labels, n=2000)
     monkeypatch.setattr(fitting, "MAX_ROUNDS", 0)  # labels stay where the eigenvector puts them
     once = fit_tree(features, 3, pairs, l2=0.5)
-    found, still = (log_likelihood(each, features, pairs) for each in (tree, once))
+    found, still = (log_likelihood(version, features, pairs) for version in (tree, once))
     assert found >= still > -np.log(n_labels)
     assert found > still or n_labels == 3  # which is one split and its only neighbour
 
@@ -179,8 +179,8 @@ def test_predictions_come_back_from_the_folder(tmp_path):
         folder = trained.save(tmp_path / f"model-{replacement}")
         loaded = classifiers.load(folder)
         before, after = (
-            np.concatenate([p for _, p in each.blocks(test_data.features)])
-            for each in (trained, loaded)
+            np.concatenate([p for _, p in classifier.blocks(test_data.features)])
+            for classifier in (trained, loaded)
         )
         np.testing.assert_allclose(before, after, atol=1e-6)
         np.testing.assert_allclose(np.exp(after).sum(axis=1), 1, atol=1e-4)

@@ -81,7 +81,12 @@ RATES = {"sgd": 0.5, "adagrad": 0.4, "mixture": 0.5, "rowwise-adagrad": 4.0}
 
 def test_every_optimiser_for_minibatches_has_a_rate_here():
     kinds = "stateless", "per_coordinate", "per_row"
-    offered = {each.name for keeps in kinds for each in keeping(keeps) if LABELS in each.commands}
+    offered = {
+        optimizer.name
+        for keeps in kinds
+        for optimizer in keeping(keeps)
+        if LABELS in optimizer.commands
+    }
     assert set(RATES) == offered
 
 

@@ -33,7 +33,9 @@ from tests.support.local_workers import LocalWorkers, lost_at
 from tests.support.refusals import refused
 
 BY_MINIBATCH = [
-    name for name, each in OPTIMIZERS.items() if each.keeps is not None and WORDS in each.commands
+    name
+    for name, optimizer in OPTIMIZERS.items()
+    if optimizer.keeps is not None and WORDS in optimizer.commands
 ]
 N_ROWS, DIM = 40, 20
 
@@ -155,7 +157,8 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     divisor = found.divisor if has_states else lambda state: np.float32(1)
     for k, row in enumerate(mine):
         states = [
-            each[row] if has_states else np.zeros(1) for each in (before[1], now[1], common.state)
+            states[row] if has_states else np.zeros(1)
+            for states in (before[1], now[1], common.state)
         ]
         if partner is None:
             damping = 1 - np.exp(-ALONE * n_trained * uses[row])

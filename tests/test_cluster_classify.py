@@ -80,7 +80,7 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
     assert alone.facts["final_loss"] == together.facts["final_loss"]
     (workers,) = nodes.made
     # several had something to do
-    assert sum(each in nodes.training.server.level_of for each in workers.every) > 1
+    assert sum(worker in nodes.training.server.level_of for worker in workers.every) > 1
     assert together.facts["cluster"]["workers"] == 3
 
 
@@ -101,9 +101,9 @@ def test_nobody_holds_more_than_it_needs(cluster):
     nodes = cluster()
     train(topics(n_labels=200), ova(), settings(weights="sparse"), cluster=nodes)
     assert nodes.training.inner.workers == []
-    for each in nodes.made[0].every:
-        assert not each.worker.strategy.done
-        assert not any(each.worker.strategy.trained)
+    for worker in nodes.made[0].every:
+        assert not worker.worker.strategy.done
+        assert not any(worker.worker.strategy.trained)
 
 
 def test_labels_that_are_trained_are_not_trained_again(cluster):
@@ -315,13 +315,14 @@ def test_the_best_labels_are_those_of_one_machine(name, tmp_path):
     made, features = MODELS[name]()
     found = classifier.load(made.save(tmp_path / "model"))
     expected = [
-        np.concatenate(each) for each in zip(*found.iter_top_k(features, 5, threads=1), strict=True)
+        np.concatenate(parts)
+        for parts in zip(*found.iter_top_k(features, 5, threads=1), strict=True)
     ]
     worker = Predictor(travelled(found), 5, 1)
     blocks = [
         worker.predict(travelled(features[start : start + 64])) for start in range(0, 300, 64)
     ]
-    ids, probabilities = (np.concatenate(each) for each in zip(*blocks, strict=True))
+    ids, probabilities = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     np.testing.assert_array_equal(ids, expected[0])
     # BLAS sums by rows
     np.testing.assert_allclose(

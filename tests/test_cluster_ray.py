@@ -165,7 +165,9 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
     assert len(blocks) == 8
     assert died.exists()
     for part in (0, 1):
-        whole = [np.concatenate([block[part] for block in each]) for each in (blocks, expected)]
+        whole = [
+            np.concatenate([block[part] for block in answers]) for answers in (blocks, expected)
+        ]
         np.testing.assert_allclose(*whole, rtol=2e-5)
 
 

@@ -38,7 +38,7 @@ def fitted(two_topics):
 
 def test_every_iteration_lowers_the_objective_and_is_reported(fitted):
     history = fitted.vectors.facts["history"]
-    assert [each["number"] for each in history] == list(range(11))
+    assert [entry["number"] for entry in history] == list(range(11))
     assert all(a["loss"] > b["loss"] for a, b in itertools.pairwise(history))
     assert all(
         0 < a["macs"] < b["macs"] and 0 < a["seconds"] < b["seconds"]
@@ -102,12 +102,13 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
     smaller steps.
     """
     history = fit(two_topics, warm_start="none", bias="zero", epochs=6).vectors.facts["history"]
-    assert min(each["input_rate"] for each in history) > 0.1
+    assert min(entry["input_rate"] for entry in history) > 0.1
     assert history[-1]["loss"] < history[0]["loss"] - 0.2
 
 
 @pytest.mark.parametrize(
-    "objective", [name for name, each in OBJECTIVES.items() if "search" in each.samplers()]
+    "objective",
+    [name for name, objective in OBJECTIVES.items() if "search" in objective.samplers()],
 )
 def test_rows_that_are_found_will_do(two_topics, objective):
     found = fit(two_topics, objective=objective, scored_fraction=0.5)

@@ -74,7 +74,8 @@ def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them()
 def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     found = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
     assert any(
-        each.startswith("ove does not beat the unigram baseline (-9.000)") for each in found.advice
+        advice.startswith("ove does not beat the unigram baseline (-9.000)")
+        for advice in found.advice
     )
     assert "three seeds" in found.advice[-1]
 
@@ -134,7 +135,7 @@ def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():
     ((_, points, _),) = charts.curves_chart(
         {"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, charts.SECONDS, "y"
     )["lines"]
-    (x0, y0), (x1, y1) = (map(float, each.split(",")) for each in points.split())
+    (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in points.split())
     assert x0 < x1 == charts.RIGHT
     assert charts.BOTTOM > y0 > y1 > charts.TOP
 
@@ -304,7 +305,7 @@ def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     application(typed)([*typed, "--json"], standalone_mode=False)
     printed = json.loads(capsys.readouterr().out)
     assert printed["ranked_by"] == "log_likelihood"
-    assert [each["objective"] for each in printed["objectives"]] == ["softmax", "ns"]
+    assert [entry["objective"] for entry in printed["objectives"]] == ["softmax", "ns"]
     best = printed["objectives"][0]
     assert best["p@1"] > 0.8
     assert best["p@1_items"] == 1000

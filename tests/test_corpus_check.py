@@ -95,7 +95,7 @@ def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
         place("text 1", 7, len(text) - 2),
     ]
     assert found["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
-    controls = [place("text 1", 4, text.index(each)) for each in (b"\0", b"\xc2\x85")]
+    controls = [place("text 1", 4, text.index(control)) for control in (b"\0", b"\xc2\x85")]
     assert found["places"]["control characters"] == controls
     assert found["places"]["wrongly decoded"] == [place("text 1", 5, text.index(MOJIBAKE))]
     assert (found["n_lines"], found["n_bytes"]) == (8, len(text) + 1)
@@ -150,15 +150,15 @@ def test_every_letter_has_a_script():
 def test_coverage_by_minimum_count():
     counts = np.array([1, 10, 1, 4, 2])
     own = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
-    assert [(each["words"], each["tokens"], each["kept"]) for each in own] == [
+    assert [(line["words"], line["tokens"], line["kept"]) for line in own] == [
         (5, 18, 18),
         (3, 16, 16),
         (1, 10, 10),
         (0, 0, 0),
     ]
-    assert [each["share"] for each in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
+    assert [line["share"] for line in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
     assert [
-        each["words"] for each in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))
+        line["words"] for line in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))
     ] == [2, 2]
     assert coverage(counts, [2], VocabularySettings(sample=1e-3))[0]["kept"] < 16
 

@@ -81,7 +81,7 @@ def test_f1_is_that_of_scikit_learn(several):
     for _ in range(10):
         true, predicted = rng.integers(0, 9, 40), rng.integers(2, 10, 40)
         given, averages, those = (
-            [Labels.single(each) for each in (predicted, true)],
+            [Labels.single(ids) for ids in (predicted, true)],
             ("micro", "macro"),
             {},
         )
@@ -90,7 +90,7 @@ def test_f1_is_that_of_scikit_learn(several):
                 rng.random((40, 9)) < share * (np.arange(9) < 7) for share in (0.2, 0.15)
             )
             given, averages = (
-                [Labels.of_matrix(each) for each in (predicted, true)],
+                [Labels.of_matrix(matrix) for matrix in (predicted, true)],
                 ("micro", "macro", "samples"),
             )
             those = {"labels": np.flatnonzero(true.any(axis=0) | predicted.any(axis=0))}
@@ -138,7 +138,9 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
         (["--threshold", high, "-k", 2], high, 2),
     ):
         done = predict("--json", *options)
-        expected = [[each for each in row if each["probability"] >= least][:most] for row in every]
+        expected = [
+            [answer for answer in row if answer["probability"] >= least][:most] for row in every
+        ]
         assert [json.loads(line) for line in done.stdout.splitlines()] == expected
         mean = np.mean([len(row) for row in expected])
         assert (

@@ -253,8 +253,8 @@ def test_every_part_that_a_page_asks_for_is_made_of_all_objectives_with_scores()
     assert "The contract between a sampler and the engine" in extending
     assert not re.search(r"<!-- (docstring|example):", extending)
     scores, described = text.split("## Measured on words")[1].split("## All objectives")
-    for name, each in measured()["objectives"].items():
-        assert f"| `{name}` | {each['log_likelihood']:.3f} |" in scores
+    for name, record in measured()["objectives"].items():
+        assert f"| `{name}` | {record['log_likelihood']:.3f} |" in scores
     for name, objective in OBJECTIVES.items():
         assert f"| `{name}` |" in described
         assert objective.about.advice in described
@@ -485,7 +485,7 @@ def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None
         )
 
     here, there = comparable("\n".join(shown).replace("/home/you", str(place))), comparable(printed)
-    assert [NUMBER.sub("N", each) for each in here] == [NUMBER.sub("N", each) for each in there], (
+    assert [NUMBER.sub("N", line) for line in here] == [NUMBER.sub("N", line) for line in there], (
         printed
     )
     for one, other in zip(here, there, strict=True):
@@ -534,7 +534,7 @@ def test_the_blocks_of_a_page_run(page, place):
     from embedx.samplers import SAMPLERS
 
     names: dict[str, Any] = {}
-    registries = [(each, dict(each)) for each in (OBJECTIVES, SAMPLERS)]
+    registries = [(registry, dict(registry)) for registry in (OBJECTIVES, SAMPLERS)]
     try:
         for block in blocks(page):
             if not block.runs:

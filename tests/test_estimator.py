@@ -51,7 +51,7 @@ CANDIDATES = [
 
 
 @pytest.mark.parametrize(
-    ("candidate", "may_fail"), CANDIDATES, ids=[str(each) for each, _ in CANDIDATES]
+    ("candidate", "may_fail"), CANDIDATES, ids=[str(candidate) for candidate, _ in CANDIDATES]
 )
 @pytest.mark.filterwarnings("default")  # the checks provoke some
 def test_scikit_learns_own_checks(candidate, may_fail):
@@ -76,9 +76,9 @@ def test_parameters_are_the_settings_of_embedx_classify():
     settings = {name for group in groups for name in settings_of(group)}
     own = {
         name
-        for each in OBJECTIVES.values()
-        for name in settings_of(each.Settings)
-        if name not in each.word_settings
+        for objective in OBJECTIVES.values()
+        for name in settings_of(objective.Settings)
+        if name not in objective.word_settings
     }
     settings = {estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.NOT_TRAINING}
     assert parameters.keys() == settings | own | {"objective", "verbose"}

@@ -93,7 +93,9 @@ RUNS = iter(range(10_000))  # so that no two of a test are the same job
 @pytest.fixture
 def records(tmp_path):
     """Makes records of made-up runs, each given as the arguments of `run`."""
-    return lambda *runs: made_up(tmp_path / "raw.jsonl", [run(**each) for each in runs], words=17)
+    return lambda *runs: made_up(
+        tmp_path / "raw.jsonl", [run(**options) for options in runs], words=17
+    )
 
 
 def rows_of(part, records):
@@ -168,7 +170,7 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(
         chosen.folder = tmp_path
         chosen.records = Records(tmp_path / "raw", environment())
         chosen.measure(resume)
-        return [each for each in measured if each[1] != "tiny"]
+        return [record for record in measured if record[1] != "tiny"]
 
     everything = [*[("ns", "text")] * 3, ("softmax", "excerpt"), ("ns", "excerpt")]  # three seeds
     assert sorted(go()) == sorted(everything)

@@ -321,8 +321,8 @@ def counting(tmp_path, **more):
     def values(records):
         return table(
             [
-                {"which": each["job"]["which"], "value": each["result"]["value"]}
-                for each in records.find()
+                {"which": record["job"]["which"], "value": record["result"]["value"]}
+                for record in records.find()
             ]
         )
 
@@ -443,7 +443,7 @@ def test_the_newest_record_of_a_job_counts_but_no_failure_replaces_a_result(tmp_
     records = made_up(tmp_path / "raw", runs)
     assert records.get({"n": 1}) == {"value": 2}
     assert records.get({"n": 2}) is None
-    assert [each["job"]["n"] for each in records.find()] == [2, 1]
+    assert [record["job"]["n"] for record in records.find()] == [2, 1]
     # a measure
     assert made_up(tmp_path / "raw", [({"n": 1}, {"error": 0.25})]).get({"n": 1}) == {"error": 0.25}
 
@@ -455,12 +455,12 @@ def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_pa
         file.write(json.dumps({"job": {"n": 3}, "result": {"value": 3}}) + "\n")
     other = environment() | {"id": "f"}
     Records(path, other, mixed=True).add({"n": 2}, {"value": 2}, "s")
-    assert [each["job"]["n"] for each in Records(path, mixed=True).find()] == [1, 3, 2]
+    assert [record["job"]["n"] for record in Records(path, mixed=True).find()] == [1, 3, 2]
     assert (
         "1 measurements from before machine and time were recorded"
         in Records(path, mixed=True).circumstances()
     )
-    assert [each["job"]["n"] for each in Records(path).find()] == [2]
+    assert [record["job"]["n"] for record in Records(path).find()] == [2]
 
 
 # ---- the modules

@@ -164,7 +164,7 @@ def test_the_search_finds_a_peak_wherever_it_lies_and_tries_both_sides(tmp_path,
         height = 1 - 0.01 * np.hypot(cell[0] - top[0], 2 * (cell[1] - top[1]))
         diverged = cell[0] > 6
         run.records.add(job, {"points": [] if diverged else [point(3, height)]}, "s")
-    tried = {(each["job"]["rate"], each["job"]["penalty"]) for each in run.records.find()}
+    tried = {(record["job"]["rate"], record["job"]["penalty"]) for record in run.records.find()}
     rates = [float(f"{10 ** ((top[0] + step) / 4):.3g}") for step in (-1, 0, 1)]
     penalties = [
         float(f"{10.0 ** (j - 5):.3g}") if j else 0.0 for j in range(max(top[1] - 1, 0), top[1] + 2)

@@ -74,7 +74,7 @@ def test_as_good_is_what_no_interval_of_a_judged_test_denies(judged, below, expe
     """Where one was not scored nothing is shown. That tables follow from records is tested with
     those that are published.
     """
-    lower = {each: 0.0 for each in speed.JUDGED if each != judged} | (
+    lower = {name: 0.0 for name in speed.JUDGED if name != judged} | (
         {judged: -below * speed.MARGIN} if below else {}
     )
     found = [SimpleNamespace(test=each, interval=(low, 1.0)) for each, low in lower.items()]

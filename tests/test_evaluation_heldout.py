@@ -130,7 +130,7 @@ def test_of_too_many_pairs_any_are_taken_and_none_twice():
     arguments = np.arange(n, dtype=np.int32), np.arange(n) // 100, np.ones(n, np.float32), 3, 7
     everything = set(zip(*(pair.tolist() for pair in sample_pairs(*arguments, MANY)), strict=True))
     some = sample_pairs(*arguments, 4000)
-    chosen = set(zip(*(each.tolist() for each in some), strict=True))
+    chosen = set(zip(*(part.tolist() for part in some), strict=True))
     assert len(chosen) == 4000
     assert chosen < everything
     steps = np.array([abs(x - y) for x, y, _ in everything])
@@ -288,7 +288,7 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
 
 def test_the_difference_of_two_models_is_paired():
     a, b, pairs = words_model(seed=1), words_model(seed=2), random_pairs(200)
-    found = [evaluate(each, pairs, NO_PAIRS) for each in (a, b)]
+    found = [evaluate(vectors, pairs, NO_PAIRS) for vectors in (a, b)]
     difference = compare(*found)
     assert difference.value == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
     assert (

@@ -207,7 +207,7 @@ def test_the_command_line_takes_them_all(two_sides):
     assert [row[0] for row in rows[1:]] == ["pairs"] * 7
     assert "pairs: A is better than B by" in done.stderr
     printed = json.loads(run_command(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
-    assert [each["measure"] for each in printed["differences"]] == ["spearman"]
+    assert [difference["measure"] for difference in printed["differences"]] == ["spearman"]
     assert printed["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
     printed = json.loads(

@@ -185,7 +185,7 @@ def test_those_without_an_order_share_a_rank():
         for name, value in {"a": 1.0, "b": 0.97, "c": 0.5}.items()
     }
     found = statistics.standings(near)
-    assert {name: each.rank for name, each in found.items()} == {"a": 1, "b": 1, "c": 3}
+    assert {name: place.rank for name, place in found.items()} == {"a": 1, "b": 1, "c": 3}
     assert list(found) == ["a", "b", "c"]
     assert found["a"].behind is None
     assert (found["b"].behind.value, found["b"].behind.error) == pytest.approx(

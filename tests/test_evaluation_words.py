@@ -235,8 +235,13 @@ def test_a_report_reports_the_protocol(tmp_path):
     for each in as_dict["scores"]:
         assert each["used"] + each["oov"] == each["total"]
         assert each["interval"][0] <= each["score"] <= each["interval"][1]
-    assert [each["candidates"] for each in as_dict["scores"]] == [300_000, 300_000, 30_000, 300_000]
-    assert [each["total"] for each in as_dict["scores"]] == [353, 999, 19_544, 1352]
+    assert [score["candidates"] for score in as_dict["scores"]] == [
+        300_000,
+        300_000,
+        30_000,
+        300_000,
+    ]
+    assert [score["total"] for score in as_dict["scores"]] == [353, 999, 19_544, 1352]
     assert as_dict["protocol"]["seed"] == 3
     wordsim, simlex, _, together = report.scores
     assert together.used == wordsim.used + simlex.used
@@ -445,7 +450,7 @@ def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
         for quality in (2.0, 0.5)
     )
     found = words.paired_difference(good, bad)
-    items = np.logical_and.reduce([each.used for each in [*good, *bad]])
+    items = np.logical_and.reduce([answer.used for answer in [*good, *bad]])
     halves = [items[:300], items[300:]]
 
     def score_of(each):
@@ -455,7 +460,8 @@ def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
         )
 
     assert found.difference == pytest.approx(
-        np.mean([score_of(each) for each in good]) - np.mean([score_of(each) for each in bad])
+        np.mean([score_of(answer) for answer in good])
+        - np.mean([score_of(answer) for answer in bad])
     )
     assert found.test == "pooled"
     assert 0 < found.interval[0] < found.difference < found.interval[1]

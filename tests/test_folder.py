@@ -56,7 +56,7 @@ def test_names_of_several_stems_are_read_back(tmp_path):
 
 def test_the_files_are_plain(tmp_path):
     path = saved(tmp_path / "m")
-    assert sorted(each.name for each in path.iterdir()) == [
+    assert sorted(file.name for file in path.iterdir()) == [
         "bias.npy",
         "features.tsv",
         "labels.tsv",

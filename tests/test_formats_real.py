@@ -510,6 +510,6 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
 def test_every_format_says_what_it_is():
     assert [
         name
-        for name, each in formats.FORMATS.items()
-        if not (each.meaning and each.programs and each.dtypes)
+        for name, file_format in formats.FORMATS.items()
+        if not (file_format.meaning and file_format.programs and file_format.dtypes)
     ] == []

@@ -130,7 +130,7 @@ def test_a_name_is_fine_everywhere_or_nowhere():
         assert len(names) == len(set(names))
     for name, objective in OBJECTIVES.items():
         assert not of_tasks & set(settings_of(objective.Settings)), name
-    groups += [each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values())]
+    groups += [part.Settings for part in (*OBJECTIVES.values(), *SAMPLERS.values())]
     for group in groups:
         for name in settings_of(group):
             fine = group.__dataclass_fields__[name].metadata["fine"]

@@ -40,7 +40,9 @@ def imported(name, path, known):
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # what import_module gets, or a process that is started
             found = [node.value] if NAME_OF_MODULE.fullmatch(node.value) else []
-            found = [each for each in found if each.removeprefix("embedx.") in known]
+            found = [
+                import_name for import_name in found if import_name.removeprefix("embedx.") in known
+            ]
         else:
             continue
         for each in found:
@@ -107,14 +109,22 @@ def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
 def test_imports_go_down():
     known = modules()
     pairs = {
-        (name, each)
+        (name, import_name)
         for name, path in known.items()
         if name not in ABOVE_ALL
-        for each in imported(name, path, known)
+        for import_name in imported(name, path, known)
     }
-    elsewhere = {(name, each) for name, each in pairs if name.split(".")[0] != each.split(".")[0]}
+    elsewhere = {
+        (name, import_name)
+        for name, import_name in pairs
+        if name.split(".")[0] != import_name.split(".")[0]
+    }
     assert len(elsewhere) > 100
-    upwards = {(name, each) for name, each in elsewhere if height_of(each) >= height_of(name)}
+    upwards = {
+        (name, import_name)
+        for name, import_name in elsewhere
+        if height_of(import_name) >= height_of(name)
+    }
     assert not upwards, "these imports go up, or beside"
 
 

@@ -394,4 +394,4 @@ def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, m
     assert looped.value.file == tmp_path / "circle"
     assert looped.value.line is None
     (tmp_path / "circle").unlink()
-    assert [each.name for each in tmp_path.iterdir()] == ["m"]
+    assert [file.name for file in tmp_path.iterdir()] == ["m"]

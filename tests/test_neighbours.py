@@ -42,7 +42,7 @@ def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
     ids, cosines = nearest_rows(index, queries, k, 1)
     for found in zip(nearest_rows(index, queries, k, 3), (ids, cosines), strict=True):
         np.testing.assert_array_equal(*found)
-    dense = [each.toarray().astype(np.float64) for each in (queries, rows)]
+    dense = [matrix.toarray().astype(np.float64) for matrix in (queries, rows)]
     unit = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in dense]
     every = unit[0] @ unit[1].T
     best = np.pad(-np.sort(-np.maximum(every, 0), axis=1), ((0, 0), (0, k)))[:, :k]
@@ -121,8 +121,8 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     p, is_right = answers(found, test)
     assert largest_error(p, is_right) < 0.08
     ids, _ = (
-        np.concatenate(each)
-        for each in zip(*found.iter_top_k(test.features, 5, threads=2), strict=True)
+        np.concatenate(parts)
+        for parts in zip(*found.iter_top_k(test.features, 5, threads=2), strict=True)
     )
     assert hits(ids, test.labels)[:, 0].mean() == metrics["p@1"]
     sets = Labels.of_matrix(found.predict_set(test.features, coverage=0.8))
@@ -143,7 +143,7 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
         strict=True,
     ):
         np.testing.assert_array_equal(ours, theirs)
-    assert [each[0].shape for each in loaded.iter_top_k(test.features[:2], 0)] == [(2, 0)]
+    assert [part[0].shape for part in loaded.iter_top_k(test.features[:2], 0)] == [(2, 0)]
     for name, damage, complaint in (
         ("neighbour_features", lambda a: a + 10**6, "neighbour_features"),
         ("neighbour_labels", lambda a: -a - 1, "neighbour_labels"),

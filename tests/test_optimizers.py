@@ -36,7 +36,7 @@ from tests.support.refusals import refused
 
 DIM = 20  # more than a vector register, and no multiple of it
 STRIDE = 32
-MINIBATCH = [name for name, each in OPTIMIZERS.items() if each.keeps is not None]
+MINIBATCH = [name for name, optimizer in OPTIMIZERS.items() if optimizer.keeps is not None]
 EACH = pytest.mark.parametrize("name", MINIBATCH)
 # may have output rows as columns
 BY_NUMBER = [name for name in MINIBATCH if OPTIMIZERS[name].keeps != "per_row"]

@@ -71,10 +71,10 @@ def test_every_name_leads_to_an_option_of_train_or_classify():
     for name in ("train", "classify"):
         known |= {
             flag[2:]
-            for each in get_command(application([name])).commands[name].params
-            for flag in each.opts
+            for parameter in get_command(application([name])).commands[name].params
+            for flag in parameter.opts
         }
-    assert {ours for each in aliases.NAMES.values() for ours in each} <= known
+    assert {ours for names in aliases.NAMES.values() for ours in names} <= known
 
 
 def test_the_page_for_those_who_come_from_other_programs_has_every_name():

@@ -84,12 +84,18 @@ def test_every_output_of_every_command_is_tested():
     found = set()
     for commands in COMMANDS.values():
         for name, command in commands.items():
-            parameters = {each.name: each.annotation for each in parameters_of(command)}
+            parameters = {
+                parameter.name: parameter.annotation for parameter in parameters_of(command)
+            }
             found |= {(name, output) for output in files.OUTPUTS if output in parameters}
-            paths = {each for each, kind in parameters.items() if "Path" in str(kind)}
+            paths = {name for name, kind in parameters.items() if "Path" in str(kind)}
             known = {*files.INPUTS, *files.OUTPUTS, "cache_dir", "to"}
             assert name == "resume" or paths <= known
-    written = {each for each in found if each[1] != "log_json" and each[0] not in OF_FOLDERS}
+    written = {
+        parameter
+        for parameter in found
+        if parameter[1] != "log_json" and parameter[0] not in OF_FOLDERS
+    }
     assert written - {("resume", "output")} == set(WRITES)
 
 

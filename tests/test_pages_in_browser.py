@@ -165,7 +165,7 @@ def test_a_click_on_a_word_shows_its_neighbours(word_map):
     box = plane.rect
     scrolled = word_map.execute_script("return [scrollX, scrollY]")
     middle = np.array([box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]) - scrolled
-    across, down = (round(each) for each in (place - middle).tolist())
+    across, down = (round(pixels) for pixels in (place - middle).tolist())
     ActionChains(word_map).move_to_element_with_offset(plane, across, down).click().perform()
     until(word_map, lambda: texts(word_map, "#chosen h3") == [word])
     other = texts(word_map, "#chosen li button")[0]
@@ -198,9 +198,9 @@ def test_no_label_of_the_map_is_cut_and_the_pointer_tells_about_a_word(word_map)
         word_map,
         lambda: texts(word_map, ".tip div")[:3] == ["topic0word0", "rank 1", "6,000 times"],
     )
-    classes = [each.get_attribute("class") for each in find(word_map, "#plane .dots")]
+    classes = [element.get_attribute("class") for element in find(word_map, "#plane .dots")]
     find(word_map, "#colours option[value=frequency]")[0].click()
-    assert [each.get_attribute("class") for each in find(word_map, "#plane .dots")] != classes
+    assert [element.get_attribute("class") for element in find(word_map, "#plane .dots")] != classes
 
 
 @pytest.mark.parametrize(("of", "lines"), [("table", 3), (".has-curves", 7)])
@@ -308,7 +308,7 @@ def test_tables_sort_by_click_and_by_key(driver, pages, kind, columns):
     )
     heads = table.find_elements("css selector", "th")
     for name, is_number in zip(columns, (False, True), strict=True):
-        column = next(k for k, each in enumerate(heads) if each.text.strip() == name)
+        column = next(k for k, head in enumerate(heads) if head.text.strip() == name)
         button = heads[column].find_element("css selector", "button")
         for direction, act in (
             ("ascending", button.click),

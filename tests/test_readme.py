@@ -109,10 +109,17 @@ def test_the_tables_of_objectives_are_the_registry():
 
 
 def test_the_table_of_formats_is_the_registry():
-    for name, each in formats.FORMATS.items():
-        suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) or "-"
-        needs = f"`embedx[{each.extra}]`" if each.extra else "-"
-        row = (f"`{name}`", suffixes, each.meaning, each.programs, ", ".join(each.dtypes), needs)
+    for name, file_format in formats.FORMATS.items():
+        suffixes = " ".join(f"`{suffix}`" for suffix in file_format.suffixes) or "-"
+        needs = f"`embedx[{file_format.extra}]`" if file_format.extra else "-"
+        row = (
+            f"`{name}`",
+            suffixes,
+            file_format.meaning,
+            file_format.programs,
+            ", ".join(file_format.dtypes),
+            needs,
+        )
         assert f"| {' | '.join(row)} |" in WORDS_PAGE
 
 

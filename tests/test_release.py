@@ -15,7 +15,11 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
     extras = PROJECT["optional-dependencies"]
     asked = [
         *PROJECT["dependencies"],
-        *(each for name in ("zstd", "parquet", "plots", "sklearn") for each in extras[name]),
+        *(
+            requirement
+            for name in ("zstd", "parquet", "plots", "sklearn")
+            for requirement in extras[name]
+        ),
     ]
     pinned = [
         line
@@ -34,11 +38,13 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
 
 def test_each_python_of_the_classifiers_is_tested_on_each_system():
     named = [
-        each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r"3\.\d+$", each)
+        classifier.rpartition(" ")[2]
+        for classifier in PROJECT["classifiers"]
+        if re.search(r"3\.\d+$", classifier)
     ]
     assert JOBS["tests"]["strategy"]["matrix"]["python"] == named
     assert len(JOBS["tests"]["strategy"]["matrix"]["os"]) == sum(
-        each.startswith("Operating") for each in PROJECT["classifiers"]
+        classifier.startswith("Operating") for classifier in PROJECT["classifiers"]
     )
     assert set(JOBS["publish"]["needs"]) == set(JOBS) - {"publish"}
 

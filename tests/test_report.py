@@ -59,8 +59,8 @@ def naive_bin(label, counts):
 def test_labels_by_frequency(seed):
     top, rows, counts = drawn_answers(seed)
     found = {
-        each.name: each
-        for each in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
+        group.name: group
+        for group in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
     }
     for k, name in enumerate((*answers.THIRDS, answers.UNSEEN)):
         own = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
@@ -116,8 +116,8 @@ def test_labels_that_are_confused(seed):
                 for answer in set(share) - set(row):
                     pairs[label, answer] = pairs.get((label, answer), 0) + 1
     found = answers.confusions(top, labels)
-    assert {(each.label, each.answer): each.rows for each in found} == pairs
-    assert [each.rows for each in found] == sorted(pairs.values(), reverse=True)
+    assert {(confusion.label, confusion.answer): confusion.rows for confusion in found} == pairs
+    assert [confusion.rows for confusion in found] == sorted(pairs.values(), reverse=True)
 
 
 @pytest.mark.parametrize("seed", range(2))

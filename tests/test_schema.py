@@ -430,7 +430,7 @@ def objects_in(value):
     """All objects of a JSON value that hold something."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return ([value] if isinstance(value, dict) and value else []) + [
-        each for part in inside for each in objects_in(part)
+        inner for part in inside for inner in objects_in(part)
     ]
 
 

@@ -39,7 +39,7 @@ GROUPS = [
     VocabularySettings,
     PhraseSettings,
 ]
-GROUPS += [StartSettings, *(each.Settings for each in (*OBJECTIVES.values(), *SAMPLERS.values()))]
+GROUPS += [StartSettings, *(part.Settings for part in (*OBJECTIVES.values(), *SAMPLERS.values()))]
 FIELDS = {
     f"{group.__module__}.{field.name}": field
     for group in GROUPS
@@ -66,7 +66,7 @@ def test_every_setting_refuses_what_is_no_value_of_its_type(field):
 
 @pytest.mark.parametrize(
     "field",
-    [each for each in FIELDS.values() if kind_of(each) is int],
+    [field for field in FIELDS.values() if kind_of(field) is int],
     ids=lambda field: field.name,
 )
 def test_every_whole_number_has_a_largest_one(field):

@@ -124,7 +124,7 @@ VALUES_OF_SAMPLERS = {"tree_features": 1, "uniform_share": 0.5}
 @pytest.mark.parametrize("model_of", [words_of, labels_of])
 def test_each_setting_of_a_sampler_changes_the_model_or_is_refused(name, model_of):
     kind = SAMPLERS[name].candidates
-    objective = next(each for each, made in OBJECTIVES.items() if kind in made.candidates)
+    objective = next(name for name, made in OBJECTIVES.items() if kind in made.candidates)
     try:
         usual = model_of(objective, sampler=name)
     except EmbedxError:

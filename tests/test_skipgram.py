@@ -227,7 +227,7 @@ def test_the_curve_of_the_loss_is_kept_with_the_model(fitted):
     assert 1 < len(curve) <= 20
     assert curve[-1]["loss"] == fitted.model.facts["final_loss"] < curve[0]["loss"]
     for name in ("epoch", "seconds"):
-        assert [each[name] for each in curve] == sorted(each[name] for each in curve)
+        assert [entry[name] for entry in curve] == sorted(entry[name] for entry in curve)
 
 
 def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):

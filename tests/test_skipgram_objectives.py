@@ -24,7 +24,9 @@ from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
 
-EVERY_WAY = [(name, sampler) for name, each in OBJECTIVES.items() for sampler in in_order(each)]
+EVERY_WAY = [
+    (name, sampler) for name, objective in OBJECTIVES.items() for sampler in in_order(objective)
+]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial
 # biases are of the right order.
 OTHER_LINKS = ("ova",)
@@ -61,7 +63,10 @@ def test_every_way_of_training_learns_the_topics(two_topics, objective, options)
         assert model.arrays["bias"].shape == (len(model.output_vectors),)
 
 
-COLLAPSED = ["softmax", *(name for name, each in OBJECTIVES.items() if "search" in each.samplers())]
+COLLAPSED = [
+    "softmax",
+    *(name for name, objective in OBJECTIVES.items() if "search" in objective.samplers()),
+]
 
 
 def fit_collapsed(corpus, objective, **options):

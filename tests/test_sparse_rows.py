@@ -20,7 +20,9 @@ from tests.support.label_data import topics
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import FromSnapshot
 
-SPARSE = [name for name, each in objectives.OBJECTIVES.items() if each.samplers()[0] != "search"]
+SPARSE = [
+    name for name, objective in objectives.OBJECTIVES.items() if objective.samplers()[0] != "search"
+]
 # optimisers under which what is masked has no influence on the rest
 MASKED = {"sgd": 0.05, "adagrad": 0.1}
 
@@ -96,11 +98,11 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
         np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)
     ]
     own = Csr(
-        np.concatenate([[0], np.cumsum([len(each) for each in lists])]),
+        np.concatenate([[0], np.cumsum([len(indices) for indices in lists])]),
         np.concatenate(lists).astype(np.int32),
     )
     x = data.features.toarray() != 0
-    mask = np.array([x[each].any(axis=0) for each in lists])
+    mask = np.array([x[indices].any(axis=0) for indices in lists])
     by_row = sparse_rows.slots_by_row(examples, own, n_features, has_bias)
     for row in range(n_rows):
         own_slots = by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]
@@ -161,8 +163,10 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     rate = MASKED[optimizer]
     for start in range(0, 56, ours.batch):
         losses = [
-            each.train_examples(each.workers[0], chunk(order, start, start + ours.batch, rate))[0]
-            for each in (ours, theirs)
+            weights.train_examples(
+                weights.workers[0], chunk(order, start, start + ours.batch, rate)
+            )[0]
+            for weights in (ours, theirs)
         ]
         rows_of(theirs)[~mask] = 0
         assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-6)

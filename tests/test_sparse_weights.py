@@ -247,7 +247,7 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
     metrics = found.evaluate(data)
     assert np.isfinite(metrics["log_likelihood"])
     ids, p = (
-        np.concatenate(each) for each in zip(*found.iter_top_k(data.features, 5), strict=True)
+        np.concatenate(parts) for parts in zip(*found.iter_top_k(data.features, 5), strict=True)
     )
     np.testing.assert_array_equal(ids[:, 0], found.scores(data.features).argmax(axis=1))
     assert ((p >= 0) & (p <= 1)).all()
@@ -274,7 +274,10 @@ def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(los
             data.features @ dense_of(each.levels[-1], 200).T + each.levels[-1].bias
             for each in (before, after)
         )
-        p, q = ((1 + each) / 2 if loss == "squared-hinge" else np.exp(each) for each in (z, raised))
+        p, q = (
+            (1 + scores) / 2 if loss == "squared-hinge" else np.exp(scores)
+            for scores in (z, raised)
+        )
         np.testing.assert_allclose(
             q, p * (inverse / inverse.max())[before.labels] ** power, rtol=1e-3, atol=1e-4
         )
@@ -329,12 +332,12 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
     metrics = found.evaluate(data)
     assert 0 <= metrics["p@1"] <= 1
     ids, p = (
-        np.concatenate(each) for each in zip(*found.iter_top_k(data.features, 9), strict=True)
+        np.concatenate(parts) for parts in zip(*found.iter_top_k(data.features, 9), strict=True)
     )
     assert all(sorted(row) == list(range(7)) for row in ids.tolist())
     assert (np.diff(p, axis=1) <= 1e-6).all()
     assert [len(ids) for ids, _ in found.iter_top_k(data.features[:0], 3)] in ([], [0])
-    several = any(len(each) > 1 for each in lists)
+    several = any(len(ids) > 1 for ids in lists)
     if not several and weights == "tree":
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
 

@@ -71,7 +71,7 @@ def rows(model, words, name):
 
 def test_counts_are_added_up_and_new_words_join(folder):
     old, new = embedx.load(folder()), going_on(folder()).model
-    counts = [dict(zip(each.words, each.counts.tolist(), strict=True)) for each in (old, new)]
+    counts = [dict(zip(model.words, model.counts.tolist(), strict=True)) for model in (old, new)]
     more = [word for sentence in MORE for word in sentence]
     assert counts[1] == {
         word: counts[0].get(word, 0) + more.count(word) for word in {*old.words, *more}
@@ -114,12 +114,12 @@ def test_going_on_over_the_same_text_does_not_lose_what_was_learned(folder, obje
     assert new.words == old.words
     pairs, calibration = heldout.pairs_of(a_text(seed=2), old)
     before, after = (
-        heldout.evaluate(each, pairs, calibration).log_likelihood for each in (old, new)
+        heldout.evaluate(model, pairs, calibration).log_likelihood for model in (old, new)
     )
     assert after > before - 0.01
     fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
     on = going_on(folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3).model
-    ways = [np.abs(rows(each, old.words, "input") - old.vectors).max() for each in (on, fresh)]
+    ways = [np.abs(rows(model, old.words, "input") - old.vectors).max() for model in (on, fresh)]
     assert ways[0] < 0.1 < ways[1]
 
 

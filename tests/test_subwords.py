@@ -58,7 +58,7 @@ def test_ngrams_and_their_buckets_are_those_of_the_paper_and_fasttext(shortest, 
         expected = reference.character_ngrams(word, shortest, longest)
         assert found.of(word) == expected
         assert found.buckets(word) == [
-            reference.fasttext_bucket(each, n_buckets) for each in expected
+            reference.fasttext_bucket(gram, n_buckets) for gram in expected
         ]
 
 
@@ -238,7 +238,7 @@ def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
     few, many = (
         fit(two_topics, "ns", epochs=1, subwords="3-4", buckets=n).model for n in (10, 2_000_000)
     )
-    grams = {each for word in many.words for each in reference.character_ngrams(word, 3, 4)}
+    grams = {gram for word in many.words for gram in reference.character_ngrams(word, 3, 4)}
     assert len(few.arrays["ngram"]) == 10
     assert (
         len(many.arrays["ngram"])
@@ -272,15 +272,15 @@ def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
         "--json",
     ]
     printed = []
-    for words in (typed, [each for each in typed if each not in ("--subwords", "3-4")]):
+    for words in (typed, [argument for argument in typed if argument not in ("--subwords", "3-4")]):
         application(words)(words, standalone_mode=False)
         printed.append(json.loads(capsys.readouterr().out)["training"])
     with_them, without = printed
     n = len(
         {
-            each
+            gram
             for word in CARS | CATS | {"the", "and", "is", "a"}
-            for each in reference.character_ngrams(word, 3, 4)
+            for gram in reference.character_ngrams(word, 3, 4)
         }
     )
     assert with_them["memory"]["vectors"] - without["memory"]["vectors"] == n * 64 * 4

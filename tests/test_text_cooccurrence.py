@@ -86,7 +86,7 @@ def test_the_widest_window_is_not_drawn_and_takes_whole_sentences(stream, tmp_pa
     )
     expected = Counter()
     for _, same in itertools.groupby(kept, key=lambda each: each[2]):
-        words = Counter(each[1] for each in same)
+        words = Counter(pair[1] for pair in same)
         for x, y in itertools.product(words, words):
             expected[x, y] += words[x] * (words[y] - (x == y))
     with cooccurrence.counted(

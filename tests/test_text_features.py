@@ -60,9 +60,9 @@ def naive_word_ngrams(tokens, longest, n_buckets=0):
 
 def naive_characters(tokens, shortest, longest, n_buckets):
     buckets = (
-        reference.fasttext_bucket(each, n_buckets)
+        reference.fasttext_bucket(gram, n_buckets)
         for word in tokens
-        for each in reference.character_ngrams(word, shortest, longest)
+        for gram in reference.character_ngrams(word, shortest, longest)
     )
     return Counter(buckets)
 
@@ -96,8 +96,11 @@ def test_word_ngrams_are_those_of_fasttext(n_buckets, longest):
     options = {**AS_WORDS, "word_ngrams": longest, "buckets": n_buckets}
     wanted = [naive_word_ngrams(tokens, longest, n_buckets) for tokens in TOKENS]
     assert rows_of(*features_of(TEXTS, **options, min_ngram_count=1)) == wanted
-    in_rows = Counter(each for row in wanted for each in row)
-    kept = [Counter({each: n for each, n in row.items() if in_rows[each] > 1}) for row in wanted]
+    in_rows = Counter(feature for row in wanted for feature in row)
+    kept = [
+        Counter({feature: n for feature, n in row.items() if in_rows[feature] > 1})
+        for row in wanted
+    ]
     assert rows_of(*features_of(TEXTS, **options)) == kept
 
 

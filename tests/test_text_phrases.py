@@ -182,7 +182,7 @@ def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
     assert phrases_of(first) == phrases_of(again)
     other, plain = joined(text, home, settings(phrase_min_count=4)), joined(text, home, None)
     assert phrases_of(plain) is None
-    assert {each["key"] for each in cache.list_caches(home)} == {first.key, other.key, plain.key}
+    assert {entry["key"] for entry in cache.list_caches(home)} == {first.key, other.key, plain.key}
     assert len({first.key, other.key, plain.key}) == 3
     np.testing.assert_array_equal(joined(text, home, phrases_of(first)).tokens, first.tokens)
 
@@ -260,5 +260,5 @@ def test_the_command_lists_them(write, capsys, tmp_path):
     assert rows == sorted(rows, key=lambda row: -float(row[2]))
     application(typed)([*typed, "--json", "--top-k", "2"], standalone_mode=False)
     printed = json.loads(capsys.readouterr().out)
-    assert [each["phrase"] for each in printed] == [row[0] for row in rows[:2]]
+    assert [entry["phrase"] for entry in printed] == [row[0] for row in rows[:2]]
     assert printed[0].keys() == {"phrase", "words", "count", "score", "pass"}

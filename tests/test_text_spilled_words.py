@@ -120,7 +120,7 @@ def test_files_are_those_of_a_run_with_room_for_all_words(
     ]
     ids, words, counts = reference_text.encoded(read)
     assert np.frombuffer(expected["tokens.bin"], np.int32).tolist() == ids
-    assert [each["bad_utf8"] for each in expected["about"]["report"]["sources"]] == [
+    assert [source["bad_utf8"] for source in expected["about"]["report"]["sources"]] == [
         k == seed % 5 for k in range(6)
     ]
     with encode_sources(sources, TextSettings(), cache_dir=tmp_path / "1") as corpus:
@@ -173,7 +173,7 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
     emptied = tokenizer.Tokenizer.emptied
 
     def weighed(self):
-        most[self] = max(most.get(self, 0), sum(each.nbytes for each in self.table))
+        most[self] = max(most.get(self, 0), sum(array.nbytes for array in self.table))
         return emptied(self)
 
     monkeypatch.setattr(tokenizer.Tokenizer, "emptied", weighed)

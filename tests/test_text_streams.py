@@ -51,7 +51,7 @@ def test_a_reader_that_is_closed_early_leaves_no_thread(tmp_path):
     [source] = resolve([str(tmp_path / "a.bz2")])
     reader = UnpackedReader(source)
     assert reader.read(4) == TEXT[:4]
-    threads = [each for each in threading.enumerate() if each.name.startswith("embedx-bzip2")]
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("embedx-bzip2")]
     reader.close()
     for thread in threads:
         thread.join(20)

@@ -46,7 +46,7 @@ def sentences(tmp_path):
 
 
 def lines(*objects):
-    return "".join(json.dumps(each) + "\n" for each in objects)
+    return "".join(json.dumps(record) + "\n" for record in objects)
 
 
 def parquet_of(**columns):

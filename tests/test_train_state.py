@@ -66,7 +66,9 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
     rest, end = label_run("softmax", snapshot, **STOPS_EARLY)
     same(rest, whole)
     ours = end.state.values["history.epochs"].read()
-    assert [entry | {"seconds": 0} for entry in ours] == [each | {"seconds": 0} for each in history]
+    assert [entry | {"seconds": 0} for entry in ours] == [
+        entry | {"seconds": 0} for entry in history
+    ]
     _, again = label_run("softmax", there.state.snapshot(), **STOPS_EARLY)  # which has ended
     assert again.epochs == there.epochs < 30
 

@@ -34,7 +34,9 @@ def main(
         sys.exit(bool(wrong))
 
     end = time.monotonic() + 60 * minutes
-    endless = (f"{each}:{seed}-{n}" for n in itertools.count() for each in target or TARGETS)
+    endless = (
+        f"{target_name}:{seed}-{n}" for n in itertools.count() for target_name in target or TARGETS
+    )
     counts, known = Counter(), set()
     for case, line, wrong in run(itertools.takewhile(lambda _: time.monotonic() < end, endless)):
         each = case.partition(":")[0]

@@ -83,7 +83,7 @@ class LocalWorkers:
         with self.free:
             if worker in self.all:
                 self.all.remove(worker)
-                self.ready = [each for each in self.ready if each is not worker]
+                self.ready = [ready for ready in self.ready if ready is not worker]
                 self._new()
                 self.free.notify_all()
 
