@@ -26,7 +26,8 @@ from embedx.text.settings import PhraseSettings
 from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.word_list import WordList
 
-FORMAT = 2  # part of every key: raise it when the results change
+# Part of every key: raise it when the results change.
+FORMAT = 2
 
 
 def with_phrases(
@@ -36,45 +37,19 @@ def with_phrases(
     cache_dir: Path | None = None,
 ) -> EncodedCorpus:
     """The corpus with its collocations joined, those that settings find in it or those that were
-    found in other text.
+    found in other text. `phrases_of` says which they were.
 
-    The corpus that is given is closed. Raises `EmbedxError`. See `phrases_of` for what was joined.
+    Closes the corpus that it takes. Raises `EmbedxError`.
     """
-    home = cache.folders(cache_dir)[0]
-    how = (
-        wanted.identity()
-        if isinstance(wanted, Phrases)
-        else {**wanted.record(), "phrase_memory": None}
-    )
-    key = cache.digest(["phrases", FORMAT, cache.FORMAT, corpus.key, how]) if corpus.key else ""
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(corpus)
-        if (kept := cache.kept(key, cache_dir, progress)) is not None:
-            progress.note(f"{len(phrases_of(kept) or ()):,} collocations joined, from {kept.place}")
-            return kept
-        if (
-            wrong := next((word for word in corpus.words if word.split() != [word]), None)
-        ) is not None:
-            problem = f"takes words without white space; {wrong!r} is one of the corpus"
-            raise SettingError("phrases", None, problem)
-        n_passes = len(wanted.passes) if isinstance(wanted, Phrases) else wanted.phrases
-        found: list[Sequence[Collocation]] = []
-        joined, is_last = corpus, False
-        while not is_last:
-            if isinstance(wanted, Phrases):
-                found.append(wanted.passes[len(found)])
-            else:
-                with workspace(home) as folder, errors_explained(home):
-                    found.append(find(joined, wanted, folder, progress))
-                best = "".join(f", {each.joined}" for each in found[-1][:3])
-                progress.note(f"pass {len(found)}: {len(found[-1]):,} collocations{best}")
-            is_last = len(found) == n_passes or not found[-1]
-            with CorpusWriter(home) as writer:
-                _join_all(joined, found[-1], wanted.connectors, writer, progress)
-                report = {**corpus.report, "collocations": found, "connectors": wanted.connectors}
-                joined = writer.finish(report, {}, key if is_last else "", progress)
-            if not is_last:
-                opened.enter_context(joined)
+    key = _key(corpus, wanted)
+    with corpus:
+        joined = cache.kept(key, cache_dir, progress)
+        if joined is not None:
+            n_collocations = len(phrases_of(joined) or ())
+            progress.note(f"{n_collocations:,} collocations joined, from {joined.place}")
+            return joined
+        _check_words(corpus)
+        joined = _joined(corpus, wanted, key, cache.folders(cache_dir)[0], progress)
         n_joined = corpus.n_tokens - joined.n_tokens
         progress.note(
             f"{n_joined:,} of {corpus.n_tokens:,} tokens joined to the one before; written to"
@@ -85,38 +60,96 @@ def with_phrases(
 
 def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
     """What was joined in a corpus; None if nothing was to be."""
-    found = corpus.report.get("collocations")
-    if found is None:
+    collocations = corpus.report.get("collocations")
+    if collocations is None:
         return None
     passes = (
-        tuple(Collocation(tuple(words), times, score) for words, times, score in each)
-        for each in found
+        tuple(Collocation(tuple(words), times, score) for words, times, score in one_pass)
+        for one_pass in collocations
     )
     return Phrases(tuple(corpus.report["connectors"]), tuple(passes))
 
 
+def _key(corpus: EncodedCorpus, wanted: PhraseSettings | Phrases) -> str:
+    """The key of the joined corpus in the token cache; "" if the corpus has none itself."""
+    if not corpus.key:
+        return ""
+    if isinstance(wanted, Phrases):
+        identity = wanted.identity()
+    else:
+        # memory does not change the result
+        identity = {**wanted.record(), "phrase_memory": None}
+    return cache.digest(["phrases", FORMAT, cache.FORMAT, corpus.key, identity])
+
+
+def _check_words(corpus: EncodedCorpus) -> None:
+    """Raise `SettingError` for words with white space: joined words could not be told from them."""
+    for word in corpus.words:
+        if word.split() != [word]:
+            problem = f"takes words without white space; {word!r} is one of the corpus"
+            raise SettingError("phrases", None, problem)
+
+
+def _joined(
+    corpus: EncodedCorpus,
+    wanted: PhraseSettings | Phrases,
+    key: str,
+    home: Path,
+    progress: Progress,
+) -> EncodedCorpus:
+    """The corpus after all passes, written to the token cache in `home`."""
+    max_passes = len(wanted.passes) if isinstance(wanted, Phrases) else wanted.phrases
+    passes: list[Sequence[Collocation]] = []
+    joined = corpus
+    with contextlib.ExitStack() as opened:
+        while True:
+            if isinstance(wanted, Phrases):
+                collocations: Sequence[Collocation] = wanted.passes[len(passes)]
+            else:
+                with workspace(home) as folder, errors_explained(home):
+                    collocations = find(joined, wanted, folder, progress)
+                best = "".join(f", {collocation.joined}" for collocation in collocations[:3])
+                progress.note(f"pass {len(passes) + 1}: {len(collocations):,} collocations{best}")
+            passes.append(collocations)
+            is_last = len(passes) == max_passes or not collocations
+            with CorpusWriter(home) as writer:
+                _join_all(joined, collocations, wanted.connectors, writer, progress)
+                report = {**corpus.report, "collocations": passes, "connectors": wanted.connectors}
+                joined = writer.finish(report, {}, key if is_last else "", progress)
+            if is_last:
+                return joined
+            # a temporary corpus, which is needed until the last pass
+            opened.enter_context(joined)
+
+
 def _join_all(
     corpus: EncodedCorpus,
-    found: Sequence[Collocation],
+    collocations: Sequence[Collocation],
     connectors: Sequence[str],
     writer: CorpusWriter,
     progress: Progress,
 ) -> None:
     """Write the tokens and words of a corpus with these collocations joined."""
-    words, tokens = [*corpus.words], corpus.tokens
+    words = [*corpus.words]
+    tokens = corpus.tokens
     pairs = pairs_of(words, connectors)
     ids = {word: k for k, word in enumerate(words)}
-    target = {}  # by the code of a pair
-    for each in found:
-        if (code := pairs.code([ids.get(word, -1) for word in each.words])) >= 0:
-            if each.joined not in ids:
-                ids[each.joined] = len(words)
-                words.append(each.joined)
-            target[code] = ids[each.joined]
-    codes = np.array(sorted(target), int64)
-    targets = np.array([target[code] for code in codes.tolist()], int32)
-    numbers, n_types = np.full(len(words), -1, int32), 0
-    out, at = np.empty(CHUNK, int32), 0
+    joined_id_by_code = {}
+    for collocation in collocations:
+        code = pairs.code([ids.get(word, -1) for word in collocation.words])
+        if code < 0:
+            continue
+        joined = collocation.joined
+        if joined not in ids:
+            ids[joined] = len(words)
+            words.append(joined)
+        joined_id_by_code[code] = ids[joined]
+    codes = np.array(sorted(joined_id_by_code), int64)
+    targets = np.array([joined_id_by_code[code] for code in codes.tolist()], int32)
+    numbers = np.full(len(words), -1, int32)
+    out = np.empty(CHUNK, int32)
+    n_types = 0
+    at = 0
     progress.start("joining collocations", len(tokens), " tokens")
     while at < len(tokens):
         at, n, n_types = join(tokens, at, pairs, codes, targets, numbers, n_types, out)

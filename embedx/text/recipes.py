@@ -32,9 +32,10 @@ from embedx.settings import Record
 
 # what a recipe is for, and the readers of each
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}
-OF_PARTS = ("about", "files", "members")  # fields that a part has of its own
-# what may stand for a placeholder: no path, and no hyphen, which separates them
+# Fields that a part has beside those of its recipe.
+PART_FIELDS = ("about", "files", "members")
 QUERY_SEPARATOR = re.compile("[&;]")
+# what may stand for a placeholder: no path, and no hyphen, which separates them
 VALUE = re.compile(r"\w+")
 # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 MAX_BYTES = 1 << 16
@@ -64,7 +65,7 @@ class Recipe:
     citation: str = ""
     # placeholders and what stands for them unless the name says otherwise
     values: dict[str, str] = field(default_factory=dict)
-    # other parts of the files, by name: see OF_PARTS
+    # other parts of the files, by name: see PART_FIELDS
     parts: dict[str, Record] = field(default_factory=dict)
     settings: Record = field(default_factory=dict)  # default values of TextSettings for this corpus
 
@@ -79,17 +80,21 @@ class Recipe:
         if self.package:
             places = _package_folders(self.package)
         for place, pattern in itertools.product(places, self.files):
-            with contextlib.suppress(ValueError):  # no file has a zero byte in its name
-                if found := sorted(
-                    glob.glob(os.path.join(glob.escape(str(place)), pattern), recursive=True)
-                ):
-                    return found
+            # raised for a zero byte, which no file has in its name
+            with contextlib.suppress(ValueError):
+                path = os.path.join(glob.escape(str(place)), pattern)
+                files = sorted(glob.glob(path, recursive=True))
+                if files:
+                    return files
         return []
 
     def find_files(self) -> list[str]:
-        """The same; `EmbedxError` says how to get them if they are not here."""
-        if found := self.files_here():
-            return found
+        """Where its files are on this machine. Raises `DataError`, which says how to get them, if
+        they are not.
+        """
+        files = self.files_here()
+        if files:
+            return files
         if self.package:
             remedy = f"its Python package is not installed or lacks it; pip install {self.package}"
         elif self.obtain:
@@ -112,8 +117,8 @@ class Recipe:
             raise DataError(
                 self.name, None, f"has no part {name}", f"it has {', '.join(self.parts) or 'none'}"
             )
-        own = {"members": "", "parts": {}, **self.parts[name]}
-        return replace(self, name=f"{self.name}:{name}", **own)
+        fields = {"members": "", "parts": {}, **self.parts[name]}
+        return replace(self, name=f"{self.name}:{name}", **fields)
 
 
 # The type of each field in a file.
@@ -170,20 +175,29 @@ def _of_name(name: str) -> Recipe | None:
     """The recipe of that name, or of its beginning, with values for the placeholders after it."""
     words = name.split("-")
     for n in range(len(words), 0, -1):
-        own, given = "-".join(words[:n]), words[n:]
+        values = words[n:]
         for folder in _folders():
-            file = folder / f"{own}.toml"
-            if os.path.isfile(file):  # unlike `Path.is_file`, takes a name that is too long
-                values = _content_if_readable(file).get("values") if given else None
-                if not given or (isinstance(values, dict) and len(given) <= len(values)):
-                    _warn_of_shadow(file)
-                    return _load(file, name, given) if all(map(VALUE.fullmatch, given)) else None
+            file = folder / f"{'-'.join(words[:n])}.toml"
+            if _takes_values(file, len(values)):
+                _warn_of_shadow(file)
+                return _load(file, name, values) if all(map(VALUE.fullmatch, values)) else None
     return None
 
 
-@functools.cache  # so that it is told once
+def _takes_values(file: Path, n_values: int) -> bool:
+    """Whether there is a recipe in a file, with so many placeholders or more."""
+    # unlike `Path.is_file`, takes a name that is too long
+    if not os.path.isfile(file):
+        return False
+    if n_values == 0:
+        return True
+    placeholders = _content_if_readable(file).get("values")
+    return isinstance(placeholders, dict) and n_values <= len(placeholders)
+
+
+@functools.cache
 def _warn_of_shadow(file: Path) -> None:
-    """Say that a recipe takes the place of one that comes with embedx."""
+    """Warn, once, of a recipe that takes the place of one that comes with embedx."""
     built_in = [*_folders()][-1] / file.name
     if file.parent != built_in.parent and built_in.exists():
         log.warning(f"{file}: takes the place of the recipe {file.stem} that comes with embedx")
@@ -204,23 +218,26 @@ def listed() -> list[dict[str, str]]:
     The state is "here" where its files are, else how they are obtained: "fetch", "package" or "by
     hand".
     """
-    recipes = [recipe for name in recipe_names() if (recipe := _of_name(name))]
-    recipes = [each for recipe in recipes for each in (recipe, *map(recipe.part, recipe.parts))]
     rows = []
-    for recipe in recipes:
-        state = (
-            "here"
-            if recipe.files_here()
-            else "package"
-            if recipe.package
-            else "fetch"
-            if recipe.urls
-            else "by hand"
-        )
-        rows.append(
-            {"name": recipe.name, "kind": recipe.kind, "state": state, "about": recipe.about}
-        )
+    for name in recipe_names():
+        recipe = _of_name(name)
+        if recipe is not None:
+            rows.append(_row(recipe))
+            rows += [_row(recipe.part(part)) for part in recipe.parts]
     return rows
+
+
+def _row(recipe: Recipe) -> dict[str, str]:
+    """What `listed` says of a recipe."""
+    if recipe.files_here():
+        state = "here"
+    elif recipe.package:
+        state = "package"
+    elif recipe.urls:
+        state = "fetch"
+    else:
+        state = "by hand"
+    return {"name": recipe.name, "kind": recipe.kind, "state": state, "about": recipe.about}
 
 
 def near_recipe(name: str) -> str:
@@ -229,14 +246,17 @@ def near_recipe(name: str) -> str:
 
 
 def _folders() -> Iterator[Path]:
+    """The folders of recipes, in the order in which they are searched; ours is the last."""
     yield Path()
-    own = os.path.join(
-        os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "embedx"
-    )
-    if os.path.isdir(own):  # not so where a user has no home, or may not look into it
-        yield Path(own)
+    configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    folder_of_user = os.path.join(configuration, "embedx")
+    # not so where a user has no home, or may not look into it
+    if os.path.isdir(folder_of_user):
+        yield Path(folder_of_user)
     package = Path(__file__).parents[1]
-    for folder in (package / "_corpora", package.parent / "corpora"):  # in a wheel; in a checkout
+    in_wheel = package / "_corpora"
+    in_checkout = package.parent / "corpora"
+    for folder in (in_wheel, in_checkout):
         if folder.is_dir():
             yield folder
             return
@@ -254,23 +274,25 @@ def _content(file: Path) -> Record:
 
 
 def _content_if_readable(file: Path) -> Record:
-    # the last of brackets within brackets
+    """The fields of a TOML file; none where it is not readable."""
+    # RecursionError is for brackets within brackets
     with contextlib.suppress(OSError, ValueError, RecursionError):
         return _content(file)
     return {}
 
 
-def _load(file: Path, name: str, given: list[str]) -> Recipe:
-    """The recipe in a file, with the values that are given for its first placeholders."""
+def _load(file: Path, name: str, first_values: list[str]) -> Recipe:
+    """The recipe in a file, with values for its first placeholders."""
     try:
         content = _content(file)
         _check(content, FIELDS, "")
-        own = content.get("values", {})
-        values = {**own, **dict(zip(own, given, strict=False))}
+        defaults = content.get("values", {})
+        values = {**defaults, **dict(zip(defaults, first_values, strict=False))}
         content = json.loads(_filled(json.dumps(content), values))
         for part, fields in content.get("parts", {}).items():
-            _check(fields, {each: FIELDS[each] for each in OF_PARTS}, f"parts: {part}: ")
-        kind, reader = content.get("kind", ""), content.get("reader", "")
+            _check(fields, {field: FIELDS[field] for field in PART_FIELDS}, f"parts: {part}: ")
+        kind = content.get("kind", "")
+        reader = content.get("reader", "")
         if reader not in KINDS.get(kind, ()):
             raise ValueError(
                 f"kind = {kind!r} and reader = {reader!r}; readers of each kind are {KINDS}"
@@ -296,7 +318,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     if size > 2 * MAX_BYTES:
         raise ValueError(f"with its values it is longer than {2 * MAX_BYTES:,} characters")
     pattern = re.compile("|".join(map(re.escape, json_of)))
-    return pattern.sub(lambda found: json_of[found[0]], text)
+    return pattern.sub(lambda match: json_of[match[0]], text)
 
 
 def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:
@@ -307,7 +329,7 @@ def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:
         if name not in kinds:
             raise ValueError(f"{where}unknown field {name}; choose among {', '.join(kinds)}")
         if not isinstance(value, kinds[name]) or (
-            isinstance(value, list) and not all(isinstance(each, str) for each in value)
+            isinstance(value, list) and not all(isinstance(item, str) for item in value)
         ):
             kind = "list of strings" if kinds[name] is list else kinds[name].__name__
             raise ValueError(f"{where}{name} = {value!r} is no {kind}")
