@@ -18,6 +18,9 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.runtime import memory
 from embedx.runtime.memory import NoMemoryError
+from embedx.runtime.progress import Silent
+from embedx.tasks.labels import LabelTask
+from embedx.tasks.requests import ClassifyRequest
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
@@ -235,3 +238,63 @@ def test_weights_that_are_asked_for_decide_the_objective():
         options = {"weights": weights, "time_budget": 9.0, "optimizer": "adagrad"}
         assert default_objective(data, options) == ("ova", {"loss": "squared-hinge"})
     assert default_objective(data, {"time_budget": 9.0})[0] == "softmax"
+
+
+SPARSE_ROWS = Labeled(
+    csr_matrix(np.eye(4, dtype=np.float32)), Labels.single(np.array([0, 1, 0, 1])), 2
+)
+
+
+def hinge():
+    """One-vs-all with the squared hinge."""
+    objective = OBJECTIVES["ova"]
+    return objective(objective.Settings(loss="squared-hinge"))
+
+
+@pytest.mark.parametrize("name", ["trees", "beam", "leaf_size", "arity", "weight_threshold"])
+def test_settings_of_other_weights_are_refused_although_given_with_their_defaults(name):
+    given = ClassifySettings(optimizer="lbfgs", sampler="all")
+    assert resolved(given, hinge(), SPARSE_ROWS, frozenset()).weights == "dense"
+    with refused(name, "weights", kind=InapplicableError):
+        resolved(given, hinge(), SPARSE_ROWS, frozenset({name}))
+
+
+@pytest.mark.parametrize("name", ["schedule", "decay", "gradient_scale", "initial_gradient"])
+def test_settings_of_steps_are_refused_with_dcd_although_given_with_their_defaults(name):
+    given = ClassifySettings(optimizer="dcd", weights="sparse")
+    assert resolved(given, hinge(), SPARSE_ROWS, frozenset()).optimizer == "dcd"
+    with refused(name, "optimizer"):
+        resolved(given, hinge(), SPARSE_ROWS, frozenset({name}))
+
+
+def test_a_default_that_is_typed_counts_as_given_to_embedx_classify(tmp_path):
+    rows = tmp_path / "rows.txt"
+    rows.write_text("4 3 2\n0 0:1\n1 1:1\n0 0:1 2:1\n1 1:1 2:1\n")
+    for typed in {}, {"trees": 1}, {"weight_threshold": 0.1}:
+        request = ClassifyRequest(train=str(rows), typed={**typed, "optimizer": "lbfgs"})
+        task = LabelTask(request, Silent())
+        data, _ = task.data
+        if not typed:
+            assert task.resolve(data).settings.weights == "dense"
+            continue
+        with refused(next(iter(typed)), "weights", kind=InapplicableError):
+            task.resolve(data)
+
+
+@pytest.mark.parametrize("name", ["propensity_a", "propensity_b"])
+def test_propensities_of_dense_weights_change_psp_at_k_and_the_log_says_so(name):
+    notes = []
+
+    class Log(Silent):
+        def note(self, *text):
+            notes.append(text)
+
+    psp = []
+    for value in 0.5, 3.0:
+        settings = ClassifySettings(weights="dense", epochs=1, threads=1, **{name: value})
+        trained = train(
+            TINY, columns(), settings, progress=Log(), given_names=frozenset({"weights", name})
+        )
+        psp.append(trained.classifier.evaluate(TINY)["psp@1"])
+    assert psp[0] != psp[1]
+    assert [text for text in notes if Setting(name, 3.0) in text]

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_classifier_multioutput, check_e
 from embedx.classification import classifier, estimator
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import DataError
+from embedx.errors import DataError, SettingError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.runtime import progress
@@ -554,6 +554,17 @@ def test_sparse_weights_predict_as_their_coefficients_say(several):
     np.testing.assert_allclose(fitted.decision_function(X), scores, atol=1e-4)
     np.testing.assert_array_equal(fitted.predict(X), scores > 0)
     assert (fitted.predict(X) == y).mean() > 0.9
+
+
+@pytest.mark.parametrize("weights", ["sparse", "tree"])
+def test_weights_choose_the_objective_as_embedx_classify_does(weights):
+    X = sparse.csr_matrix(np.eye(6, dtype=np.float32))
+    y = np.arange(6) % 3
+    objective = SoftmaxClassifier(weights=weights).fit(X, y).classifier_.objective
+    assert (objective.name, objective.settings.loss) == ("ova", "squared-hinge")
+    assert SoftmaxClassifier().fit(X, y).classifier_.objective.name == "softmax"
+    with refused("weights", kind=SettingError):
+        SoftmaxClassifier("softmax", weights=weights).fit(X, y)
 
 
 def many_labels(n=600, n_labels=100):

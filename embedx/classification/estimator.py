@@ -21,7 +21,9 @@ from embedx.classification import task as classify
 from embedx.classification.classifier import Classifier, all_rows, load
 from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.objective_choice import new_objective
+from embedx.classification.label_weights import asks_for_sparse
+from embedx.classification.objective_choice import default_objective, new_objective
+from embedx.classification.problem import given_names
 from embedx.classification.settings import OF_STEPS, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
@@ -81,6 +83,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     default that `embedx.classification.settings.ClassifySettings` or the objective declares;
     `negatives` and others belong to it. What differs:
 
+    objective     None: softmax; with weights "sparse" or "tree" what `embedx classify` chooses, ova
+                  with the squared hinge on sparse data
     optimizer     None: lbfgs, to the optimum, for an objective that scores all rows (softmax, ova),
                   if the data are not too large and no setting is given that only concerns
                   stochastic optimizers; else as `embedx classify`
@@ -121,7 +125,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, objective: str = "softmax", **parameters: "Unpack[ClassifierParameters]"
+        self, objective: str | None = None, **parameters: "Unpack[ClassifierParameters]"
     ) -> None:
         check_names("SoftmaxClassifier", parameters, PARAMETERS)
         self.objective = objective
@@ -129,7 +133,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             setattr(self, name, parameters.get(name, default))
 
     __init__.__signature__ = signature(  # type: ignore[attr-defined]  # by which scikit-learn knows the parameters
-        {"objective": "softmax"}, PARAMETERS
+        {"objective": None}, PARAMETERS
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -163,7 +167,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self, self._read(X), y, accept_sparse="csr", dtype=float32, multi_output=True
         )
         y = self._settle_classes(y, None)
-        objective, data = self._new_objective(), self._labeled(X, y, sample_weight)
+        data = self._labeled(X, y, sample_weight)
+        objective = self._new_objective(data)
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, X):
             chosen["optimizer"] = "lbfgs"
@@ -214,8 +219,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once;"
                 " use 'adagrad'"
             )
-        objective = self._new_objective() if before is None else self.classifier_.objective
-        if self.weights not in (None, "dense"):
+        if asks_for_sparse(self.weights):
             raise ValueError(
                 f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all"
                 " rows at once"
@@ -229,7 +233,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
         data = self._labeled(X, y, sample_weight)
-        if before is not None:  # what training fixed for later data stays
+        if before is None:
+            objective = self._new_objective(data)
+        else:  # what training fixed for later data stays
+            objective = self.classifier_.objective
             data = dataclasses.replace(data, known=self.classifier_.known)
         return self._train(data, objective, chosen, before)
 
@@ -260,6 +267,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 sampler_options=samplers.own_options(given),
                 start=start,
                 progress=progress,
+                given_names=given_names(self._given()),
             )
         self.classifier_: Classifier = trained.classifier
         # the table is no larger than the data's own; sums over features then hold in any order
@@ -289,11 +297,18 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given["class_weight"] = None
         return settled(given, FIELDS)
 
-    def _new_objective(self) -> Objective:
-        found = objectives.find(self.objective)
+    def _new_objective(self, data: Labeled) -> Objective:
+        """The objective that is named, or the default one for the data."""
         given = self._given()
-        objectives.check_applies(given, self.objective)
-        return new_objective(found, given)
+        name = self.objective
+        chosen: dict[str, Any] = {}
+        if name is None and asks_for_sparse(self.weights):
+            name, chosen = default_objective(data, given)
+        elif name is None:
+            name = "softmax"
+        options = {**chosen, **given}
+        objectives.check_applies(options, name)
+        return new_objective(objectives.find(name), options)
 
     def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
         """Whether to go to the optimum at once."""
@@ -304,7 +319,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective.candidates[0] == "all"
             and self.sampler in (None, "all")
             and self.labels != "one"
-            and self.weights in (None, "dense")
+            and not asks_for_sparse(self.weights)
             and not self._given().keys() & {*OF_STEPS, "hidden", "time_budget"}
             and X.shape[1] * n_rows <= MAX_WEIGHTS
             and (X.nnz if issparse(X) else X.size) * n_rows <= MAX_PRODUCTS

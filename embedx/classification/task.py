@@ -80,9 +80,19 @@ def train(
     watch: Watch | None = None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
+    given_names: frozenset[str] | None = None,
 ) -> TrainedClassifier:
     """Train a classifier on `data`; see `Run` and `embedx.training.life.train`."""
-    run = Run(data, objective, settings, sampler_options, progress, start, watch)
+    run = Run(
+        data,
+        objective,
+        settings,
+        sampler_options,
+        progress,
+        start,
+        watch,
+        given_names=given_names,
+    )
     return life.train(run, checkpoints)
 
 
@@ -100,6 +110,8 @@ class Run:
     watch            called after each epoch with the classifier, the epoch and the seconds so far;
                      what it returns joins the history
     wrap             makes the strategy that trains, of the one on this machine
+    given_names      the settings that the user gave, whatever their values; None: those that differ
+                     from their defaults
 
     Raises `EmbedxError` for what the user can mend.
     """
@@ -114,6 +126,7 @@ class Run:
         start: TrainedClassifier | Classifier | None = None,
         watch: Watch | None = None,
         wrap: Wrap | None = None,
+        given_names: frozenset[str] | None = None,
     ) -> None:
         self.data = data = counted_rows(data)
         self.objective = objective
@@ -140,7 +153,10 @@ class Run:
         if settings.class_weight == BALANCED:
             self.division = balanced(self.division, settings.labels)
         former = {} if self.before is None else self.before.arrays
-        resolved = resolve(Problem(settings, objective, data, self.division.training, former))
+        self.given_names = given_names
+        training = self.division.training
+        self.problem = Problem(settings, objective, data, training, former, given_names)
+        resolved = resolve(self.problem)
         self.settings = resolved.settings
         self.origins = resolved.origins
         self.inputs = resolved.inputs
@@ -206,6 +222,13 @@ class Run:
                 Setting("scaling", "none"),
                 " keeps them as they are",
             )
+        for name in ("propensity_a", "propensity_b"):
+            if self.problem.is_given(name) and not settings.propensity:
+                self.progress.note(
+                    Setting(name, getattr(given, name)),
+                    " changes psp@k alone, because labels are not ranked by propensities: ",
+                    Setting("propensity", 0.0),
+                )
         if settings.weights != DENSE and data.features.data.min(initial=0) < 0:
             self.progress.warn(
                 Setting("weights", settings.weights),
@@ -418,6 +441,7 @@ class Run:
             self.sampler_options,
             self.progress,
             wrap=self.wrap,
+            given_names=self.given_names,
         )
         try:
             again = life.train(on_all_rows)

@@ -10,7 +10,7 @@ from embedx.classification import classifier
 from embedx.classification.effects import check_given
 from embedx.classification.label_weights import is_labelwise
 from embedx.classification.objective_choice import new_objective
-from embedx.classification.problem import Problem
+from embedx.classification.problem import Problem, given_names
 from embedx.classification.resolve import resolve
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
@@ -148,7 +148,10 @@ class LabelledData(Data):
         for name, (settings, objective) in self.variants.items():
             if ":" not in name:
                 continue
-            resolved = resolve(Problem(settings, objective, training, training))
+            _, options = self.variant(name)
+            names = given_names({**self.options, **options})
+            problem = Problem(settings, objective, training, training, given_names=names)
+            resolved = resolve(problem)
             if is_labelwise(resolved.settings, objective):
                 converging.add(name)
         return converging

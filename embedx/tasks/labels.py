@@ -9,6 +9,7 @@ from typing import NamedTuple
 from embedx import samplers
 from embedx.classification import classifier
 from embedx.classification.objective_choice import given_settings
+from embedx.classification.problem import given_names
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import settings_to_continue
 from embedx.classification.task import Run, TrainedClassifier
@@ -179,6 +180,7 @@ class LabelTask:
             self.progress,
             self.start,
             wrap=wrap,
+            given_names=given_names(self.request.typed),
         )
         if self.cluster.is_asked_for:
             from embedx.distributed import labels

@@ -4,6 +4,6 @@ from embedx.classification.problem import Problem
 from embedx.classification.resolve import resolve
 
 
-def resolved(settings, objective, data):
+def resolved(settings, objective, data, given_names=None):
     """The settings as they are resolved where all rows are trained on."""
-    return resolve(Problem(settings, objective, data, data)).settings
+    return resolve(Problem(settings, objective, data, data, given_names=given_names)).settings
