@@ -18,8 +18,12 @@ from embedx.text.tables import shown
 
 # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
 Edges = tuple[ndarray, ndarray, ndarray]
-SELF_LOOPS, WITHOUT_WEIGHT = 0, 1  # places of counts
-BYTES_OF_NAME, BYTES_OF_NODE = 60, 64  # in memory, about
+# Places of counts.
+SELF_LOOPS = 0
+WITHOUT_WEIGHT = 1
+# In memory, about.
+BYTES_OF_NAME = 60
+BYTES_OF_NODE = 64
 TOO_LARGE = "take fewer edges, or a machine with more memory"
 
 
@@ -80,13 +84,17 @@ class Graph:
     weights. Without `directed` an edge can be followed both ways.
     """
 
-    names: Sequence[str]  # of the nodes
-    offsets: ndarray  # int64 (nodes + 1,)
-    neighbours: ndarray  # int32 (edges,), ascending for each node
+    # Of the nodes.
+    names: Sequence[str]
+    # int64 (nodes + 1,)
+    offsets: ndarray
+    # int32 (edges,), ascending for each node
+    neighbours: ndarray
     # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are
     # alike
     cumulative: ndarray
-    left_out: dict[str, int] = field(default_factory=dict)  # counts of what was not taken
+    # Counts of what was not taken.
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         remedy = "make it by from_edges, from_scipy or from_networkx"
@@ -117,25 +125,12 @@ class Graph:
         if isinstance(edges, ndarray):
             problem = checks.wrong_form(edges, (None, 2), "OSUf" + checks.INTEGERS)
             checks.require(problem, "edges", "give two nodes a row, and weights beside them")
-        if isinstance(edges, ndarray) and edges.dtype.kind in checks.INTEGERS:
-            names, ids = np.unique(edges, return_inverse=True)
-            return cls.of_ids(
-                [str(each) for each in names], ids.reshape(-1, 2).T, weights, directed
-            )
-        number: dict[Any, int] = {}
-        pairs = []
-        for k, edge in enumerate(edges.to_numpy() if hasattr(edges, "to_numpy") else edges, 1):
-            if isinstance(edge, str) or not hasattr(edge, "__len__") or len(edge) != 2:
-                raise DataError(
-                    "edges",
-                    None,
-                    f"edge {k:,} is {shown(edge)}, not a pair of nodes",
-                    "give pairs, and weights beside the edges",
-                )
-            pairs.append([_number_of(node, number, k) for node in edge])
-        return cls.of_ids(
-            _names_of(number), np.array(pairs, int64).reshape(-1, 2).T, weights, directed
-        )
+            if edges.dtype.kind in checks.INTEGERS:
+                nodes, ids = np.unique(edges, return_inverse=True)
+                names = [str(node) for node in nodes]
+                return cls.of_ids(names, ids.reshape(-1, 2).T, weights, directed)
+        names, pairs = _names_and_pairs(edges)
+        return cls.of_ids(names, pairs.T, weights, directed)
 
     @classmethod
     def from_scipy(
@@ -149,11 +144,11 @@ class Graph:
         """From an adjacency matrix (nodes, nodes), whose element [i, j] is the edge from i to j."""
         checks.require(checks.wrong_sparse(matrix), "matrix", "build it anew")
         try:
-            found = coo_matrix(matrix)
+            adjacency = coo_matrix(matrix)
         except (TypeError, ValueError) as error:
             remedy = "give an array or a matrix of scipy.sparse"
             raise DataError("matrix", None, f"no adjacency matrix ({error})", remedy) from error
-        n_rows, n_columns = found.shape
+        n_rows, n_columns = adjacency.shape
         if n_rows != n_columns:
             problem = f"{n_rows:,} × {n_columns:,} is no graph"
             raise DataError("matrix", None, problem, "it must be square")
@@ -162,7 +157,8 @@ class Graph:
         names = [str(k) for k in range(n_rows)] if names is None else list(names)
         problem = "" if len(names) == n_rows else f"{len(names):,} for {n_rows:,} nodes"
         checks.require(problem, "names", "give one for each node")
-        return cls.of_ids(names, (found.row, found.col), found.data if weighted else None, directed)
+        weights = adjacency.data if weighted else None
+        return cls.of_ids(names, (adjacency.row, adjacency.col), weights, directed)
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str | None = None) -> Self:
@@ -172,11 +168,9 @@ class Graph:
         nodes = list(graph)
         number = {node: k for k, node in enumerate(nodes)}
         pairs = np.array([(number[a], number[b]) for a, b in graph.edges()], int32).reshape(-1, 2)
-        weights = (
-            None
-            if weight is None
-            else [value for _, _, value in graph.edges(data=weight, default=1.0)]
-        )
+        weights = None
+        if weight is not None:
+            weights = [value for _, _, value in graph.edges(data=weight, default=1.0)]
         return cls.of_ids(_names_of(nodes), pairs.T, weights, graph.is_directed())
 
     @classmethod
@@ -194,19 +188,15 @@ class Graph:
         sources, targets = np.ascontiguousarray(ids, int32)
         values = np.zeros(0, float32)
         if weights is not None:
-            given = np.asarray(weights)
-            problem = checks.wrong_form(given, (len(sources),))
-            checks.require(problem, "weights", "give one number for each edge")
-            with np.errstate(over="ignore"):
-                values = np.ascontiguousarray(given, float32)
-        if (wrong := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))).size:
-            a, b = names[int(sources[wrong[0]])], names[int(targets[wrong[0]])]
-            edge = f"edge {wrong[0] + 1:,}, {a} {b}"
+            values = _checked_weights(weights, len(sources))
+        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+        if wrong.size:
+            k = int(wrong[0])
+            edge = f"edge {k + 1:,}, {names[int(sources[k])]} {names[int(targets[k])]}"
             remedy = "it must be a number of 0 or more"
-            raise DataError(edge, None, f"weight {values[wrong[0]]:g}", remedy)
-        return cls.of_parts(
-            names, lambda: [(sources, targets, values)], weights is not None, directed
-        )
+            raise DataError(edge, None, f"weight {values[k]:g}", remedy)
+        edges = [(sources, targets, values)]
+        return cls.of_parts(names, lambda: edges, weights is not None, directed)
 
     @classmethod
     def of_parts(
@@ -217,39 +207,45 @@ class Graph:
         directed: bool,
     ) -> Self:
         """From edges that are gone through twice, a part at a time: to count and to place them."""
-        degrees, left_out = np.zeros(len(names), int64), np.zeros(2, int64)
+        n_nodes = len(names)
+        degrees = np.zeros(n_nodes, int64)
+        left_out = np.zeros(2, int64)
         for part in parts():
             count_edges(*part, directed, degrees, left_out)
+
         offsets = np.append(0, np.cumsum(degrees))
-        with allocating(what := f"{offsets[-1]:,} neighbours of nodes", TOO_LARGE):
-            neighbours = np.zeros(offsets[-1], int32)
-            weights = np.zeros(offsets[-1], float32 if weighted else bool)
-            plan_memory({"graph": [neighbours, weights]}).check(what, TOO_LARGE)
+        n_places = offsets[-1]
+        purpose = f"{n_places:,} neighbours of nodes"
+        with allocating(purpose, TOO_LARGE):
+            neighbours = np.zeros(n_places, int32)
+            weights = np.zeros(n_places, float32 if weighted else bool)
+            plan_memory({"graph": [neighbours, weights]}).check(purpose, TOO_LARGE)
         free = offsets[:-1].copy()
         for part in parts():
             place_edges(*part, directed, free, neighbours, weights)
-        rows = csr_matrix((weights, neighbours, offsets), (len(names), len(names)))
-        rows.sum_duplicates()  # in place; sorts rows, too
+
+        rows = csr_matrix((weights, neighbours, offsets), (n_nodes, n_nodes))
+        # In place; it sorts rows, too.
+        rows.sum_duplicates()
         if rows.nnz == 0:
             raise DataError("graph", None, "no edges", "give two nodes per line")
-        offsets, is_met = rows.indptr.astype(int64), np.zeros(len(names), bool)
+        offsets = rows.indptr.astype(int64)
         cumulative = rows.data if weighted else np.zeros(0, float32)
+        is_met = np.zeros(n_nodes, bool)
         finish_rows(offsets, rows.indices, cumulative, is_met)
+
+        n_repeated = 0
+        if not weighted:
+            places_of_edge = 1 if directed else 2
+            n_repeated = (len(neighbours) - rows.nnz) // places_of_edge
         counts = {
             "self-loops": left_out[SELF_LOOPS],
             "edges of weight 0": left_out[WITHOUT_WEIGHT],
-            "repeated edges": (
-                0 if weighted else (len(neighbours) - rows.nnz) // (1 if directed else 2)
-            ),
-            "nodes without edges": len(names) - is_met.sum(),
+            "repeated edges": n_repeated,
+            "nodes without edges": n_nodes - is_met.sum(),
         }
-        return cls(
-            names,
-            offsets,
-            rows.indices,
-            cumulative,
-            {what: int(each) for what, each in counts.items() if each},
-        )
+        known_counts = {reason: int(count) for reason, count in counts.items() if count}
+        return cls(names, offsets, rows.indices, cumulative, known_counts)
 
 
 def as_graph(corpora: Any, settings: GraphSettings | None) -> Any:
@@ -266,6 +262,29 @@ def as_graph(corpora: Any, settings: GraphSettings | None) -> Any:
     if is_networkx:
         return Graph.from_networkx(corpora, "weight" if settings.weighted else None)
     return Graph.from_scipy(corpora, weighted=settings.weighted, directed=settings.directed)
+
+
+def _names_and_pairs(edges: Iterable[Sequence[Any]]) -> tuple[list[str], ndarray]:
+    """The names of the nodes of edges, and the two nodes of each, int64 (edges, 2)."""
+    if hasattr(edges, "to_numpy"):
+        edges = edges.to_numpy()
+    number: dict[Any, int] = {}
+    pairs = []
+    for k, edge in enumerate(edges, 1):
+        if isinstance(edge, str) or not hasattr(edge, "__len__") or len(edge) != 2:
+            problem = f"edge {k:,} is {shown(edge)}, not a pair of nodes"
+            raise DataError("edges", None, problem, "give pairs, and weights beside the edges")
+        pairs.append([_number_of(node, number, k) for node in edge])
+    return _names_of(number), np.array(pairs, int64).reshape(-1, 2)
+
+
+def _checked_weights(weights: Any, n_edges: int) -> ndarray:
+    """float32 (n_edges,). Raises `DataError` if weights are not one number for each edge."""
+    values = np.asarray(weights)
+    problem = checks.wrong_form(values, (n_edges,))
+    checks.require(problem, "weights", "give one number for each edge")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, float32)
 
 
 def _number_of(node: Hashable, number: dict[Hashable, int], edge: int) -> int:
@@ -288,13 +307,10 @@ def _names_of(nodes: Iterable[Hashable]) -> list[str]:
     """The `str` of each node. Raises `DataError` for different nodes that have the same."""
     node_of: dict[str, Hashable] = {}
     for node in nodes:
-        if (other := node_of.setdefault(str(node), node)) is not node:
-            raise DataError(
-                "nodes",
-                None,
-                f"{shown(other)} and {shown(node)} are different nodes with the same name",
-                "give nodes whose str() differs",
-            )
+        other = node_of.setdefault(str(node), node)
+        if other is not node:
+            problem = f"{shown(other)} and {shown(node)} are different nodes with the same name"
+            raise DataError("nodes", None, problem, "give nodes whose str() differs")
     return list(node_of)
 
 

@@ -135,29 +135,26 @@ def _move(new: Path, name: str, place: Path, overwrite: bool) -> None:
 
 def _check_place(out: Path, format: Format, overwrite: bool) -> None:
     """Raise EmbedxError if the format cannot be written there."""
-    if out.suffix in (*COMPRESSED, ".zst") and not (format.is_text and out.suffix in COMPRESSED):
-        raise DataError(
-            out,
-            None,
-            (Setting("format", format.name), f" is not compressed as {out.suffix}"),
-            "choose another suffix, or none",
-        )
-    if not (format.owns is not None and out.is_dir()):
+    _check_suffix(out, format)
+    if format.owns is None or not out.is_dir():
         outputs.check_file(out, overwrite)
         return
     if not overwrite:
         raise outputs.exists_already(out)
     if not format.owns(out):
-        raise DataError(
-            out,
-            None,
-            (
-                "holds files that ",
-                Setting("format", format.name),
-                " does not write, so it is not overwritten",
-            ),
-            "choose another name",
-        )
+        name = Setting("format", format.name)
+        problem = ("holds files that ", name, " does not write, so it is not overwritten")
+        raise DataError(out, None, problem, "choose another name")
+
+
+def _check_suffix(out: Path, format: Format) -> None:
+    """Raise EmbedxError if the suffix asks for a compression that the format has not."""
+    if out.suffix not in (*COMPRESSED, ".zst"):
+        return
+    if format.is_text and out.suffix in COMPRESSED:
+        return
+    problem = (Setting("format", format.name), f" is not compressed as {out.suffix}")
+    raise DataError(out, None, problem, "choose another suffix, or none")
 
 
 def _table(
@@ -166,37 +163,44 @@ def _table(
     """The table to write. Raises EmbedxError if the model lacks it, or the format
     cannot hold it.
     """
-    if settings.dtype not in format.dtypes:
-        able = ", ".join(
-            name for name, each in formats.FORMATS.items() if settings.dtype in each.dtypes
-        )
-        raise SettingError(
-            "dtype",
-            settings.dtype,
-            ("not available with ", Setting("format", format.name)),
-            f"taken by {able}",
-        )
+    _check_dtype(settings.dtype, format)
     model = model.of(settings.vectors)
     if not model.vector_size:
         problem = "the vectors have 0 dimensions, so that there is nothing to write"
         raise DataError("model", None, problem)
-    n = len(model) if settings.top is None else min(settings.top, len(model))
-    words = model.words[:n]
-    has_ngrams = format.has_ngrams and model.subwords is not None
-    if (
-        has_ngrams
-        and (wrong := next((word for word in words if WHITE_SPACE.search(word)), None)) is not None
-    ):
-        problem = f"the word {wrong!r} has white space, and its n-grams would differ without"
-        raise DataError("model", None, problem, ("choose another ", Setting("format")))
+    n_words = len(model)
+    if settings.top is not None:
+        n_words = min(settings.top, n_words)
+    words = model.words[:n_words]
+    if format.has_ngrams and model.subwords is not None:
+        _check_ngrams_of(words)
     return Table(
         _writable(words, progress) if format.is_text else words,
-        model.vectors[:n],
-        None if model.counts is None else model.counts[:n],
+        model.vectors[:n_words],
+        None if model.counts is None else model.counts[:n_words],
         model,
         settings.dtype,
         progress,
     )
+
+
+def _check_dtype(dtype: str, format: Format) -> None:
+    """Raise EmbedxError if the format does not have numbers of this type."""
+    if dtype in format.dtypes:
+        return
+    others = ", ".join(name for name, other in formats.FORMATS.items() if dtype in other.dtypes)
+    problem = ("not available with ", Setting("format", format.name))
+    raise SettingError("dtype", dtype, problem, f"taken by {others}")
+
+
+def _check_ngrams_of(words: Sequence[str]) -> None:
+    """Raise EmbedxError for a word whose n-grams a reader would not find, as it is written without
+    white space.
+    """
+    for word in words:
+        if WHITE_SPACE.search(word):
+            problem = f"the word {word!r} has white space, and its n-grams would differ without"
+            raise DataError("model", None, problem, ("choose another ", Setting("format")))
 
 
 def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
@@ -206,13 +210,11 @@ def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
     if "" in written:
         problem = "the empty word cannot be written in this format"
         raise DataError("model", None, problem, "train without it")
-    if n_changed:
-        if twice := next((name for name, times in Counter(written).items() if times > 1), None):
-            raise DataError(
-                "model",
-                None,
-                f"two words would be written as {twice!r}",
-                "rename one and train again",
-            )
-        progress.note(f"white space within {n_changed:,} words is written as `_`")
+    if n_changed == 0:
+        return written
+    for name, times in Counter(written).items():
+        if times > 1:
+            problem = f"two words would be written as {name!r}"
+            raise DataError("model", None, problem, "rename one and train again")
+    progress.note(f"white space within {n_changed:,} words is written as `_`")
     return written
