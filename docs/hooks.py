@@ -1,9 +1,10 @@
 """Generated parts of the pages: tables of the registries, docstrings, examples, and the pages of
 eval/results.
 
-Tables stand in docs/objectives.md between marks, and a test compares them. Others are filled in
-when the site is built, where a page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!--
-docstring: MODULE -->`, or `<!-- example: FILE -->`.
+Tables stand in docs/objectives.md and docs/labels.md between marks, and a test compares them;
+`python -m docs.hooks` writes those of docs/labels.md. Others are filled in when the site is built,
+where a page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!-- docstring: MODULE -->`, or
+`<!-- example: FILE -->`.
 """
 
 import ast
@@ -14,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "eval" / "results"
+LABELS_PAGE = ROOT / "docs" / "labels.md"
 SPACE = "\N{NO-BREAK SPACE}"
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
@@ -201,6 +203,21 @@ def commands() -> str:
     )
 
 
+def labelled_formats() -> str:
+    """The formats of labelled data and what their files hold."""
+    from embedx.labeled.formats import FORMATS
+
+    return markdown(
+        ("format", "looks like"),
+        [(format.name, format.looks_like) for format in FORMATS.values()],
+    )
+
+
+def labels_parts() -> dict[str, str]:
+    """The tables of docs/labels.md, by name."""
+    return {"formats": labelled_formats()}
+
+
 PARTS = {
     "parameters-of-words": parameters_of_words,
     "parameters-of-labels": parameters_of_labels,
@@ -255,3 +272,15 @@ def on_page_markdown(text: str, **of_page: Any) -> str:
     to its pages.
     """
     return IN_REPOSITORY.sub("](results/", filled(text)).replace(IN_DOCS, "](../")
+
+
+def write_labels_page() -> None:
+    """Write the tables of docs/labels.md anew."""
+    from eval.page import filled as with_tables
+
+    text = LABELS_PAGE.read_text("utf-8")
+    LABELS_PAGE.write_text(with_tables(text, labels_parts(), LABELS_PAGE), "utf-8")
+
+
+if __name__ == "__main__":
+    write_labels_page()

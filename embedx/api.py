@@ -16,7 +16,7 @@ from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.evaluation import words
 from embedx.evaluation.word_report import Report
 from embedx.labeled.read import read
-from embedx.labeled.tables import TableSettings
+from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.parameters import check_names, fields_of, python_names, settled
 from embedx.report import report as pages

@@ -28,7 +28,7 @@ from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.read import read, read_training, with_names
 from embedx.labeled.schema import read_label_names, read_names
-from embedx.labeled.tables import TableSettings
+from embedx.labeled.tables.settings import TableSettings
 from tests.support.needs import needs_data
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
@@ -376,7 +376,7 @@ def test_arrays_are_read_into_memory(tmp_path):
 
 
 def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.labeled.arrays.available_memory", lambda: 48)
+    monkeypatch.setattr("embedx.labeled.formats.arrays.available_memory", lambda: 48)
     np.save(tmp_path / "x.npy", np.arange(9, dtype=np.float32).reshape(3, 3))
     np.save(tmp_path / "y.npy", np.array([0, 2, 1]))  # half of the memory
     notes = Notes()

@@ -17,7 +17,7 @@ from embedx.cli.app import application
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.cells import labels_of
 from embedx.labeled.read import read
-from embedx.labeled.tables import TableSettings
+from embedx.labeled.tables.settings import TableSettings
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
@@ -415,7 +415,7 @@ def test_text_stays_beside_numbers_that_are_named_and_unknown_labels_are_told(wr
 def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
     rows = [{f"c{k}": row * k for k in range(5)} | {"label": "ab"[row % 2]} for row in range(20)]
     whole = read(write(table(rows), "w.csv")).features
-    monkeypatch.setattr("embedx.labeled.tables.CELLS", 20)
+    monkeypatch.setattr("embedx.labeled.tables.rows.CELLS", 20)
     np.testing.assert_array_equal(read(write(table(rows), "w.csv")).features, whole)
 
 

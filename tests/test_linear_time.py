@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 import embedx.evaluation
-import embedx.labeled
+import embedx.labeled.formats
+import embedx.labeled.tables
 import embedx.text
-from embedx.labeled.files import Lines, source_of
+from embedx.labeled.files import LabelledFile, Lines, source_of
+from embedx.labeled.formats import format_of
+from embedx.labeled.options import ReadOptions
 from embedx.labeled.read import read
-from embedx.labeled.sparse import check_libsvm
-from embedx.labeled.tables import TableSettings
+from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import Silent
 from embedx.text.opening import open_source
 from embedx.text.sources import resolve
@@ -27,7 +29,13 @@ from embedx.vectors.formats import contract, word2vec
 from tests.support.linear import MANY, bound, check_linear, time_limit
 from tests.support.refusals import refused_data
 
-PACKAGES = (embedx.text, embedx.labeled, embedx.evaluation)
+PACKAGES = (
+    embedx.text,
+    embedx.labeled,
+    embedx.labeled.formats,
+    embedx.labeled.tables,
+    embedx.evaluation,
+)
 MODULES = [word2vec] + [
     importlib.import_module(f"{package.__name__}.{found.name}")
     for package in PACKAGES
@@ -160,9 +168,10 @@ def test_a_text_that_begins_with_comments_is_a_text(tmp_path):
     ],
 )
 def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
-    (tmp_path / "table.csv").write_text(line + "\n")
-    with refused_data("table.csv:1", "text_column"):
-        check_libsvm(Lines(source_of(str(tmp_path / "table.csv")), Silent()))
+    (tmp_path / "train.txt").write_text(line + "\n")
+    file = LabelledFile(source_of(str(tmp_path / "train.txt")), Silent())
+    with refused_data("train.txt:1", "text_column"):
+        format_of(file, ReadOptions())
 
 
 # ---- loops

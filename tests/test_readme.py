@@ -123,6 +123,13 @@ def test_the_table_of_formats_is_the_registry():
         assert f"| {' | '.join(row)} |" in WORDS_PAGE
 
 
+def test_the_table_of_labelled_formats_is_the_registry():
+    text = hooks.LABELS_PAGE.read_text("utf-8")
+    assert filled(text, hooks.labels_parts(), hooks.LABELS_PAGE) == text, (
+        "run `python -m docs.hooks`"
+    )
+
+
 COMMANDS = """
 import sys
 from embedx.cli.app import application

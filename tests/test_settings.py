@@ -156,7 +156,7 @@ def test_less_memory_than_is_free_is_an_error_too(tmp_path, monkeypatch):
         raise MemoryError
 
     (tmp_path / "train.txt").write_text("1 1 1\n0 0:1\n")
-    monkeypatch.setattr("embedx.labeled.read.read_xc", fail)
+    monkeypatch.setattr("embedx.labeled.formats.xc.read_sparse_rows", fail)
     with refused_data("train.txt"):
         read(str(tmp_path / "train.txt"))
 

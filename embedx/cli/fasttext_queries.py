@@ -16,7 +16,7 @@ from embedx.classification import classifier
 from embedx.cli.peers import folder_of
 from embedx.cli.queries import input_lines
 from embedx.errors import DataError, EmbedxError, Setting, choice
-from embedx.labeled.words import features_of_lines
+from embedx.labeled.formats.fasttext import features_of_lines
 from embedx.storage.folder import task_of
 from embedx.vectors.formats.fasttext import MAGIC
 from embedx.vectors.model import UnknownWordError, WordVectors, load

@@ -21,9 +21,9 @@ from embedx.errors import DataError, InapplicableError, Setting, Text
 from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.files import arriving_lines
+from embedx.labeled.formats.fasttext import features_of_lines
 from embedx.labeled.read import read
-from embedx.labeled.tables import TableSettings
-from embedx.labeled.words import features_of_lines
+from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import as_cell, csv_text, tab_separated
 from embedx.runtime import atomic
 from embedx.runtime.progress import Progress

@@ -153,7 +153,16 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
         else:
             last = None
             rest.append(line)
-    return "\n".join(rest).strip(), texts
+    return "\n".join(rest).strip(), {name: _with_formats(text) for name, text in texts.items()}
+
+
+def _with_formats(text: str) -> str:
+    """The text with the formats of labelled data in place of {formats}."""
+    if "{formats}" not in text:
+        return text
+    from embedx.labeled import formats
+
+    return text.replace("{formats}", formats.names())
 
 
 def docstring_of(function: Callable[..., None]) -> str:
@@ -369,7 +378,7 @@ def classify_options() -> Options:
     """The settings of `embedx classify`."""
     from embedx.classification.settings import ClassifySettings
     from embedx.distributed.settings import ClusterSettings
-    from embedx.labeled.tables import TableSettings
+    from embedx.labeled.tables.settings import TableSettings
     from embedx.labeled.words import TextFeatureSettings
 
     groups = (ClassifySettings, TableSettings, ClusterSettings, TextFeatureSettings)
@@ -387,7 +396,7 @@ def compare_options() -> Options:
     from embedx.classification.settings import ClassifySettings
     from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
     from embedx.graphs.settings import GraphSettings
-    from embedx.labeled.tables import TableSettings
+    from embedx.labeled.tables.settings import TableSettings
     from embedx.skipgram.settings import SkipGramSettings
 
     text_options = options_of(SkipGramSettings, VocabularySettings, TextSettings, GraphSettings)

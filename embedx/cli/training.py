@@ -37,8 +37,7 @@ def classify(request: ClassifyRequest) -> None:
     embedx classify rows.npz --train-labels labels.npz --weights tree
     embedx classify tickets.csv --text-column title,body --label-column topic
 
-    train        XC, LIBSVM, fastText, CSV, TSV, JSON Lines, Parquet, .npy, .npz or IDX file,
-                 DATA@SPLIT[:COLUMN], or digits
+    train        {formats} file, DATA@SPLIT[:COLUMN], or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     start        continue training this model folder on new rows, which may have new labels
     """

@@ -19,14 +19,14 @@ from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation import learning_curves
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
-from embedx.labeled.arrays import is_binary
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
-from embedx.labeled.files import head_of, source_of
+from embedx.labeled.files import LabelledFile, source_of
+from embedx.labeled.formats import array_format_of
 from embedx.labeled.read import read, read_training
-from embedx.labeled.tables import TableSettings
+from embedx.labeled.tables.settings import TableSettings
 from embedx.objectives.contract import Objective
-from embedx.runtime.progress import Progress
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.tasks.requests import ClassifyRequest
 from embedx.text.file_kinds import begins_labelled
@@ -194,5 +194,5 @@ def looks_labelled(name: str) -> bool:
     """Whether a file begins like labelled data that `embedx classify` reads."""
     if not os.path.isfile(name):
         return False
-    head = head_of(source_of(name))
-    return is_binary(head) or begins_labelled(head)
+    file = LabelledFile(source_of(name), SILENT)
+    return array_format_of(file) is not None or begins_labelled(file.head)

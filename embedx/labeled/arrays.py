@@ -1,14 +1,10 @@
-"""Binary files: NumPy's .npy, SciPy's sparse .npz, and IDX, the format of MNIST.
+"""Arrays as features and labels, and the checks that keep compiled code within them.
 
-Compiled code follows the indices of a sparse matrix without a check, and a memory-mapped file that
-is cut off while it is mapped ends the process with SIGBUS. So indices are checked when they are
-read, and arrays are read into memory; only one that takes more than MAX_SHARE_READ of the memory
-stays mapped, with a note. What a small file unpacks to is counted as it grows.
+Compiled code follows the indices of a sparse matrix without a check, so they are checked when they
+are read.
 """
 
-import io
 import math
-import warnings
 import zipfile
 from typing import IO, Any
 
@@ -19,70 +15,14 @@ from scipy.sparse import csr_matrix, issparse, load_npz
 from embedx import checks
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labels
-from embedx.labeled.files import MAX_SHARE_READ, MemoryBudget
+from embedx.labeled.files import MemoryBudget
 from embedx.labeled.schema import MAX_IDS
-from embedx.runtime.memory import available_memory, check_declared
-from embedx.runtime.progress import Progress
-from embedx.text.decompression import UnpackedReader
-from embedx.text.opening import BLOCK_BYTES, reason
-from embedx.text.sources import Source, is_url
-from embedx.text.tables import PARQUET_START
+from embedx.runtime.memory import check_declared
+from embedx.text.opening import reason
 
-NUMPY_START = b"\x93NUMPY"
-ZIP_START = b"PK\x03\x04"
-# http://yann.lecun.com/exdb/mnist/: two zeros, the type of the elements, the number of dimensions.
-IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-MAX_IDX_DIMENSIONS = 8
 NPZ_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Memory of a row or column of a sparse matrix, whatever it holds.
 BYTES_PER_ROW = 16
-
-
-def is_binary(head: bytes) -> bool:
-    """Whether a file that begins with `head` is one of those read here."""
-    return head.startswith((NUMPY_START, ZIP_START)) or _is_idx(head)
-
-
-def _is_idx(head: bytes) -> bool:
-    return (
-        len(head) > 4
-        and head[:2] == b"\0\0"
-        and head[2] in IDX_TYPES
-        and 0 < head[3] <= MAX_IDX_DIMENSIONS
-    )
-
-
-def read_array(source: Source, head: bytes, progress: Progress) -> Any:
-    """The array in the file, an ndarray or a csr_matrix whose indices are in range.
-
-    An ndarray that is too large to be read is memory-mapped.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong is an error, below
-            if head.startswith(NUMPY_START) and is_plain(source):
-                return _mapped_or_read(source.name, progress)
-            with open(source.name, "rb") if is_plain(source) else content_of(source) as content:
-                if head.startswith(ZIP_START):
-                    return _sparse(source.name, content)
-                if _is_idx(head):
-                    return _idx(source.name, content.read())
-                return np.load(content, allow_pickle=False)
-    except (EmbedxError, MemoryError):
-        raise
-    except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
-        raise DataError(
-            source.name, None, f"no readable {_kind(head)} ({reason(error)})", "write it again"
-        ) from error
-
-
-def _kind(head: bytes) -> str:
-    """What a file that begins with `head` is called in messages."""
-    if head.startswith(ZIP_START):
-        return "sparse matrix of scipy.sparse.save_npz"
-    if _is_idx(head):
-        return "IDX file"
-    return "array of numpy.save"
 
 
 def features_in(name: str, array: Any) -> Any:
@@ -134,56 +74,10 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
     return labels, int(labels.ids.max(initial=-1)) + 1
 
 
-def is_plain(source: Source) -> bool:
-    """Whether it is a file of NumPy, SciPy or Parquet on disk that is not packed."""
-    if is_url(source.name):
-        return False
-    with open(source.name, "rb") as file:
-        return file.read(len(NUMPY_START)).startswith((NUMPY_START, ZIP_START, PARQUET_START))
-
-
-def _mapped_or_read(name: str, progress: Progress) -> ndarray:
-    mapped: np.memmap = np.load(name, mmap_mode="r", allow_pickle=False)
-    if mapped.nbytes <= MAX_SHARE_READ * available_memory():
-        return np.array(mapped)
-    progress.note(
-        f"{name}: {mapped.nbytes / 1e9:.1f} GB are memory-mapped, being more than half of the"
-        " available memory; do not change the file during the run"
-    )
-    return mapped
-
-
-def content_of(source: Source) -> io.BytesIO:
-    """All that the file unpacks to."""
-    budget = MemoryBudget(source.name)
-    content = io.BytesIO()
-    with UnpackedReader(source) as file:
-        while piece := file.read(BLOCK_BYTES):
-            budget.take(2 * len(piece))  # here and in the array
-            content.write(piece)
-    content.seek(0)
-    return content
-
-
-def _idx(name: str, content: bytes) -> ndarray:
-    start = 4 + 4 * content[3]
-    shape = np.frombuffer(content, ">u4", content[3], 4).tolist()
-    dtype = np.dtype(IDX_TYPES[content[2]])
-    needed = start + math.prod(shape) * dtype.itemsize
-    if len(content) != needed:
-        raise DataError(
-            name,
-            None,
-            f"{len(content)} bytes, but its IDX header says {needed}",
-            "fetch or copy it again",
-        )
-    return np.frombuffer(content, dtype, offset=start).reshape(shape)
-
-
 def sparse_in(name: str, file: IO[bytes]) -> csr_matrix:
     """The matrix in an .npz file of scipy.sparse.save_npz, whose indices are in range."""
     try:
-        return _sparse(name, file)
+        return load_sparse(name, file)
     except (EmbedxError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
@@ -195,7 +89,8 @@ def sparse_in(name: str, file: IO[bytes]) -> csr_matrix:
         ) from error
 
 
-def _sparse(name: str, file: IO[bytes]) -> csr_matrix:
+def load_sparse(name: str, file: IO[bytes]) -> csr_matrix:
+    """The same; damaged bytes raise whatever NumPy, SciPy and zipfile raise for them."""
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
     MemoryBudget(name).take(sum(member.file_size for member in members))

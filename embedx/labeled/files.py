@@ -11,11 +11,13 @@ import itertools
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from typing import IO
 
 from embedx.errors import DataError, EmbedxError, near_file
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
+from embedx.text.opening import BLOCK_BYTES
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import public_url, recipe_names
 from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant, url_fingerprint
@@ -192,3 +194,48 @@ class Lines:
             lines = bytes(text[:end_of_line])
             del text[:end_of_line]
             yield lines if lines.endswith(b"\n") else lines + b"\n"
+
+
+class LabelledFile:
+    """A file, URL or standard input: its first bytes, its lines, or all that it unpacks to."""
+
+    def __init__(self, source: Source, progress: Progress) -> None:
+        self.source = source
+        self.name = source.name
+        self.progress = progress
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first unpacked bytes; b"" where they could not be read again."""
+        return head_of(self.source)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The lines of a text; they can be iterated once."""
+        return Lines(self.source, self.progress)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a file on disk that is not packed."""
+        if is_url(self.name):
+            return False
+        with open(self.name, "rb") as stored:
+            return stored.read(len(self.head)) == self.head
+
+    def open_unpacked(self) -> IO[bytes]:
+        """All that the file unpacks to."""
+        if self.is_plain:
+            return open(self.name, "rb")
+        return content_of(self.source)
+
+
+def content_of(source: Source) -> io.BytesIO:
+    """All that a source unpacks to, in memory."""
+    budget = MemoryBudget(source.name)
+    content = io.BytesIO()
+    with UnpackedReader(source) as file:
+        while piece := file.read(BLOCK_BYTES):
+            budget.take(2 * len(piece))  # here and in the array
+            content.write(piece)
+    content.seek(0)
+    return content

@@ -1,28 +1,16 @@
-"""`read`: labelled data from files of several formats, recognised by content.
+"""`read`: labelled data from files of any format of the registry, `embedx.labeled.formats`.
 
-    XC sparse     ROWS FEATURES LABELS, then lines `l1,l2,... f:v f:v ...`, ids from 0
-    XC, one file  DATA@SPLIT or DATA@SPLIT:COLUMN: the rows of DATA numbered, from 1, in a column of
-                  the file SPLIT
-    LIBSVM        the same lines without a header; labels are names; features count from 1, or from
-                  0 if feature 0 occurs
-    fastText      `__label__a __label__b some words`; a feature is how often its word stands in the
-                  line
-    table         CSV, TSV, JSON Lines or Parquet; a column of text is read as fastText's lines are,
-                  others are numbers
-    dense         .npy or IDX, flattened to (rows, features); values as they are
-    sparse .npz   of scipy.sparse.save_npz
+Arrays need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or lines of text,
+one for each row: a label, or a list of them. Text may be compressed (.gz, .bz2, .xz, .zst), remote,
+or standard input. `digits` are generated.
 
-    digits        generated
-
-Dense and .npz files need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or
-lines of text, one for each row: a label, or a list of them. Text may be compressed (.gz, .bz2, .xz,
-.zst), remote, or standard input.
+    DATA@SPLIT, DATA@SPLIT:COLUMN   older data sets of the XC repository: the rows of DATA whose
+                                    numbers, from 1, are in a column of the file SPLIT
 
 A label is the text that stands in the file. XC and LIBSVM files, and .npy and IDX, define labels as
 numbers: there +1, 01 and 1 are the same.
 """
 
-import math
 import os
 import re
 from collections.abc import Sequence
@@ -33,23 +21,23 @@ import numpy as np
 from scipy.sparse import issparse
 
 from embedx.errors import DataError, Setting, SettingError
-from embedx.labeled.arrays import check_finite, features_in, is_binary, labels_in, read_array
+from embedx.labeled.arrays import check_finite, labels_in
 from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import Columns, DataSchema, FileRows, Labeled, Labels
 from embedx.labeled.digits import GENERATED, digits
-from embedx.labeled.files import Lines, head_of, source_of
-from embedx.labeled.records import features_of_numbers
+from embedx.labeled.files import LabelledFile, Lines, source_of
+from embedx.labeled.formats import array_format_of, format_of, names_of_tables
+from embedx.labeled.formats.contract import Format
+from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
-from embedx.labeled.sparse import HEADER, check_libsvm, read_libsvm, read_xc
-from embedx.labeled.tables import TableSettings, format_of, note_separator, read_table
-from embedx.labeled.words import TextFeatureSettings, is_fasttext, read_lines
+from embedx.labeled.tables.separators import note_separator
+from embedx.labeled.tables.settings import TableSettings
+from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import SILENT, Progress
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT, recipe_meant
-from embedx.text.tables import PARQUET_START
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
-IDX_NAME = re.compile(r"idx\d-")
 TEXT = TextFeatureSettings()
 TABLE = TableSettings()
 
@@ -90,7 +78,8 @@ def read(
             progress.note(f"{name}: the rows in {split}")
     try:
         needs_labels = labels is None and not keeps_empty
-        data = _rows_of(name, progress, like, keeps_empty, text, table, needs_labels)
+        options = ReadOptions(like, text, table, keeps_empty, needs_labels)
+        data = _rows_of(LabelledFile(source_of(name), progress), options)
         if labels is not None:
             if len(data.labels.ids):
                 raise DataError(
@@ -283,28 +272,25 @@ def _split_named(source: str) -> tuple[str, str, int]:
     return match["data"], match["split"], int(match["column"] or 1)
 
 
-def _rows_of(
-    name: str,
-    progress: Progress,
-    like: DataSchema | None,
-    keeps_empty: bool,
-    text: TextFeatureSettings,
-    table: TableSettings,
-    needs_labels: bool,
-) -> Labeled:
+def _rows_of(file: LabelledFile, options: ReadOptions) -> Labeled:
     """The rows of one file, with the features of the training data."""
-    rows = _file_rows(name, progress, like, keeps_empty, text, table, needs_labels)
+    like = options.like
+    format = format_of(file, options)
+    if like:
+        _check_kind_of_features(file.name, format, like)
+    rows = format.read(file, options)
+    if rows.columns is None:
+        _check_no_table_settings(file.name, options.table)
+
     labels = rows.labels
     names = None
     n_labels = rows.n_labels
     if rows.names is not None:
-        if like is None:
-            _note_libsvm(name, rows, progress)
         id_of, names = settled(
             rows.names,
             like.by_name if like else True,
             like.names if like else None,
-            name,
+            file.name,
             rows.labels_are_numbers,
         )
         labels = Labels(labels.offsets, id_of[labels.ids])
@@ -312,22 +298,12 @@ def _rows_of(
 
     if like:
         schema = replace(like, names=names or like.names)  # with the names of new labels
-        _note_first_feature(name, rows, like, progress)
+        _note_first_feature(file.name, rows, like, file.progress)
+        if like.columns and rows.columns is None:
+            _check_like_without_table(file.name, like.columns, file.progress)
     else:
-        schema = DataSchema(
-            rows.features.shape[1],
-            n_labels,
-            names,
-            rows.text,
-            rows.names is not None,
-            rows.first_feature,
-            columns=rows.columns,
-        )
-    if rows.columns is None:
-        _check_no_table_settings(name, table)
-        if like and like.columns:
-            _check_like_without_table(name, like.columns, progress)
-    _fit_features(name, rows.features, schema.n_features, progress)
+        schema = _schema_of(rows, n_labels, names)
+    _fit_features(file.name, rows.features, schema.n_features, file.progress)
 
     data = Labeled(rows.features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
     if like is None and rows.first_feature is None:
@@ -335,58 +311,30 @@ def _rows_of(
     return replace(data, known=schema)
 
 
-def _file_rows(
-    name: str,
-    progress: Progress,
-    like: DataSchema | None,
-    keeps_empty: bool,
-    text: TextFeatureSettings,
-    table: TableSettings,
-    needs_labels: bool,
-) -> FileRows:
-    """The rows of one file by its format, which its content shows."""
-    source = source_of(name)
-    head = head_of(source)
-    if is_binary(head):
-        return _array_rows(name, read_array(source, head, progress), like)
-    if head and IDX_NAME.search(os.path.basename(name)):
+def _schema_of(rows: FileRows, n_labels: int, names: list[str] | None) -> DataSchema:
+    """The schema of training data."""
+    return DataSchema(
+        rows.features.shape[1],
+        n_labels,
+        names,
+        rows.text,
+        rows.names is not None,
+        rows.first_feature,
+        columns=rows.columns,
+    )
+
+
+def _check_kind_of_features(name: str, format: Format, like: DataSchema) -> None:
+    """Raise `DataError` for words where features are those of ID:VALUE, or the other way."""
+    if format.features not in ("words", "ID:VALUE"):
+        return
+    trained_kind = "ID:VALUE" if like.text is None else "words"
+    if format.features != trained_kind:
         raise DataError(
             name,
             None,
-            (f"no IDX file: it begins with {head[:4].hex(' ')}, not 00 00 TYPE DIMENSIONS"),
-            "fetch it again",
-        )
-    if head.startswith(PARQUET_START):
-        return read_table(source, None, "parquet", table, like, needs_labels, text, progress)
-
-    lines = Lines(source, progress)
-    columns = like.columns if like else None
-    format = format_of(lines, table, columns, bool(like and like.text))
-    if format:
-        return read_table(source, lines, format, table, like, needs_labels, text, progress)
-    return _text_rows(lines, like, keeps_empty, text)
-
-
-def _array_rows(name: str, array: Any, like: DataSchema | None) -> FileRows:
-    """The rows of an array: of features or, like a training table without text, of its numbers."""
-    columns = like.columns if like else None
-    if columns is not None and not columns.text:
-        columns = replace(columns, label=None, indicators=[], id=None)
-        features = features_of_numbers(array, columns, name)
-    else:
-        columns = None
-        features = features_in(name, array)
-    n_rows = features.shape[0]
-    no_labels = Labels(np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
-    return FileRows(features, no_labels, columns=columns)
-
-
-def _note_libsvm(name: str, rows: FileRows, progress: Progress) -> None:
-    """Say so if the rows are those of a LIBSVM file."""
-    if rows.text is None and rows.columns is None:
-        progress.note(
-            f"{name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
-            f" labels are names, features count from {rows.first_feature}"
+            f"features are {format.features}, but those of the training data are {trained_kind}",
+            "give the same kind",
         )
 
 
@@ -406,7 +354,7 @@ def _check_no_table_settings(name: str, table: TableSettings) -> None:
             setting,
             None,
             f"{name} is no table",
-            "it applies to tables: CSV, TSV, JSON Lines and Parquet",
+            f"it applies to tables: {names_of_tables()}",
         )
 
 
@@ -446,56 +394,27 @@ def _fit_features(name: str, features: Any, n_features: int, progress: Progress)
         )
 
 
-def _text_rows(
-    lines: Lines, like: DataSchema | None, keeps_empty: bool, text: TextFeatureSettings
-) -> FileRows:
-    """The rows of a text."""
-    has_labels = is_fasttext(lines, text.label_prefix)
-    if not has_labels and (like is None or like.text is None):
-        lines.skip_comments()
-    has_header = HEADER.fullmatch(lines.first_line) is not None
-    if keeps_empty:
-        lines.min_lines = math.inf
-    has_words = has_labels or bool(like and like.text is not None and not has_header)
-    if like and has_words != (like.text is not None):
-        kind = "words" if has_words else "ID:VALUE"
-        trained_kind = "ID:VALUE" if has_words else "words"
-        raise DataError(
-            lines.name,
-            None,
-            f"features are {kind}, but those of the training data are {trained_kind}",
-            "give the same kind",
-        )
-    if has_words:
-        return read_lines(lines, text, like.text if like else None)
-    by_name = like.by_name if like else not has_header
-    if has_header:
-        return read_xc(lines, by_name)
-    check_libsvm(lines)
-    return read_libsvm(lines, like, by_name)
-
-
 def _with_labels(
     data: Labeled, file: str, separator: str | None, progress: Progress, like: DataSchema | None
 ) -> Labeled:
     """The same rows with the labels in the file."""
-    source = source_of(file)
-    head = head_of(source)
+    labels_file = LabelledFile(source_of(file), progress)
+    format = array_format_of(labels_file)
     names = like.names if like else None
     by_name = like.by_name if like else None
     if like is not None and separator is None:
         separator = like.label_separator
 
     n_labels = 0
-    are_numbers = is_binary(head)
-    if are_numbers:
-        labels, n_labels = labels_in(file, read_array(source, head, progress))
+    are_numbers = format is not None and format.read_array is not None
+    if format is not None and format.read_array is not None:
+        labels, n_labels = labels_in(file, format.read_array(labels_file))
         numbers, ids = np.unique(labels.ids, return_inverse=True)
         words = [b"%d" % number for number in numbers.tolist()]
         labels = Labels(labels.offsets, ids)
         by_name = bool(by_name)
     else:
-        labels, words = _label_lines(Lines(source, progress), len(data), separator)
+        labels, words = _label_lines(labels_file.lines, len(data), separator)
         if like is None and separator is None:
             note_separator(file, words, progress)
 

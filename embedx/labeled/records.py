@@ -15,9 +15,11 @@ from embedx.errors import DataError
 from embedx.labeled.arrays import check_finite
 from embedx.labeled.cells import MAX_NUMBER
 from embedx.labeled.data import Columns, DataSchema, TextSchema
-from embedx.labeled.files import MemoryBudget
-from embedx.labeled.tables import TableSettings, read_table, standardised
-from embedx.labeled.words import KnownTextFeatures, TextFeatureSettings
+from embedx.labeled.files import LabelledFile, MemoryBudget
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.tables.numbers import standardised
+from embedx.labeled.tables.rows import read_table
+from embedx.labeled.words import KnownTextFeatures
 from embedx.runtime.progress import SILENT
 from embedx.text.sources import ROWS, Source
 
@@ -164,18 +166,8 @@ def features_of_records(records: Iterator[dict[str, Any]], schema: DataSchema) -
 
     Raises `EmbedxError` for a column that is missing, and a value that is none of its kind.
     """
-    rows = read_table(
-        Source(NAME, ROWS, None),
-        None,
-        "records",
-        TableSettings(),
-        schema,
-        False,
-        TextFeatureSettings(),
-        SILENT,
-        enumerate(records, 1),
-    )
-    return rows.features
+    file = LabelledFile(Source(NAME, ROWS, None), SILENT)
+    return read_table(file, ReadOptions(like=schema), enumerate(records, 1)).features
 
 
 def features_of_numbers(values: Any, columns: Columns, name: str = NAME) -> ndarray:

@@ -13,19 +13,27 @@ import numpy as np
 from numpy import int32, int64
 from scipy.sparse import csr_matrix
 
-from embedx.errors import DataError, Setting
+from embedx.errors import DataError
 from embedx.kernels.compiled import kernel
-from embedx.labeled.data import DataSchema, FileRows, Labels, offsets_of
+from embedx.labeled.data import FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
 from embedx.labeled.schema import MAX_IDS, Numbering
 
 # Python reads no number of more than 4,300 digits
 HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")
-WORD = re.compile(r"\S+")
 COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
-NEWLINE, SPACE, PLUS, COMMA, MINUS, POINT, ZERO, NINE, COLON, SMALL_E = b"\n +,-.09:e"
+NEWLINE = ord("\n")
+SPACE = ord(" ")
+PLUS = ord("+")
+COMMA = ord(",")
+MINUS = ord("-")
+POINT = ord(".")
+ZERO = ord("0")
+NINE = ord("9")
+COLON = ord(":")
+SMALL_E = ord("e")
 MAX_WHOLE = int64(10**10)  # numbers are held there, above any id and any exponent of a float
 # a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
 MAX_DIGITS = 10**17
@@ -51,45 +59,121 @@ def whole(data, p):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def after_sign(data, p):  # type: ignore[no-untyped-def]
+    """Where the number at data[p] continues after a sign."""
+    if data[p] == MINUS or data[p] == PLUS:
+        return p + 1
+    return p
+
+
+@kernel
+def append_digits(data, p, digits, power, decimals_per_digit):  # type: ignore[no-untyped-def]
+    """The number digits · 10^power with the digits at data[p] appended, and their end.
+
+    decimals_per_digit  1 in a fraction, 0 before it
+    """
+    while is_digit(data[p]):
+        if digits < MAX_DIGITS:
+            digits = 10 * digits + (int64(data[p]) - ZERO)
+            power -= decimals_per_digit
+        else:
+            power += 1 - decimals_per_digit
+        p += 1
+    return digits, power, p
+
+
+@kernel
+def times_power(digits, power):  # type: ignore[no-untyped-def]
+    """digits · 10^power as a float64."""
+    value = np.float64(digits)
+    if power < 0:
+        return value / POWERS[min(-power, MAX_POWER)]
+    if digits > 0:
+        return value * POWERS[min(power, MAX_POWER)]
+    return value
+
+
+@kernel
 def decimal(data, p):  # type: ignore[no-untyped-def]
     """The decimal at data[p] as a float32, infinite if it is none, and its end.
 
     With up to 15 digits it is to the last bit what Python reads: both digits and power are exact,
     and rounded once.
     """
-    negative = data[p] == MINUS
-    if negative or data[p] == PLUS:
-        p += 1
-    digits, power, n_digits = int64(0), int64(0), 0
-    is_fraction = False
-    while is_digit(data[p]) or (data[p] == POINT and not is_fraction):
-        if data[p] == POINT:
-            is_fraction = True
-        else:
-            n_digits += 1
-            is_kept = digits < MAX_DIGITS
-            if is_kept:
-                digits = 10 * digits + (int64(data[p]) - ZERO)
-            power += int64(not is_kept) - int64(is_fraction)
-        p += 1
+    is_negative = data[p] == MINUS
+    p = after_sign(data, p)
+
+    start = p
+    digits, power, p = append_digits(data, p, int64(0), int64(0), int64(0))
+    has_digits = p > start
+    if data[p] == POINT:
+        start = p + 1
+        digits, power, p = append_digits(data, start, digits, power, int64(1))
+        has_digits = has_digits or p > start
+
     if data[p] | 32 == SMALL_E:  # of either case
-        p += 1
-        falls = data[p] == MINUS
-        if falls or data[p] == PLUS:
-            p += 1
-        exponent, p = whole(data, p)
-        n_digits = n_digits if exponent >= 0 else 0
+        falls = data[p + 1] == MINUS
+        exponent, p = whole(data, after_sign(data, p + 1))
+        has_digits = has_digits and exponent >= 0
         power += -exponent if falls else exponent
-    if n_digits == 0:
+
+    value = times_power(digits, power)
+    if not has_digits or value >= INFINITE:
         return np.float32(np.inf), p
-    value = np.float64(digits)
-    if power < 0:
-        value /= POWERS[min(-power, MAX_POWER)]
-    elif digits > 0:
-        value *= POWERS[min(power, MAX_POWER)]
-    if value >= INFINITE:
-        return np.float32(np.inf), p
-    return np.float32(-value if negative else value), p
+    return np.float32(-value if is_negative else value), p
+
+
+@kernel
+def after_blanks(data, p):  # type: ignore[no-untyped-def]
+    """Where the next word of the line begins, or the line ends."""
+    while data[p] <= SPACE and data[p] != NEWLINE:
+        p += 1
+    return p
+
+
+@kernel
+def read_labels(data, p, label_spans, label):  # type: ignore[no-untyped-def]
+    """Write the spans of the labels at data[p], the first word of a line unless it is a feature.
+
+    Returns the end of the labels, and their number with those before.
+    """
+    end = p
+    while data[end] > SPACE and data[end] != COLON:
+        end += 1
+    if data[end] == COLON:
+        return p, label
+
+    start = p
+    for q in range(p, end + 1):
+        if q == end or data[q] == COMMA:
+            if q > start:
+                label_spans[label, 0] = start
+                label_spans[label, 1] = q
+                label += 1
+            start = q + 1
+    return end, label
+
+
+@kernel
+def read_features(data, p, ranges, columns, values, feature):  # type: ignore[no-untyped-def]
+    """Write the features from data[p] to the end of the line.
+
+    Returns where it stopped, the end of the line or what is no feature whose id is in range, and
+    the number of features with those before.
+    """
+    p = after_blanks(data, p)
+    while data[p] != NEWLINE:
+        column, end = whole(data, p)
+        if data[end] != COLON or column < ranges.lowest or column > ranges.highest:
+            return p, feature
+        value, end = decimal(data, end + 1)
+        if data[end] > SPACE or not abs(value) < np.float32(np.inf):
+            return p, feature
+        columns[feature] = column
+        values[feature] = value
+        feature += 1
+        p = after_blanks(data, end)
+    return p, feature
 
 
 @kernel
@@ -99,39 +183,19 @@ def parse(data, ranges, columns, values, feature_ends, label_spans, label_ends):
     Returns where it stopped, the end or what is no feature whose id is in range, and how many rows,
     features and labels came before.
     """
-    p = row = feature = label = 0
-    within_row = False
+    p = 0
+    row = 0
+    feature = 0
+    label = 0
     while p < len(data):
-        if data[p] == NEWLINE:
-            feature_ends[row], label_ends[row] = feature, label
-            row += 1
-            within_row = False
-            p += 1
-            continue
-        if data[p] <= SPACE:
-            p += 1
-            continue
-        start = p
-        if not within_row:
-            within_row = True
-            while data[p] > SPACE and data[p] != COLON:
-                p += 1
-            if data[p] != COLON:  # the first word of a line, unless it is a feature
-                for q in range(start, p + 1):
-                    if q == p or data[q] == COMMA:
-                        if q > start:
-                            label_spans[label, 0], label_spans[label, 1] = start, q
-                            label += 1
-                        start = q + 1
-                continue
-        column, p = whole(data, start)
-        if data[p] != COLON or column < ranges.lowest or column > ranges.highest:
-            return start, row, feature, label
-        value, p = decimal(data, p + 1)
-        if data[p] > SPACE or not abs(value) < np.float32(np.inf):
-            return start, row, feature, label
-        columns[feature], values[feature] = column, value
-        feature += 1
+        p, label = read_labels(data, after_blanks(data, p), label_spans, label)
+        p, feature = read_features(data, p, ranges, columns, values, feature)
+        if data[p] != NEWLINE:
+            break
+        feature_ends[row] = feature
+        label_ends[row] = label
+        row += 1
+        p += 1
     return p, row, feature, label
 
 
@@ -164,61 +228,7 @@ class Ranges(NamedTuple):
         return "; renumber them"
 
 
-def read_xc(lines: Lines, by_name: bool) -> FileRows:
-    """The rows under a header. Raises `EmbedxError` if there are not as many as it says."""
-    header = HEADER.fullmatch(lines.first_line)
-    assert header
-    n_rows, n_features, n_labels = map(int, header.groups())
-    line = lines.number_of_first_line
-    if max(n_features, n_labels) > MAX_IDS:
-        raise DataError(
-            lines.name,
-            line,
-            f"more than {MAX_IDS} features or labels",
-            "correct the header, ROWS FEATURES LABELS",
-        )
-    lines.skip(line - lines.line + 1)
-    lines.min_lines = line + n_rows
-    rows = _read(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
-    n_rows_read = rows.features.shape[0]
-    if not n_rows or n_rows_read != n_rows:
-        raise DataError(
-            lines.name,
-            line,
-            f"the header says {n_rows} rows, but there are {n_rows_read}",
-            "copy the file again or correct it",
-        )
-    rows.features.resize(n_rows, n_features)
-    return rows._replace(n_labels=n_labels, first_feature=0)
-
-
-def read_libsvm(lines: Lines, like: DataSchema | None, by_name: bool) -> FileRows:
-    """The rows of a file without header; the id of the first feature is subtracted from all."""
-    first_feature = like.first_feature if like else None
-    rows = _read(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
-    columns = rows.features.indices
-    if first_feature is None:
-        first_feature = guess_first_feature(columns, like)
-    columns -= first_feature
-    n_rows, n_features = rows.features.shape
-    rows.features.resize(n_rows, max(n_features - first_feature, 0))
-    return rows._replace(first_feature=first_feature)
-
-
-def guess_first_feature(ids: np.ndarray, like: DataSchema | None) -> int:
-    """0 if feature 0 occurs, and 1 otherwise, as scikit-learn's load_svmlight_file takes it.
-
-    It is 0, too, where training data, which were arrays, have nothing in their first column and one
-    column more than the largest id: what load_svmlight_file gives with zero_based=True.
-    """
-    if not len(ids) or ids.min() == 0:
-        return 0
-    if like and like.has_empty_first_column and ids.max() < like.n_features:
-        return 0
-    return 1
-
-
-def _read(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
+def read_sparse_rows(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
     """The rows of the lines."""
     names = Numbering(lines.budget) if by_name else None
     chunks = [_parsed(lines, chunk, ranges, names) for chunk in lines]
@@ -326,27 +336,3 @@ def _feature_error(file: str, line: int, start: bytes, ranges: Ranges) -> DataEr
         " is",
         "a line is LABEL,LABEL,... and then features, separated by blanks",
     )
-
-
-def check_libsvm(lines: Lines) -> None:
-    """Raise `DataError` if the first line is not one of a LIBSVM file.
-
-    Such a line has labels, which may be left out, and words with colons.
-    """
-    row, _ = plain_rows(lines.first_line.encode() + b"\n", 1)
-    # one at a time: a line may have millions
-    words = (match[0] for match in WORD.finditer(row.decode()))
-    first = next(words, "")
-    is_label_or_feature = ":" not in first or ":" in first[1:]
-    if not is_label_or_feature or not all(":" in word[1:] for word in words):
-        raise DataError(
-            lines.name,
-            lines.number_of_first_line,
-            "no known format",
-            (
-                "begin with a header ROWS FEATURES LABELS, write lines LABEL ID:VALUE ID:VALUE, or"
-                " lines __label__NAME and words; tables have names such as data.csv, data.jsonl or"
-                " data.parquet, or ",
-                Setting("text_column"),
-            ),
-        )

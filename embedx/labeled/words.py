@@ -20,9 +20,9 @@ import numpy as np
 from numpy import float32, int64, ndarray
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from embedx.labeled.data import FileRows, Labels, TextSchema, offsets_of, places_of
-from embedx.labeled.files import Lines, MemoryBudget
-from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
+from embedx.labeled.data import TextSchema, offsets_of, places_of
+from embedx.labeled.files import MemoryBudget
+from embedx.labeled.schema import WORD_BYTES
 from embedx.settings import Settings, param
 from embedx.text.characters import SEPARATES, Characters
 from embedx.text.ngram_hashes import OF_NEXT_WORD, bucket_lists, hash_words
@@ -430,41 +430,3 @@ def _selected(matrix: csr_matrix, column: ndarray, n: int) -> csr_matrix:
     kept = column >= 0
     ones = np.ones(np.count_nonzero(kept), float32)
     return matrix @ csr_matrix((ones, column[kept], offsets_of(kept)), (len(column), n))
-
-
-def is_fasttext(lines: Lines, prefix: str = PREFIX) -> bool:
-    """Whether the beginning of the text has labels of that kind."""
-    return b" " + prefix.encode() in b" " + lines.head.replace(b"\n", b" ")
-
-
-def features_of_lines(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
-    """The features of lines of text, from which labels are left out."""
-    label = _label_pattern(str(known.settings["label_prefix"]).encode())
-    features = KnownTextFeatures(known, MemoryBudget("standard input"))
-    return features.rows(label.sub(b" ", text) for text in texts)
-
-
-def read_lines(lines: Lines, settings: TextFeatureSettings, known: TextSchema | None) -> FileRows:
-    """The rows of fastText's lines, `__label__a __label__b some words here`.
-
-    Labels stand anywhere between white space.
-    """
-    label_prefix = settings.label_prefix if known is None else known.settings["label_prefix"]
-    prefix = str(label_prefix).encode()
-    label = _label_pattern(prefix)
-    numbering = Numbering(lines.budget)
-    features = text_features(settings, lines.budget, known)
-    labels = []
-    for chunk in lines:
-        decoded(lines, chunk)
-        rows = chunk.split(b"\n")[:-1]
-        labels.append(numbering.labels_of(map(label.findall, rows)))
-        features.add([label.sub(b" ", row) for row in rows])
-    matrix, schema = features.finish()
-    names = [name.removeprefix(prefix) for name in numbering]
-    return FileRows(matrix, Labels.joined(labels), names, text=schema)
-
-
-def _label_pattern(prefix: bytes) -> re.Pattern[bytes]:
-    """Matches a word with this prefix."""
-    return re.compile(rb"(?<!\S)" + re.escape(prefix) + rb"\S*")

@@ -19,7 +19,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
-from embedx.labeled.tables import TableSettings
+from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import Progress

@@ -1,0 +1,87 @@
+"""The registry of formats of labelled data, one line each, and how the format of a file is
+recognised; see `contract`.
+"""
+
+from collections.abc import Sequence
+
+from embedx import registry
+from embedx.errors import DataError, Setting
+from embedx.labeled.files import LabelledFile
+from embedx.labeled.formats.arrays import check_not_called_idx
+from embedx.labeled.formats.contract import Format
+from embedx.labeled.options import ReadOptions
+
+# Each as file.NAME of this folder, general formats first: of those that recognise a file, the last
+# reads it.
+REGISTRY = (
+    "xc.XC",
+    "libsvm.LIBSVM",
+    "fasttext.FASTTEXT",
+    "delimited.DELIMITED",
+    "json_lines.JSON_LINES",
+    "parquet.PARQUET",
+    "arrays.NPY",
+    "arrays.NPZ",
+    "arrays.IDX",
+)
+
+FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
+BINARY = tuple(format for format in reversed(FORMATS.values()) if format.is_binary)
+TEXT = tuple(format for format in reversed(FORMATS.values()) if not format.is_binary)
+
+
+def format_of(file: LabelledFile, options: ReadOptions) -> Format:
+    """The format of a file. Raises `DataError` if it has none that is known."""
+    for format in BINARY:
+        if format.recognises(file, options):
+            return format
+    check_not_called_idx(file)
+    for format in TEXT:
+        if format.recognises(file, options):
+            return format
+    raise DataError(
+        file.name,
+        file.lines.number_of_first_line,
+        "no known format",
+        (
+            f"{_enumerated(_advice(), ', or ')}; tables have names such as"
+            f" {_enumerated(_example_names())}, or ",
+            Setting("text_column"),
+        ),
+    )
+
+
+def array_format_of(file: LabelledFile) -> Format | None:
+    """The format of a file that holds an array; None if it holds something else."""
+    options = ReadOptions()
+    for format in BINARY:
+        if format.read_array is not None and format.recognises(file, options):
+            return format
+    return None
+
+
+def names() -> str:
+    """All formats, for a help text."""
+    return _enumerated(list(FORMATS))
+
+
+def names_of_tables() -> str:
+    """The formats with columns, for a message."""
+    tables = [format.name for format in FORMATS.values() if format.features == "columns"]
+    return _enumerated(tables, " and ")
+
+
+def _advice() -> list[str]:
+    return [format.advice for format in FORMATS.values() if format.advice]
+
+
+def _example_names() -> list[str]:
+    return [format.example_name for format in FORMATS.values() if format.example_name]
+
+
+def _enumerated(items: Sequence[str], last_separator: str = " or ") -> str:
+    """The items as a sentence lists them."""
+    *others, last = items
+    if not others:
+        return last
+    return f"{', '.join(others)}{last_separator}{last}"

@@ -1,0 +1,37 @@
+"""What a format of labelled data is: how a file is recognised, and how its rows are read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from embedx.labeled.data import FileRows
+from embedx.labeled.files import LabelledFile
+from embedx.labeled.options import ReadOptions
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files of labelled rows.
+
+    name          in help and messages
+    looks_like    what its files hold, for the documentation
+    features      what its features are. `words` and `ID:VALUE` fit no training data of the other
+                  kind; settings of columns apply to `columns` alone
+    recognises    whether a file is of this format: by `file.head`, the first bytes, if it is
+                  binary, else by `file.lines`
+    read          the rows of such a file
+    is_binary     whether it is recognised by its first bytes, before formats of text are
+    read_array    the array in such a file, which may hold the labels of other rows too
+    advice        what to write so that text is read as this format, for messages
+    example_name  a file name by which a table is recognised
+    """
+
+    name: str
+    looks_like: str
+    features: Literal["words", "ID:VALUE", "columns", "array"]
+    recognises: Callable[[LabelledFile, ReadOptions], bool]
+    read: Callable[[LabelledFile, ReadOptions], FileRows]
+    is_binary: bool = False
+    read_array: Callable[[LabelledFile], Any] | None = None
+    advice: str = ""
+    example_name: str = ""

@@ -1,0 +1,69 @@
+"""fastText's lines, `__label__a __label__b some words here`, and lines of text without labels."""
+
+import math
+import re
+from collections.abc import Iterable
+
+from scipy.sparse import csr_matrix
+
+from embedx.labeled.data import FileRows, Labels, TextSchema
+from embedx.labeled.files import LabelledFile, MemoryBudget
+from embedx.labeled.formats.contract import Format
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.schema import Numbering, decoded
+from embedx.labeled.sparse import HEADER
+from embedx.labeled.words import KnownTextFeatures, text_features
+
+
+def recognises(file: LabelledFile, options: ReadOptions) -> bool:
+    """Whether the beginning has labels or, where text was trained on, is text without them."""
+    prefix = options.text.label_prefix.encode()
+    if b" " + prefix in b" " + file.lines.head.replace(b"\n", b" "):
+        return True
+    has_header = HEADER.fullmatch(file.lines.first_line) is not None
+    return options.like is not None and options.like.text is not None and not has_header
+
+
+def read(file: LabelledFile, options: ReadOptions) -> FileRows:
+    """A row for each line. Labels stand anywhere between white space."""
+    lines = file.lines
+    if options.keeps_empty:
+        lines.min_lines = math.inf
+    known = options.like.text if options.like else None
+    prefix = options.text.label_prefix if known is None else known.settings["label_prefix"]
+    label = _label_pattern(prefix)
+    numbering = Numbering(lines.budget)
+    features = text_features(options.text, lines.budget, known)
+
+    labels = []
+    for chunk in lines:
+        decoded(lines, chunk)
+        rows = chunk.split(b"\n")[:-1]
+        labels.append(numbering.labels_of(map(label.findall, rows)))
+        features.add([label.sub(b" ", row) for row in rows])
+
+    matrix, schema = features.finish()
+    names = [name.removeprefix(str(prefix).encode()) for name in numbering]
+    return FileRows(matrix, Labels.joined(labels), names, text=schema)
+
+
+def features_of_lines(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
+    """The features of lines of text, from which labels are left out."""
+    label = _label_pattern(known.settings["label_prefix"])
+    features = KnownTextFeatures(known, MemoryBudget("standard input"))
+    return features.rows(label.sub(b" ", text) for text in texts)
+
+
+def _label_pattern(prefix: object) -> re.Pattern[bytes]:
+    """Matches a word with this prefix."""
+    return re.compile(rb"(?<!\S)" + re.escape(str(prefix).encode()) + rb"\S*")
+
+
+FASTTEXT = Format(
+    name="fastText",
+    looks_like="`__label__good a nice film`; features are the counts of the words in the line",
+    features="words",
+    recognises=recognises,
+    read=read,
+    advice="lines __label__NAME and words",
+)

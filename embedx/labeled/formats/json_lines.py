@@ -1,0 +1,43 @@
+"""JSON Lines: an object in each line, whose fields are columns."""
+
+import contextlib
+import json
+
+from embedx.labeled.data import FileRows
+from embedx.labeled.files import LabelledFile
+from embedx.labeled.formats.contract import Format
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.tables.rows import lines_of, read_table, without_bad
+from embedx.text.file_kinds import begins_labelled
+from embedx.text.sources import reader_of
+from embedx.text.tables import json_records
+
+
+def recognises(file: LabelledFile, options: ReadOptions) -> bool:
+    """Whether the first line is an object, or the file is called so."""
+    if _is_object(file.lines.first_line):
+        return True
+    return reader_of(file.name) == "json" and not begins_labelled(file.lines.head)
+
+
+def _is_object(line: str) -> bool:
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(line), dict)
+    return False
+
+
+def read(file: LabelledFile, options: ReadOptions) -> FileRows:
+    """The rows of the file."""
+    records = json_records(lines_of(file.lines))
+    return read_table(file, options, without_bad(file.name, records))
+
+
+JSON_LINES = Format(
+    name="JSON Lines",
+    looks_like='`{"id": 1, "text": "They said no", "label": ["billing", "urgent"]}`; `a.b` is the'
+    " field b of the object a",
+    features="columns",
+    recognises=recognises,
+    read=read,
+    example_name="data.jsonl",
+)

@@ -1,0 +1,80 @@
+"""LIBSVM files: lines `LABEL ID:VALUE ID:VALUE ...` without a header; # begins a comment."""
+
+import math
+import re
+
+import numpy as np
+
+from embedx.labeled.data import DataSchema, FileRows
+from embedx.labeled.files import LabelledFile, Lines
+from embedx.labeled.formats.contract import Format
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.schema import MAX_IDS
+from embedx.labeled.sparse import Ranges, plain_rows, read_sparse_rows
+
+WORD = re.compile(r"\S+")
+
+
+def recognises(file: LabelledFile, options: ReadOptions) -> bool:
+    """Whether the first line but comments is a row."""
+    file.lines.skip_comments()
+    return begins_with_row(file.lines)
+
+
+def begins_with_row(lines: Lines) -> bool:
+    """Whether the first line has labels, which may be left out, and then words with colons."""
+    row, _ = plain_rows(lines.first_line.encode() + b"\n", 1)
+    # one at a time: a line may have millions
+    words = (match[0] for match in WORD.finditer(row.decode()))
+    first = next(words, "")
+    is_label_or_feature = ":" not in first or ":" in first[1:]
+    return is_label_or_feature and all(":" in word[1:] for word in words)
+
+
+def read(file: LabelledFile, options: ReadOptions) -> FileRows:
+    """The rows of the file; the id of the first feature is subtracted from all."""
+    like = options.like
+    lines = file.lines
+    if options.keeps_empty:
+        lines.min_lines = math.inf
+    by_name = like.by_name if like else True
+    first_feature = like.first_feature if like else None
+    rows = read_sparse_rows(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
+
+    columns = rows.features.indices
+    if first_feature is None:
+        first_feature = guess_first_feature(columns, like)
+    columns -= first_feature
+    n_rows, n_features = rows.features.shape
+    rows.features.resize(n_rows, max(n_features - first_feature, 0))
+    if like is None:
+        file.progress.note(
+            f"{file.name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
+            f" labels are names, features count from {first_feature}"
+        )
+    return rows._replace(first_feature=first_feature)
+
+
+def guess_first_feature(ids: np.ndarray, like: DataSchema | None) -> int:
+    """0 if feature 0 occurs, and 1 otherwise, as scikit-learn's load_svmlight_file takes it.
+
+    It is 0, too, where training data, which were arrays, have nothing in their first column and one
+    column more than the largest id: what load_svmlight_file gives with zero_based=True.
+    """
+    if not len(ids) or ids.min() == 0:
+        return 0
+    if like and like.has_empty_first_column and ids.max() < like.n_features:
+        return 0
+    return 1
+
+
+LIBSVM = Format(
+    name="LIBSVM",
+    looks_like="the same lines without the first one; labels are names, and features count from 0"
+    " only if one is called 0. `#` begins a comment. An XC file that has lost its first line is"
+    " read so, which standard error says",
+    features="ID:VALUE",
+    recognises=recognises,
+    read=read,
+    advice="write lines LABEL ID:VALUE ID:VALUE",
+)

@@ -1,0 +1,62 @@
+"""The sparse files of the Extreme Classification repository: a header `ROWS FEATURES LABELS`, then
+lines `l1,l2,... f:v f:v ...` with ids from 0.
+
+http://manikvarma.org/downloads/XC/XMLRepository.html
+"""
+
+from embedx.errors import DataError
+from embedx.labeled.data import FileRows
+from embedx.labeled.files import LabelledFile
+from embedx.labeled.formats.contract import Format
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.schema import MAX_IDS
+from embedx.labeled.sparse import HEADER, Ranges, read_sparse_rows
+
+
+def recognises(file: LabelledFile, options: ReadOptions) -> bool:
+    """Whether the first line but comments is a header."""
+    file.lines.skip_comments()
+    return HEADER.fullmatch(file.lines.first_line) is not None
+
+
+def read(file: LabelledFile, options: ReadOptions) -> FileRows:
+    """The rows under the header. Raises `EmbedxError` if there are not as many as it says."""
+    lines = file.lines
+    header = HEADER.fullmatch(lines.first_line)
+    assert header
+    n_rows, n_features, n_labels = map(int, header.groups())
+    line = lines.number_of_first_line
+    if max(n_features, n_labels) > MAX_IDS:
+        raise DataError(
+            lines.name,
+            line,
+            f"more than {MAX_IDS} features or labels",
+            "correct the header, ROWS FEATURES LABELS",
+        )
+
+    lines.skip(line - lines.line + 1)
+    lines.min_lines = line + n_rows
+    by_name = options.like is not None and options.like.by_name
+    rows = read_sparse_rows(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
+
+    n_rows_read = rows.features.shape[0]
+    if not n_rows or n_rows_read != n_rows:
+        raise DataError(
+            lines.name,
+            line,
+            f"the header says {n_rows} rows, but there are {n_rows_read}",
+            "copy the file again or correct it",
+        )
+    rows.features.resize(n_rows, n_features)
+    return rows._replace(n_labels=n_labels, first_feature=0)
+
+
+XC = Format(
+    name="XC",
+    looks_like="Extreme Classification repository, sparse: a first line `ROWS FEATURES LABELS`,"
+    " then `3,17 0:0.5 12:1.2`; ids from 0",
+    features="ID:VALUE",
+    recognises=recognises,
+    read=read,
+    advice="begin with a header ROWS FEATURES LABELS",
+)

@@ -1,0 +1,174 @@
+"""Which columns of a table are used: those named, those of the training data, or as guessed."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from embedx.errors import DataError, Setting, Text, joined
+from embedx.labeled.data import Columns, DataSchema
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.tables.names import MAX_COLUMNS_IN_MESSAGE, is_position, listed
+from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
+from embedx.labeled.tables.settings import TableSettings
+from embedx.runtime.progress import Progress
+from embedx.text.tables import fields_of
+
+
+def choose_columns(
+    file: str,
+    head: list[Record],
+    options: ReadOptions,
+    has_heading: bool | None,
+    progress: Progress,
+) -> Columns:
+    """The columns to use: those named, and others as in the training data or as guessed.
+
+    head         the first rows, whose values are looked at
+    has_heading  whether the first row of CSV and TSV names the columns
+    """
+    like = options.like
+    needs_labels = options.needs_labels
+    available = dict.fromkeys(name for record in head for name in fields_of(record))
+    named = _named_columns(file, options.table, available, bool(has_heading))
+    if like and like.columns:
+        return _columns_as_trained(file, available, named, like.columns, needs_labels, has_heading)
+    roles = guess_roles(available, named, head, needs_labels)
+    _check_roles(file, roles, available, needs_labels)
+    if like:
+        _check_kind_of_features(file, roles, like)
+    _note_roles(file, roles, head, progress)
+    return roles.columns(options.table.label_separator, has_heading)
+
+
+def _columns_as_trained(
+    file: str,
+    available: Mapping[str, None],
+    named: Mapping[str, list[str]],
+    trained: Columns,
+    needs_labels: bool,
+    has_heading: bool | None,
+) -> Columns:
+    """The columns of the training data, but for text, label and id where these are named.
+
+    Raises `DataError` if features, or labels that are needed, are missing.
+    """
+    text = named.get("text_column") or trained.text
+    label = named.get("label_column") or trained.label_columns
+    id_column = next(iter(named.get("id_column", [])), None) or trained.id
+
+    required = [*text, *trained.numbers]
+    if needs_labels:
+        required += label
+    for column in required:
+        if column not in available:
+            raise DataError(
+                file,
+                None,
+                f'no column "{column}", as the training data have',
+                f"there are {listed(available)}",
+            )
+
+    if not all(column in available for column in label):
+        label = []
+    is_marked = bool(trained.indicators)
+    return dataclasses.replace(
+        trained,
+        text=text,
+        label=None if is_marked else next(iter(label), None),
+        indicators=label if is_marked else [],
+        id=id_column if id_column in available else None,
+        has_heading=has_heading,
+    )
+
+
+def _check_roles(
+    file: str, roles: Roles, available: Mapping[str, None], needs_labels: bool
+) -> None:
+    """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
+    missing: list[Text] = []
+    if not roles.text and not roles.numbers:
+        numbers = (" (or ", Setting("feature_columns"), ", of numbers)")
+        missing.append((Setting("text_column"), numbers))
+    if needs_labels and not roles.label:
+        missing.append(Setting("label_column"))
+    if missing:
+        raise DataError(
+            file,
+            None,
+            (
+                "name the columns to use by ",
+                joined(missing, " and "),
+                ", or if the file has no heading by their numbers, from 1",
+            ),
+            f"there are {listed(available)}",
+        )
+
+
+def _check_kind_of_features(file: str, roles: Roles, like: DataSchema) -> None:
+    """Raise `EmbedxError` if the training data, which are no table, have other features."""
+    if like.text is not None and not roles.numbers:
+        return
+    kind = "columns of numbers" if roles.numbers else "words"
+    trained_kind = "ID:VALUE" if like.text is None else "words"
+    raise DataError(
+        file,
+        None,
+        f"features are {kind}, but those of the training data are {trained_kind}",
+        "give the same kind",
+    )
+
+
+def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress) -> None:
+    """Say what each column is used for, and which unused ones could be features."""
+    columns_by_role = {
+        "text": roles.text,
+        "numbers": roles.numbers,
+        "label" if len(roles.label) < 2 else "0/1 labels": roles.label,
+        "id": [roles.id] if roles.id else [],
+        "not used": roles.unused,
+    }
+    parts = [f"{role}: {listed(columns)}" for role, columns in columns_by_role.items() if columns]
+    note: Text = f"{file}: {'; '.join(parts)}"
+    unused_numbers = [] if roles.numbers else numeric_columns(roles.unused, head)
+    if unused_numbers:
+        names = ",".join(unused_numbers[:MAX_COLUMNS_IN_MESSAGE])
+        note = (note, " (", Setting("feature_columns", names), " takes numbers)")
+    progress.note(note)
+
+
+def _named_columns(
+    file: str, given: TableSettings, available: Mapping[str, None], has_heading: bool
+) -> dict[str, list[str]]:
+    """The columns that were named, by setting, as they are called in the file.
+
+    Where the file has a heading, a number that is no name there is a position, from 1. Raises
+    `DataError` for a column that is not there.
+    """
+    by_position = [*available] if has_heading else []
+    columns_by_setting: dict[str, list[str]] = {}
+    for setting, names in given.given.items():
+        whole = getattr(given, setting)
+        if whole in available:  # a name with a comma
+            names = [whole]
+        columns = columns_by_setting[setting] = []
+        for name in names:
+            column = _find_column(name, available, by_position)
+            if column is None:
+                raise DataError(
+                    file,
+                    None,
+                    f'no column "{name}"',
+                    ("choose ", Setting(setting), f" among {listed(available)}"),
+                )
+            columns.append(column)
+    return columns_by_setting
+
+
+def _find_column(name: str, available: Mapping[str, None], by_position: list[str]) -> str | None:
+    """The column of that name or, if there is none, at that position; None if neither exists."""
+    if name in available:
+        return name
+    if is_position(name):
+        position = int(name[:10])
+        if 1 <= position <= len(by_position):
+            return by_position[position - 1]
+    return None

@@ -1,0 +1,82 @@
+"""Whether the first row of a CSV or TSV file names the columns."""
+
+import collections
+
+from embedx.errors import DataError, Setting
+from embedx.labeled.cells import number_of
+from embedx.labeled.data import Columns
+from embedx.labeled.tables.names import is_position, listed
+from embedx.labeled.tables.settings import TableSettings
+from embedx.runtime.progress import Progress
+
+
+class Heading:
+    """Whether the first row of a table is its heading.
+
+    `header` decides, if it is given. Columns given by number are positions, from 1, in a table
+    without a heading. Columns of the training data are there as they were in the training file.
+    Otherwise the first row is a heading unless all its cells are numbers.
+    """
+
+    is_there: bool | None = None  # None: the file is no CSV or TSV
+
+    def __init__(
+        self, file: str, given: TableSettings, like: Columns | None, progress: Progress
+    ) -> None:
+        self._file = file
+        self._given = given
+        self._like = like
+        self._progress = progress
+        known = like.names if like else []
+        # names that the heading should have; they show which delimiter the file uses
+        self.names = [name for name in (*given.names, *known) if not is_position(name)]
+
+    def names_of(self, first: list[str], line: int) -> list[str]:
+        """The names of the columns: the first row, or numbers from 1.
+
+        Raises `DataError` for a heading with two equal names.
+        """
+        self.is_there = self._decide(first)
+        if not self.is_there:
+            return [str(number) for number in range(1, len(first) + 1)]
+        names = [cell.strip() for cell in first]
+        counts = collections.Counter(filter(None, names))
+        for name, count in counts.most_common(1):
+            if count > 1:
+                raise DataError(
+                    self._file,
+                    line,
+                    f'two columns are called "{name}"',
+                    ("rename one of them, or say ", Setting("header", "no")),
+                )
+        return names
+
+    def _decide(self, first: list[str]) -> bool:
+        if self._given.header is not None:
+            return self._given.header == "yes"
+        if not self._given.names and self._like and self._like.has_heading:
+            return True
+        reason = self._reason_for_no_heading(first)
+        if reason is None:
+            return True
+        self._progress.note(
+            f'{self._file}: read without a heading, because {reason}: "{listed(first)}" is a row'
+            " of data (otherwise ",
+            Setting("header", "yes"),
+            ")",
+        )
+        return False
+
+    def _reason_for_no_heading(self, first: list[str]) -> str | None:
+        """Why the first row is data; None if it is a heading."""
+        if self._given.names:
+            if all(map(is_position, self._given.names)):
+                return "columns are given by number"
+            return None
+        if self._like and self._like.names:
+            if all(map(is_position, self._like.names)):
+                return "the training data have none"
+            return None
+        if all(number_of(cell) is not None for cell in first):
+            return "the first row has numbers alone"
+        return None

@@ -1,0 +1,192 @@
+"""The rows of a table of any format: features, labels and ids."""
+
+import dataclasses
+import functools
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack
+
+from embedx.errors import DataError
+from embedx.labeled.cells import cell, labels_of, mark_of, number_of, text_of
+from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
+from embedx.labeled.files import LabelledFile, Lines, MemoryBudget
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
+from embedx.labeled.tables.columns import choose_columns
+from embedx.labeled.tables.heading import Heading
+from embedx.labeled.tables.names import listed
+from embedx.labeled.tables.numbers import interval_indicators, scales_of, standardised
+from embedx.labeled.tables.separators import note_separator
+from embedx.labeled.words import TextFeatures, text_features
+from embedx.runtime.progress import Progress
+from embedx.storage.schema import as_utf8, check_can_be_saved
+from embedx.text.tables import Bad, value_of
+
+# Rows are read in batches of at most so many rows and cells; the first decides on the columns.
+ROWS = 1000
+CELLS = 1 << 20
+
+# (line or row number, values by column)
+NumberedRecord = tuple[int, Mapping[str, Any]]
+Records = Iterator[NumberedRecord]
+# (column, function of cells.py) -> the value of that column in one row
+CellReader = Callable[[str, Callable[[Any], Any]], Any]
+
+
+def read_table(
+    file: LabelledFile,
+    options: ReadOptions,
+    records: Records,
+    heading: Heading | None = None,
+    reread: Callable[[Columns], Records] | None = None,
+) -> FileRows:
+    """The rows of a table.
+
+    records  the values of each row by column, as JSON has them
+    heading  that of a CSV or TSV file
+    reread   the records once more, with these columns alone
+    """
+    name = file.name
+    like = options.like
+    batch_size, head = _first_batch(name, records)
+    has_heading = heading.is_there if heading else None
+    first_records = [record for _, record in head]
+    columns = choose_columns(name, first_records, options, has_heading, file.progress)
+    check_can_be_saved(columns.names, name)
+    records = itertools.chain(head, records)
+    if reread is not None:
+        records = reread(columns)
+
+    budget = MemoryBudget(name)
+    words = text_features(options.text, budget, like.text if like else None)
+    collector = RowCollector(name, columns, words, budget)
+    while batch := list(itertools.islice(records, batch_size)):
+        collector.add(batch)
+    numbers = np.concatenate(collector.numbers)
+
+    if like is None:
+        columns = dataclasses.replace(columns, scales=scales_of(numbers, bool(columns.text)))
+    _note_missing(name, columns, collector.n_empty_texts, numbers, file.progress)
+    labels = list(collector.label_numbers)
+    if like is None and columns.separator is None:
+        note_separator(name, labels, file.progress)
+
+    features, text_schema = _features(columns, words, numbers)
+    return FileRows(
+        features,
+        Labels.joined(collector.labels),
+        labels,
+        text=text_schema,
+        columns=columns,
+        ids=np.array(collector.ids, object) if columns.id else None,
+    )
+
+
+def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]]:
+    """How many rows a batch has, and the first batch. Raises `DataError` if there are no rows."""
+    first = next(records, None)
+    if first is None:
+        raise DataError(name, None, "no rows", "is it the right file, and was it copied whole?")
+    n_columns = len(first[1])
+    batch_size = max(1, min(ROWS, CELLS // n_columns))
+    return batch_size, [first, *itertools.islice(records, batch_size - 1)]
+
+
+def lines_of(lines: Lines) -> Iterator[bytes]:
+    """The lines of a text, each with its end. Raises `DataError` for one that is not UTF-8."""
+    for chunk in lines:
+        decoded(lines, chunk)
+        yield from io.BytesIO(chunk)
+
+
+def without_bad(name: str, records: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """The records. Raises `DataError` for one that cannot be read."""
+    for number, record in records:
+        if isinstance(record, Bad):
+            raise DataError(name, number, record.why, record.remedy)
+        yield number, record
+
+
+class RowCollector:
+    """The text, numbers, labels and ids of rows, added in batches."""
+
+    def __init__(
+        self, file: str, columns: Columns, words: TextFeatures, budget: MemoryBudget
+    ) -> None:
+        self._file = file
+        self._columns = columns
+        self._words = words
+        self._budget = budget
+        self.n_empty_texts = 0
+        self.numbers: list[np.ndarray] = []  # float64 (n_rows, n_number_columns) of each batch
+        self.labels: list[Labels] = []
+        self.ids: list[Any] = []
+        self.label_numbers = Numbering(budget)
+        for indicator in columns.indicators:
+            _ = self.label_numbers[as_utf8(indicator).encode()]
+
+    def add(self, batch: list[NumberedRecord]) -> None:
+        """Add rows. Raises `EmbedxError` for a cell without a value, and for too many rows."""
+        columns = self._columns
+        readers = [functools.partial(cell, self._file, line, record) for line, record in batch]
+        self._add_texts(readers)
+
+        rows_of_numbers = [[read(name, number_of) for name in columns.numbers] for read in readers]
+        numbers = np.array(rows_of_numbers)
+        self.numbers.append(numbers)
+
+        labels_of_rows = [_labels_of_row(read, columns) for read in readers]
+        self.labels.append(
+            self.label_numbers.labels_of(
+                [as_utf8(label).encode() for label in labels] for labels in labels_of_rows
+            )
+        )
+        if columns.id:
+            self.ids += [value_of(record, columns.id, None) for _, record in batch]
+            self._budget.take(WORD_BYTES * len(batch))
+        self._budget.take(2 * numbers.nbytes)
+
+    def _add_texts(self, readers: Sequence[CellReader]) -> None:
+        texts = [" ".join(read(name, text_of) for name in self._columns.text) for read in readers]
+        if self._columns.text:
+            self.n_empty_texts += sum(not text.strip() for text in texts)
+        self._words.add(texts)
+
+
+def _labels_of_row(read: CellReader, columns: Columns) -> list[str]:
+    if columns.indicators:
+        return [name for name in columns.indicators if read(name, mark_of)]
+    if not columns.label:
+        return []
+    split = functools.partial(labels_of, separator=columns.separator)
+    labels: list[str] = read(columns.label, split)
+    return labels
+
+
+def _features(
+    columns: Columns, words: TextFeatures, numbers: np.ndarray
+) -> tuple[np.ndarray | csr_matrix, TextSchema | None]:
+    """Features of all rows: words and intervals or, without text, standardised numbers."""
+    if not columns.text:
+        return standardised(numbers, columns.scales), None
+    features, text_schema = words.finish()
+    if columns.numbers:
+        intervals = map(interval_indicators, numbers.T, columns.scales)
+        features = csr_matrix(hstack([features, *intervals], "csr"))
+    return features, text_schema
+
+
+def _note_missing(
+    file: str, columns: Columns, n_empty_texts: int, numbers: np.ndarray, progress: Progress
+) -> None:
+    """Say how many rows have no text, and how many have no number in each column."""
+    counts = {"text": n_empty_texts}
+    counts.update(zip(columns.numbers, np.isnan(numbers).sum(axis=0).tolist(), strict=True))
+    missing = listed([f"{n:,} have no {name}" for name, n in counts.items() if n])
+    if missing:
+        substitute = "no word" if columns.text else "the mean"
+        progress.note(f"{file}: of the rows {missing}, which counts as {substitute}")
