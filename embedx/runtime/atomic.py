@@ -104,9 +104,9 @@ def leftovers(path: Path, kind: str) -> list[Path]:
     name = re.compile(re.escape(path.name) + rf"\.{kind}-[0-9a-f]{{8}}")
     try:
         return [
-            each
-            for each in path.parent.iterdir()
-            if name.fullmatch(each.name) and not each.is_symlink()
+            left
+            for left in path.parent.iterdir()
+            if name.fullmatch(left.name) and not left.is_symlink()
         ]
     except OSError:
         return []

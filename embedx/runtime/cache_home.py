@@ -161,8 +161,13 @@ def is_private(folder: Path) -> bool:
     """Whether a folder belongs to this user, who alone may look into it, write to it or
     rename it.
     """
-    if os.name != "posix":  # there each user has temporary folders of his own
+    # elsewhere each user has temporary folders of his own
+    if os.name != "posix":
         return True
-    own, parent = folder.lstat(), folder.parent.stat()
-    closed = stat.S_ISDIR(own.st_mode) and own.st_uid == os.geteuid() and not own.st_mode & 0o077
-    return bool(closed and (parent.st_mode & stat.S_ISVTX or not parent.st_mode & 0o022))
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return False
+    if status.st_mode & 0o077:
+        return False
+    parent_mode = folder.parent.stat().st_mode
+    return bool(parent_mode & stat.S_ISVTX) or not parent_mode & 0o022

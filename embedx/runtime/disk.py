@@ -11,11 +11,12 @@ NO_LIMIT = 2**63
 
 def free_disk(path: Path) -> int:
     """Bytes that this user may still write at a path, which need not exist."""
+    absolute = path.absolute()
+    folder = next(parent for parent in (absolute, *absolute.parents) if parent.is_dir())
     try:
-        return shutil.disk_usage(
-            next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
-        ).free
-    except OSError:  # of a file system that does not report it
+        return shutil.disk_usage(folder).free
+    except OSError:
+        # the file system does not report it
         return NO_LIMIT
 
 
@@ -47,5 +48,8 @@ def summary(needs: Mapping[str, float], free: float) -> str:
 
 def amount(size: float) -> str:
     """Bytes for people."""
-    unit, of = ("GB", 1e9) if size >= 1e9 else ("MB", 1e6) if size >= 1e5 else ("kB", 1e3)
-    return f"{size / of:,.1f} {unit}"
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    if size >= 1e5:
+        return f"{size / 1e6:,.1f} MB"
+    return f"{size / 1e3:,.1f} kB"

@@ -21,18 +21,22 @@ def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Resul
     then_raise  the interrupt is raised afterwards; by default it is dropped, because what it asks
                 for is already under way
     """
-    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+    # only the main thread is interrupted
+    if threading.current_thread() is not threading.main_thread():
         return work()
     received = []
-    handlers = {each: signal.getsignal(each) for each in SIGNALS}
-    # One that cannot be called is ignored already, or ends the process at once.
-    handlers = {each: handler for each, handler in handlers.items() if callable(handler)}
+    handlers = {}
+    for number in SIGNALS:
+        handler = signal.getsignal(number)
+        # One that cannot be called is ignored already, or ends the process at once.
+        if callable(handler):
+            handlers[number] = handler
     try:
-        for each in handlers:
-            signal.signal(each, lambda number, frame: received.append(number))
+        for number in handlers:
+            signal.signal(number, lambda number, frame: received.append(number))
         return work()
     finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         if then_raise and received:
             signal.raise_signal(received[0])

@@ -58,20 +58,15 @@ def empty_tables(
     """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of
     n-grams after those of the words. Raises `EmbedxError` when they cannot be had.
     """
-    columns, rule = (
-        settings.dim + (settings.bias != "none"),
-        optimizers.update_rule(settings.optimizer),
-    )
-    with allocating(
-        f"two tables of {n_words + n_buckets:,} rows × {settings.dim} numbers", SMALLER
-    ):
-        inputs, outputs = (
-            new_table(n, columns, rule) for n in (n_words + n_buckets, objective.n_rows(n_words))
-        )
+    columns = settings.dim + (settings.bias != "none")
+    rule = optimizers.update_rule(settings.optimizer)
+    n_inputs = n_words + n_buckets
+    with allocating(f"two tables of {n_inputs:,} rows × {settings.dim} numbers", SMALLER):
+        inputs = new_table(n_inputs, columns, rule)
+        outputs = new_table(objective.n_rows(n_words), columns, rule)
     state = np.zeros((n_words, objective.state_width), np.float32)
-    return engine.SkipGramTables(
-        inputs, outputs, state, np.zeros(n_words if state.size else 1, np.int64)
-    )
+    n_updates = np.zeros(n_words if state.size else 1, np.int64)
+    return engine.SkipGramTables(inputs, outputs, state, n_updates)
 
 
 def form_of(objective: Objective) -> int:
@@ -92,15 +87,12 @@ def block_plan(
     """How blocks are formed, with resolved `SkipGramSettings` and so many context words of a
     centre.
     """
-    n_draws, is_proximal = (
-        settings.draws if candidates == "drawn" else 0,
-        objective.kind == "proximal",
-    )
+    n_draws = settings.draws if candidates == "drawn" else 0
+    is_proximal = objective.kind == "proximal"
     if is_proximal:
         max_gradient = math.inf
-    elif (
-        n_draws
-    ):  # a row that is drawn more rarely than by default has a gradient that is so much longer
+    elif n_draws:
+        # A row that is drawn more rarely than by default has a gradient that is so much longer.
         n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_around)
         max_gradient *= max(objective.negatives * n_pairs / PAIRS_PER_DRAW / n_draws, 1.0)
     return blocks.BlockPlan(
@@ -166,7 +158,8 @@ class Streamed(Strategy):
             -(-len(stream.tokens) // CHUNK) if generated is None else generated.n_chunks(CHUNK)
         )
         self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
-        self.n_words, self.n_rows = len(tables.state), len(tables.outputs.rows)
+        self.n_words = len(tables.state)
+        self.n_rows = len(tables.outputs.rows)
         n_around = context_words(stream.tokens, settings.window)
         max_gradient = engine.MAX_GRADIENT if generated is None else generated.max_gradient
         self.plan = block_plan(
@@ -180,10 +173,10 @@ class Streamed(Strategy):
     def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:
         """A thread's workspace for blocks."""
         longest_path = int(np.diff(self.draws.offsets).max(initial=1))
-        columns, n_made = self.tables.inputs.rows.shape[1], 0 if self.generated is None else CHUNK
-        return engine.new_workspace(
-            plan, CHUNK, columns, longest_path, self.objective.uniforms_width, n_made
-        )
+        columns = self.tables.inputs.rows.shape[1]
+        uniforms_width = self.objective.uniforms_width
+        n_generated = 0 if self.generated is None else CHUNK
+        return engine.new_workspace(plan, CHUNK, columns, longest_path, uniforms_width, n_generated)
 
     def memory(self) -> dict[str, Any]:
         """The arrays that training needs beside the tables, by purpose."""
@@ -203,7 +196,8 @@ class Streamed(Strategy):
 
     def state(self) -> TrainState:
         """The parameters, and what the optimiser and the objective keep beside them."""
-        state, tables = TrainState(), self.tables
+        state = TrainState()
+        tables = self.tables
         for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
             state.add_array(f"{name}.rows", table.rows)
             state.add_array(f"{name}.optimizer", table.state)
@@ -241,7 +235,8 @@ class Streamed(Strategy):
     def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
         """The chunk that is trained as number `chunk` of an epoch."""
         at = int(self.order_of(epoch)[chunk]) if self.settings.shuffle else chunk
-        start, stop = at * CHUNK, min((at + 1) * CHUNK, len(self.stream.tokens))
+        start = at * CHUNK
+        stop = min(start + CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         return engine.Chunk(
             start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)

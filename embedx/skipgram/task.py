@@ -52,10 +52,12 @@ from embedx.training.strategy import Strategy, Tally, Wrap
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
 
-INITIAL = 2**32  # the place of the initial vectors among a seed's random numbers
-INITIAL_FLOATS = 1 << 23  # drawn at a time
-MAX_SOURCES = 20  # whose names a model keeps
-BYTES_PER_WORD = 12  # with its count, in a model's folder, about
+# The place of the initial vectors among a seed's random numbers.
+INITIAL_VECTORS = 2**32
+FLOATS_AT_A_TIME = 1 << 23
+MAX_SOURCES_IN_MODEL = 20
+# A word with its count, in a model's folder, about.
+BYTES_PER_WORD = 12
 
 
 class EpochEnd(NamedTuple):
@@ -141,6 +143,7 @@ class Run:
             words = replace(words, held_out=held_out.counts + former)
         kept = kept_counts(words.trained_counts, config.vocabulary.sample)
         sampler = _prepared_sampler(config, words, kept)
+        origins: dict[str, str] = {}
         if config.collapsed is None:
             n_tokens = int(corpus.counts[remap >= 0].sum())
             n_context = context_words(corpus.tokens, config.settings.window)
@@ -149,19 +152,24 @@ class Run:
             warn_of_rate(settings, config.objective, progress)
         else:
             threads = config.settings.threads or trainer.usable_cores()
-            settings, origins = replace(config.settings, threads=threads), {}
+            settings = replace(config.settings, threads=threads)
         for name, reason in origins.items():
             value = as_typed(getattr(settings, name))
             progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
         config = replace(config, settings=settings)
         run = cls(corpus, config, words, remap, held_out, sampler, progress, origins)
-        if not has_pairs(run.stream()):
-            names = [source["name"] for source in corpus.report["sources"]]
-            problem = "no sentence has two words of the vocabulary, so there is nothing to train on"
-            write = "write sentences of several words, one a line, or lower "
-            remedy = (write, Setting("min_count"))
-            raise DataError(names[0] if names else "corpora", None, problem, remedy)
+        run.check_has_pairs()
         return run
+
+    def check_has_pairs(self) -> None:
+        """Raise `DataError` if no sentence has two words of the vocabulary."""
+        if has_pairs(self.stream()):
+            return
+        names = [source["name"] for source in self.corpus.report["sources"]]
+        problem = "no sentence has two words of the vocabulary, so there is nothing to train on"
+        write = "write sentences of several words, one a line, or lower "
+        remedy = (write, Setting("min_count"))
+        raise DataError(names[0] if names else "corpora", None, problem, remedy)
 
     @property
     def kept(self) -> ndarray:
@@ -270,7 +278,9 @@ class Run:
 
     def on_disk(self, plan: MemoryPlan) -> DiskNeeds:
         """Bytes of the model's folder, and of the run's state in a checkpoint."""
-        tables, settings, n_words = self.tables, self.config.settings, len(self.words)
+        tables = self.tables
+        settings = self.config.settings
+        n_words = len(self.words)
         n_rows = n_words + len(tables.outputs.rows)
         if settings.ngrams is not None:  # the words' own parts beside their vectors
             n_rows += len(tables.inputs.rows)
@@ -312,9 +322,9 @@ class Run:
         settings = self.config.settings
         inputs, outputs = self.tables.inputs.rows, self.tables.outputs.rows
         dim = settings.dim
-        rng = np.random.default_rng([settings.seed, INITIAL])
+        rng = np.random.default_rng([settings.seed, INITIAL_VECTORS])
         # by blocks, so that no second table is ever in memory
-        step = max(1, min(65536, INITIAL_FLOATS // dim))
+        step = max(1, min(65536, FLOATS_AT_A_TIME // dim))
         for start in range(0, len(inputs), step):
             block = inputs[start : start + step, :dim]
             block[:] = (rng.random(block.shape, dtype=float32) - float32(0.5)) / float32(dim)
@@ -351,11 +361,13 @@ class Run:
         settings = self.config.settings
         last = self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
         if settings.time_budget is None:
-            now, before = epochs / settings.epochs, last["epoch"] / settings.epochs
+            share_done = epochs / settings.epochs
+            share_scored = last["epoch"] / settings.epochs
         else:
-            now, before = seconds / settings.time_budget, last["seconds"] / settings.time_budget
+            share_done = seconds / settings.time_budget
+            share_scored = last["seconds"] / settings.time_budget
         # the end of the run is scored anyway
-        if now >= 1 or int(now * points) == int(before * points):
+        if share_done >= 1 or int(share_done * points) == int(share_scored * points):
             return
         log_likelihood = self.heldout_metrics()["log_likelihood"]
         self.progress.note(f"epoch {epochs}: held-out log-likelihood {log_likelihood:.4f}")
@@ -423,7 +435,7 @@ class Run:
             "objective": self.config.objective.name,
             **objectives.packages(self.config.objective.name, self.config.settings.sampler),
             "corpus": self.corpus.key,
-            "sources": sources[:MAX_SOURCES],
+            "sources": sources[:MAX_SOURCES_IN_MODEL],
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
