@@ -11,6 +11,7 @@ among the neighbours of the next type (Dong, Chawla & Swami 2017, "metapath2vec"
 """
 
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,42 +209,28 @@ class Walks:
     max_gradient = MAX_GRADIENT
 
     def __init__(self, graph: Graph, settings: GraphSettings, seed: int) -> None:
-        self.graph, self.settings, self.seed = graph, settings, seed
-        node_type, pattern = np.zeros(0, int32), np.zeros(0, int32)
+        self.graph = graph
+        self.settings = settings
+        self.seed = seed
+        node_type = np.zeros(0, int32)
+        pattern = np.zeros(0, int32)
         starts = np.flatnonzero(np.diff(graph.offsets)).astype(int32)
         if settings.metapath is not None:
-            assert settings.node_types is not None
-            wanted = [each.strip() for each in settings.metapath.split(",")]
-            types = node_types(settings.node_types, graph.names)
-            numbers = {each: k for k, each in enumerate(dict.fromkeys(wanted))}
-            if missing := [each for each in numbers if each not in types]:
-                raise SettingError(
-                    "metapath", settings.metapath, f"no node of the graph has the type {missing[0]}"
-                )
-            node_type = np.array(
-                [numbers.get(each, NO_TYPE) if each else NO_TYPE for each in types], int32
-            )
-            pattern = np.array([numbers[each] for each in wanted[:-1]], int32)
+            node_type, pattern = _metapath(settings, settings.metapath, graph.names)
             starts = starts[node_type[starts] == pattern[0]]
-        n, highest = len(starts), max(1, 1 / settings.q)
-        stride = next(
-            each for each in range(max(1, round(0.618 * n)), 2 * n + 2) if math.gcd(each, n) == 1
-        )
-        of_return, of_near, of_far = (
-            each / highest for each in (1 / settings.p, 1, 1 / settings.q)
-        )
+        highest = max(1, 1 / settings.q)
         self.walker = Walker(
-            graph.offsets,
-            graph.neighbours,
-            graph.cumulative,
-            starts,
-            stride,
-            settings.walk_length,
-            of_return,
-            of_near,
-            of_far,
-            node_type,
-            pattern,
+            offsets=graph.offsets,
+            neighbours=graph.neighbours,
+            cumulative=graph.cumulative,
+            starts=starts,
+            stride=_stride(len(starts)),
+            length=settings.walk_length,
+            of_return=1 / settings.p / highest,
+            of_near=1 / highest,
+            of_far=1 / settings.q / highest,
+            node_type=node_type,
+            pattern=pattern,
         )
 
     @property
@@ -270,24 +257,19 @@ class Walks:
 
     def counts(self, threads: int) -> ndarray:
         """How often each node is in an epoch, int64 (nodes,), by one walk from each."""
-        key, n, length = (
-            stream_key(self.seed, COUNTED, 0),
-            len(self.walker.starts),
-            self.settings.walk_length,
-        )
-        edges = np.linspace(0, n, threads + 1).astype(int64)
+        key = stream_key(self.seed, COUNTED, 0)
+        length = self.settings.walk_length
+        edges = np.linspace(0, len(self.walker.starts), threads + 1).astype(int64)
 
         def count(t: int) -> ndarray:
             counts = np.zeros(len(self.graph), int64)
-            count_walks(
-                self.walker, key, edges[t], edges[t + 1], np.zeros(length + 1, int32), counts
-            )
+            tokens = np.zeros(length + 1, int32)
+            count_walks(self.walker, key, edges[t], edges[t + 1], tokens, counts)
             return counts
 
         with ThreadPoolExecutor(threads) as pool:
-            return np.sum(list(pool.map(count, range(threads))), axis=0) * int(
-                self.settings.walks or 1
-            )
+            counts_of_threads = list(pool.map(count, range(threads)))
+        return np.sum(counts_of_threads, axis=0) * int(self.settings.walks or 1)
 
     def corpus(
         self,
@@ -300,21 +282,23 @@ class Walks:
         """Some walks that training has not, with the counts of nodes in those that it has; or all
         of an epoch, stored.
         """
-        key, step = stream_key(self.seed, COUNTED, 0), self._at_a_time(SAMPLED)
+        key = stream_key(self.seed, COUNTED, 0)
+        step = self._at_a_time(SAMPLED)
         n = self.n_walks if is_stored else min(len(self.walker.starts), step)
         tokens = np.zeros(min(n, step) * (self.settings.walk_length + 1), int32)
+        names = self.graph.names
+        if not isinstance(names, WordList):
+            names = WordList.of(names)
         with CorpusWriter(cache.folders(cache_dir)[0]) as writer:
             for first in range(0, n, step):
-                writer.write_tokens(
-                    tokens[: write_walks(self.walker, key, first, min(first + step, n), tokens)]
-                )
-            writer.write_words(
-                names if isinstance(names := self.graph.names, WordList) else WordList.of(names)
-            )
-            about = {"sources": [{"name": each, "skipped": None} for each in sources]}
+                n_tokens = write_walks(self.walker, key, first, min(first + step, n), tokens)
+                writer.write_tokens(tokens[:n_tokens])
+            writer.write_words(names)
+            about = {"sources": [{"name": source, "skipped": None} for source in sources]}
             corpus = writer.finish(about, {})
         if not is_stored:
-            corpus.counts, corpus.generated = self.counts(threads), self
+            corpus.counts = self.counts(threads)
+            corpus.generated = self
             corpus.n_tokens = int(corpus.counts.sum())
         size = amount(n_bytes(self.walker))
         progress.note(
@@ -322,6 +306,32 @@ class Walks:
             " nodes in an epoch"
         )
         return corpus
+
+
+def _metapath(
+    settings: GraphSettings, metapath: str, names: Sequence[str]
+) -> tuple[ndarray, ndarray]:
+    """The number of the type of each node, int32 (nodes,), and those that a walk goes through over
+    and over. Raises `SettingError` for a type that no node has.
+    """
+    assert settings.node_types is not None
+    path = [name.strip() for name in metapath.split(",")]
+    types = node_types(settings.node_types, names)
+    numbers = {name: k for k, name in enumerate(dict.fromkeys(path))}
+    for name in numbers:
+        if name not in types:
+            problem = f"no node of the graph has the type {name}"
+            raise SettingError("metapath", metapath, problem)
+    node_type = [numbers.get(name, NO_TYPE) if name else NO_TYPE for name in types]
+    return np.array(node_type, int32), np.array([numbers[name] for name in path[:-1]], int32)
+
+
+def _stride(n_starts: int) -> int:
+    """A number near the golden section of n_starts that has no divisor in common with it."""
+    stride = max(1, round(0.618 * n_starts))
+    while math.gcd(stride, n_starts) != 1:
+        stride += 1
+    return stride
 
 
 def walks_of(
@@ -337,7 +347,8 @@ def walks_of(
     """Walks over the graph that `corpora` are: a `Graph`, or the names of its files; on disk if
     they are counted as text is.
     """
-    threads, sources = int(training.threads or usable_cores()), [str(corpora)]
+    threads = int(training.threads or usable_cores())
+    sources = [str(corpora)]
     if not isinstance(corpora, Graph):
         names: Any = [corpora] if isinstance(corpora, str | Path) else corpora
         sources = [str(name) for name in names]
