@@ -28,7 +28,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """Coefficients that grow with the score, and with everything else that there is; constants[0]
     weighs the draws.
     """
-    z, label, uniforms = batch.z, batch.label, batch.uniforms
+    z = batch.z
+    label = batch.label
+    uniforms = batch.uniforms
     total = np.float64(0)
     for e in range(n_examples):
         extra = np.float32(0)
@@ -199,7 +201,10 @@ class Problem:
         max_norm=0.0,
     ):
         rng = np.random.default_rng(0)
-        self.kind, self.n, self.n_rows, self.has_bias = kind, n, n_classes, bias
+        self.kind = kind
+        self.n = n
+        self.n_rows = n_classes
+        self.has_bias = bias
         self.is_sparse, self.has_hidden = kind != "dense", kind == "hidden"
         self.x = rng.normal(0, 1, (n, FEATURES)).astype(np.float32)
         if self.is_sparse:

@@ -163,11 +163,9 @@ def groups_of(pairs, kept, start, stop, block_size):
 
 def blocks_of(setup, start, stop):
     """Every block of tokens[start:stop], as a `Setup` of `skipgram_setup` plans it."""
-    plan, paths, keeps_accidental_hits = (
-        setup.plan,
-        setup.objective.paths(),
-        setup.objective.traits.keeps_accidental_hits,
-    )
+    plan = setup.plan
+    paths = setup.objective.paths()
+    keeps_accidental_hits = setup.objective.traits.keeps_accidental_hits
     kept = setup.kept()
     pairs = reference.pairs_of(kept, start, stop)
     blocks = []
@@ -216,7 +214,9 @@ class Naive:
         )
         self.state = tables.state.astype(np.float64)
         self.optimizer, self.n_updates = optimizer, Counter()
-        self.objective, self.constants, self.bias = objective, constants.astype(np.float64), bias
+        self.objective = objective
+        self.constants = constants.astype(np.float64)
+        self.bias = bias
         self.coefficients = coefficients_of(objective)
         self.dim = dim
         offsets, rows = tables.parts
@@ -243,7 +243,9 @@ class Naive:
 
     def train(self, block, lr):
         """One step on a block: all scores are from before it. Returns the summed loss."""
-        words, examples, w = block.inputs, block.examples, self.outputs[block.rows]
+        words = block.inputs
+        examples = block.examples
+        w = self.outputs[block.rows]
         if not examples:
             return 0.0
         x = np.array([self.inputs[self.parts[word]].mean(axis=0) for word in words])

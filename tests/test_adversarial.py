@@ -145,7 +145,9 @@ def test_draws_are_as_likely_as_is_said(n_labels, share):
     """
     x, y = clusters(300, n_labels, 3)
     sampler = new_sampler(x, y, n_labels, uniform_share=share, tree_l2=3.0)
-    data, workspace, n = sampler.data(1), new_sample_workspace(20_000, 0), 20_000
+    data = sampler.data(1)
+    workspace = new_sample_workspace(20_000, 0)
+    n = 20_000
     for key in range(3):
         assert sampler.sample(data, key, np.uint64(77), np.uint64(0), n, 0, workspace) == n
         rows = workspace.rows[:n]

@@ -52,7 +52,9 @@ def test_with_one_class_bouchards_bound_is_exact():
 
 def test_the_level_finds_its_place_from_two_draws_at_a_time():
     rng = np.random.default_rng(8)
-    z, label, n_updates = rng.normal(0, 2, K), np.eye(K)[0], 30_000
+    z = rng.normal(0, 2, K)
+    label = np.eye(K)[0]
+    n_updates = 30_000
     sample_count = rng.multinomial(2, UNIGRAM, n_updates) * (label == 0)
     shape = np.ones((n_updates, 1))
     _, _, state = evaluate(

@@ -143,7 +143,9 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     merge = copy_of(table, rule, uses, partner)
     before = [table.rows.copy(), table.state.copy()]
     rng = np.random.default_rng(1)
-    mine, theirs, n_trained = np.arange(0, 30), np.arange(5, 36).astype(np.int32), 1024.0
+    mine = np.arange(0, 30)
+    theirs = np.arange(5, 36).astype(np.int32)
+    n_trained = 1024.0
     trained(table, mine, rng)
     common, _ = table_at_random(name)
     trained(common, theirs, rng)
@@ -392,7 +394,10 @@ def test_threads_go_on_to_the_next_range():
     range after it.
     """
     worker = a_worker(2)
-    inner, begun, both, in_use = worker.strategy, threading.Event(), threading.Event(), set()
+    inner = worker.strategy
+    begun = threading.Event()
+    both = threading.Event()
+    in_use = set()
 
     def train(memory, epoch, chunk, rate):
         assert memory not in in_use

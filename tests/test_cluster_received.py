@@ -21,8 +21,12 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests.support.local_workers import travelled
 
-N_ROWS, DIM, WIDTH = 6, 16, 2
-float32, int16, int32 = np.float32, np.int16, np.int32
+N_ROWS = 6
+DIM = 16
+WIDTH = 2
+float32 = np.float32
+int16 = np.int16
+int32 = np.int32
 
 
 @pytest.fixture
@@ -239,7 +243,9 @@ def test_an_address_is_a_host_and_a_port(name):
 class Losing(Strategy):
     """Trains some chunks, after which the cluster is gone."""
 
-    workers, n_chunks, is_guarded = (None,), 10, False
+    workers = (None,)
+    n_chunks = 10
+    is_guarded = False
 
     def __init__(self):
         self.rows = np.zeros(1)

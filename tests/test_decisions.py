@@ -80,11 +80,9 @@ def test_f1_is_that_of_scikit_learn(several):
     rng = np.random.default_rng(3)
     for _ in range(10):
         true, predicted = rng.integers(0, 9, 40), rng.integers(2, 10, 40)
-        given, averages, those = (
-            [Labels.single(ids) for ids in (predicted, true)],
-            ("micro", "macro"),
-            {},
-        )
+        given = [Labels.single(ids) for ids in (predicted, true)]
+        averages = ("micro", "macro")
+        those = {}
         if several:
             true, predicted = (
                 rng.random((40, 9)) < share * (np.arange(9) < 7) for share in (0.2, 0.15)

@@ -107,7 +107,9 @@ class Stopping(Silent):
     """Ctrl-C, or another error, at the n-th report."""
 
     def __init__(self, n, error=KeyboardInterrupt):
-        self.left, self.error, self.notes = n, error, []
+        self.left = n
+        self.error = error
+        self.notes = []
 
     def update(self, done, **facts):
         self.left -= 1

@@ -39,12 +39,10 @@ class Run:
         objective=None,
         **options,
     ):
-        self.problem, self.objective, self.positives, self.batch = (
-            problem,
-            objective or Probe(),
-            positives,
-            batch,
-        )
+        self.problem = problem
+        self.objective = objective or Probe()
+        self.positives = positives
+        self.batch = batch
         compile_function(self.objective.coefficients, COEFFICIENTS)
         is_transposed = problem.kind == "sparse"
         width = -(-problem.n_rows // full.TILE) * full.TILE

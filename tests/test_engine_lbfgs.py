@@ -16,7 +16,9 @@ from embedx.errors import SettingError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES, find
 
-N, D, K = 60, 3, 4
+N = 60
+D = 3
+K = 4
 L2 = 0.02
 FULL_BATCH = [
     name for name, o in OBJECTIVES.items() if "all" in o.candidates and not o.uniforms_width

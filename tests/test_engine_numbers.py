@@ -53,7 +53,9 @@ def apply_lanes(x, lanes, numbers):
     """By rows of `lanes`: maximum, multiply_add, division, square_root; `numbers`: across the lanes
     of x.
     """
-    a, b, c = simd.load(x, 0, 0), simd.load(x, 1, 0), simd.load(x, 2, 0)
+    a = simd.load(x, 0, 0)
+    b = simd.load(x, 1, 0)
+    c = simd.load(x, 2, 0)
     simd.store(lanes, 0, 0, simd.maximum(a, b))
     simd.store(lanes, 1, 0, simd.multiply_add(a, b, c))
     simd.store(lanes, 2, 0, a / b)

@@ -92,7 +92,9 @@ def test_a_level_has_a_row_for_each_feature_of_a_group():
 
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed(blocks):
-    rng, n_rows, dim = np.random.default_rng(0), 50, 8
+    rng = np.random.default_rng(0)
+    n_rows = 50
+    dim = 8
     table, h = aligned_zeros(n_rows, dim), aligned_zeros(4, dim)
     table[:, :dim], h[:, :dim] = rng.normal(size=(n_rows, dim)), rng.normal(size=(4, dim))
     search = SearchSpec(

@@ -25,7 +25,10 @@ from tests.support.drawn import Drawn
 
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)
-REPLACED, COLLAPSED, DISTINCT, PATH = "replaced", "collapsed", "distinct", "path"
+REPLACED = "replaced"
+COLLAPSED = "collapsed"
+DISTINCT = "distinct"
+PATH = "path"
 
 
 def sampler_of(sampling, noise, paths):
@@ -80,7 +83,9 @@ class Run:
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         self.workspace = sampled.new_workspace(self.plan, problem.examples, longest)
         order = np.random.default_rng(seed).permutation(problem.n)
-        self.key, self.order, self.clock = stream_key(seed, 0), order, 0.0
+        self.key = stream_key(seed, 0)
+        self.order = order
+        self.clock = 0.0
 
     def train(self, start, stop, lr=0.1):
         """The loss and the number of lines."""

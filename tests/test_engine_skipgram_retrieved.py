@@ -19,7 +19,9 @@ from embedx.search.index import build_index, empty_index
 from embedx.search.updater import IndexUpdater
 from tests.support.skipgram_setup import Setup
 
-K, FOUND, DRAWS = 30, 3, 6
+K = 30
+FOUND = 3
+DRAWS = 6
 NEVER_AGAIN = 1000
 SETTINGS = {
     "loss": "softmax",

@@ -287,7 +287,9 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
 
 
 def test_the_difference_of_two_models_is_paired():
-    a, b, pairs = words_model(seed=1), words_model(seed=2), random_pairs(200)
+    a = words_model(seed=1)
+    b = words_model(seed=2)
+    pairs = random_pairs(200)
     found = [evaluate(vectors, pairs, NO_PAIRS) for vectors in (a, b)]
     difference = compare(*found)
     assert difference.value == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)

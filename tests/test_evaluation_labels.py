@@ -62,7 +62,10 @@ def naive(log_p, scores, truth, counts, n_train, ks):
         "log_likelihood_standard_error": standard_error(likelihoods),
     }
     for k in ks:
-        precisions, ndcgs, gained, best = [], [], 0.0, 0.0
+        precisions = []
+        ndcgs = []
+        gained = 0.0
+        best = 0.0
         for answer, y in zip(answers, truth, strict=True):
             hits = [label in y for label in answer[:k]]
             precisions.append(sum(hits) / k)

@@ -242,7 +242,9 @@ def test_intervals_cover(n_runs, variances):
     """The difference of equal configurations, and the score of one, is in 95 % of the intervals;
     not in far more, where one source of variance dominates.
     """
-    rng, trials, covered = np.random.default_rng(n_runs), 300, [0, 0]
+    rng = np.random.default_rng(n_runs)
+    trials = 300
+    covered = [0, 0]
     for _ in range(trials):
         a, b = equals(rng, 2, n_runs, *variances).values()
         seeds = statistics.between_seeds([a, b])
@@ -286,7 +288,10 @@ def test_the_interval_of_analogies_covers_though_they_share_pairs(second_from, t
     exceeds a threshold.
     """
     test, numbers = questions(30, second_from)
-    rng, trials, missed, missed_alone = np.random.default_rng(1), 150, 0, 0
+    rng = np.random.default_rng(1)
+    trials = 150
+    missed = 0
+    missed_alone = 0
     threshold = 0.3
     true = stats.norm.sf(threshold / math.sqrt(0.5 + noise**2))
     for _ in range(trials):

@@ -48,7 +48,9 @@ class Site:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        site, path, wanted = self.server.site, self.path, self.headers.get("Range")
+        site = self.server.site
+        path = self.path
+        wanted = self.headers.get("Range")
         site.asked.append((path, wanted))
         if path in site.statuses:
             return self.send_error(site.statuses[path])

@@ -14,7 +14,9 @@ from embedx.storage.schema import FolderSchema
 from embedx.vectors import model
 from tests.support.refusals import refused_data
 
-LABELS, COUNTS, FEATURES = ["bad\tnews", "good", "so so"], np.array([3, 70, 5]), ["film", "nice\\"]
+LABELS = ["bad\tnews", "good", "so so"]
+COUNTS = np.array([3, 70, 5])
+FEATURES = ["film", "nice\\"]
 
 # as little as can be
 CLASSIFIER = FolderSchema("classification", "`embedx classify` wrote", names={}, arrays={})

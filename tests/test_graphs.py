@@ -465,7 +465,9 @@ EVENTS = """user,item,time
 
 
 def test_a_table_of_events_becomes_sessions(tmp_path):
-    table, lines, progress = tmp_path / "orders.csv", tmp_path / "orders.jsonl", Notes()
+    table = tmp_path / "orders.csv"
+    lines = tmp_path / "orders.jsonl"
+    progress = Notes()
     table.write_text(EVENTS)
     users = [row.split(",") for row in EVENTS.splitlines()[1:]]
     lines.write_text(

@@ -58,7 +58,9 @@ class Bowl(Strategy):
     def __init__(self, threads=1, spoiled=math.inf, spoil=lambda loss: math.nan, most=0.0):
         self.workers = list(range(threads))
         self.w, self.done = np.full(3, 8.0), np.zeros(40 * 5, dtype=np.int64)
-        self.spoiled, self.spoil, self.most = spoiled, spoil, most
+        self.spoiled = spoiled
+        self.spoil = spoil
+        self.most = most
         self.rates = []
 
     def compile(self, progress):
@@ -319,7 +321,9 @@ def checkpoints_of(folder, resumes=False, every=1e9):
 
 def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
-    strategy, checkpoints, taken = Bowl(spoiled=9, most=0.05), checkpoints_of(tmp_path), []
+    strategy = Bowl(spoiled=9, most=0.05)
+    checkpoints = checkpoints_of(tmp_path)
+    taken = []
     take = checkpoints.take
 
     def noted(state):

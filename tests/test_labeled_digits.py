@@ -19,7 +19,9 @@ def test_digits_are_grey_pictures_of_ten_classes_equally_often():
 
 
 def test_same_seed_gives_same_digits_and_test_differs_from_training():
-    first, again, other = digits(50, 50), digits(50, 50), digits(50, 50, seed=1)
+    first = digits(50, 50)
+    again = digits(50, 50)
+    other = digits(50, 50, seed=1)
     for one, two in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.features, two.features)
         np.testing.assert_array_equal(one.labels.ids, two.labels.ids)

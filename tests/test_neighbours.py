@@ -58,7 +58,10 @@ def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
 
 @pytest.mark.parametrize("root", neighbours.ROOTS)
 def test_a_blend_is_what_its_formula_says(root):
-    rng, n, n_labels, blend = np.random.default_rng(0), 50, 30, Blend(4, 2, 0.3, root)
+    rng = np.random.default_rng(0)
+    n = 50
+    n_labels = 30
+    blend = Blend(4, 2, 0.3, root)
     labels = Labels.of_rows(
         [rng.choice(n_labels, rng.integers(0, 5), replace=False) for _ in range(20)]
     )
@@ -107,7 +110,9 @@ def clustered(n, seed):
 )
 @pytest.mark.slow
 def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, options):
-    data, test, notes = clustered(2000, 0), clustered(2000, 1), Notes()
+    data = clustered(2000, 0)
+    test = clustered(2000, 1)
+    notes = Notes()
     found, without = (
         trained(data, progress=notes, **options),
         trained(data, neighbours="none", **options),

@@ -31,11 +31,9 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
         alone = [path for count in counts for path in [path_of(rng)] * count]
         return z, Line(*(sum(parts) for parts in zip(*alone, strict=True))), alone
     places = rng.permutation(N)
-    positives, certain, left_out = (
-        places[: len(counts)],
-        places[len(counts) : len(counts) + 2],
-        places[-1],
-    )
+    positives = places[: len(counts)]
+    certain = places[len(counts) : len(counts) + 2]
+    left_out = places[-1]
     sample_count = rng.choice([1.0, 2.0], N)
     log_expected_count = (
         np.log(rng.uniform(0.2, 0.8, N))

@@ -72,7 +72,9 @@ def sampled_weights(sampled, n_classes=K):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ar_is_algorithm_1(seed):
-    z, y, sampled = scores(seed), 1, (0, 3, 5)
+    z = scores(seed)
+    y = 1
+    sampled = (0, 3, 5)
     eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
     ar = make("ar", augment="noise", threshold=1e9)
     _, slopes, state = run(ar, z, y, sampled_weights(sampled), state=np.log(4), n_updates=7)
@@ -81,7 +83,9 @@ def test_ar_is_algorithm_1(seed):
 
 
 def test_ar_by_utility_takes_the_same_local_step_and_pulls_the_same_rivals():
-    z, y, sampled = scores(4), 1, (0, 3, 5)
+    z = scores(4)
+    y = 1
+    sampled = (0, 3, 5)
     eta, gradient = reference_state.augment_reduce_step(4.0, (1 + 7) ** -0.9, z, y, sampled, K)
     _, slopes, state = run(
         make("ar", threshold=1e9),
@@ -133,7 +137,9 @@ def test_ar_never_believes_the_normaliser_far_below_what_it_saw(threshold):
     ],
 )
 def test_steps_on_the_double_sum_are_the_papers(name, settings, naive, u):
-    z, y, sampled = scores(5), 2, (0, 1, 4)
+    z = scores(5)
+    y = 2
+    sampled = (0, 1, 4)
     after, gradient = naive(u, 0.01, scores=z, y=y, sampled=sampled, n_classes=K)
     _, slopes, state = run(
         make(name, **settings), z, y, sampled_weights(sampled), state=u, n_updates=3, lr=0.01
@@ -206,11 +212,9 @@ def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative)
 )
 def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, drawn, lr, score_gain):
     """Of one positive or of several, of so many pairs each."""
-    z, relative, label = (
-        scores(12),
-        double_sum == "proposed",
-        np.pad(n_pairs, (0, K - len(n_pairs))),
-    )
+    z = scores(12)
+    relative = double_sum == "proposed"
+    label = np.pad(n_pairs, (0, K - len(n_pairs)))
     z[3] += gap
     weights, before = (
         sampled_weights(range(3, 3 + drawn)),
@@ -256,11 +260,9 @@ def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
         for drawn in (1, 4):
             z, y = rng.normal(0, 1, K), 5
             z[0] += gap
-            weights, lr, score_gain = (
-                1e3 * sampled_weights(range(drawn)),
-                10 ** rng.uniform(-3, 1),
-                10 ** rng.uniform(-2, 1),
-            )
+            weights = 1e3 * sampled_weights(range(drawn))
+            lr = 10 ** rng.uniform(-3, 1)
+            score_gain = 10 ** rng.uniform(-2, 1)
             before = 0.5 if double_sum == "proposed" else z[y] + 0.5
             implicit = make("implicit", double_sum=double_sum)
             at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain}
@@ -295,11 +297,9 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
     """From a first visit on, where the step is that of the sampled softmax, to where log Z is a
     running mean.
     """
-    rng, implicit, exact = (
-        np.random.default_rng(17),
-        make("implicit"),
-        1e-9 if dtype is np.float64 else 2e-5,
-    )
+    rng = np.random.default_rng(17)
+    implicit = make("implicit")
+    exact = 1e-9 if dtype is np.float64 else 2e-5
     for rate in 10.0 ** np.arange(-6, 7):
         for size in (0.1, 3, 100):
             z, y = scores(rng.integers(1000), size).astype(dtype).astype(float), rng.integers(K)
@@ -337,7 +337,9 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
 
 def test_the_default_of_implicit_is_ours_and_at_large_rates_a_complementary_sampled_softmax():
     implicit, rate = make("implicit"), 1e6
-    z, y, weights = scores(18), 0, sampled_weights((1, 3))
+    z = scores(18)
+    y = 0
+    weights = sampled_weights((1, 3))
     _, step, _ = run(implicit, z, y, weights, state=1.7, n_updates=1000, lr=rate)
     end = z - rate * step
     _, gradient, _ = run(make("sampled-softmax", complementary=True), end, y, weights)
@@ -396,7 +398,9 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     """
     rng = np.random.default_rng(15)
     constants, batch = objective.constants(1, 4), new_batch(1, 4, objective.uniforms_width)
-    z, n_updates, mean = np.zeros((2, 4), np.float32), np.zeros(20, np.int64), np.zeros((2, 4))
+    z = np.zeros((2, 4), np.float32)
+    n_updates = np.zeros(20, np.int64)
+    mean = np.zeros((2, 4))
     state, coefficients = (
         np.zeros((20, objective.state_width), np.float32),
         coefficients_of(objective, np.float32),
@@ -405,7 +409,9 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     chosen, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
     uniforms = rng.uniform(size=(steps, 1, objective.uniforms_width)).astype(np.float32)
     for i in range(steps):
-        row, y, key = chosen[i] // 10, LABELS.flat[chosen[i]], keys[chosen[i]]
+        row = chosen[i] // 10
+        y = LABELS.flat[chosen[i]]
+        key = keys[chosen[i]]
         batch.label[:] = batch.sample_count[:] = 0
         batch.label[0, y] = batch.sample_count[0, (y + draws[i]) % 4] = 1
         batch.z[0], batch.uniforms[:], batch.key[0], batch.n_updates[0] = (
@@ -442,7 +448,10 @@ def test_sampled_steps_reach_maximum_likelihood(case):
 @LAWS
 @pytest.mark.parametrize("entropy", [True, False])
 def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
-    z, y, sampled, uniforms = scores(16), 1, (0, 3, 5), (0.8, 0.15)
+    z = scores(16)
+    y = 1
+    sampled = (0, 3, 5)
+    uniforms = (0.8, 0.15)
     objective = make(name, augment="noise", entropy=entropy)
     mu, gamma, gradient = reference_state.general_augment_reduce_step(
         0.4, 0.2, 0.01 * 4**-0.9, law.quantile(uniforms), law, z, y, sampled, K, entropy
@@ -483,7 +492,9 @@ def mean_loss(objective, law, z, y, state):
 
 @LAWS
 def test_expected_loss_is_the_bound_and_never_below_the_exact_loss(name, law):
-    objective, z, y = make(name), scores(18), 3
+    objective = make(name)
+    z = scores(18)
+    y = 3
     exact = -objective.log_probability(z, np.zeros(K))[y]
     for gamma in (-1.0, 0.5):
         loss = mean_loss(objective, law, z, y, (1.3, gamma))
@@ -503,7 +514,10 @@ def test_expected_loss_is_the_bound_and_never_below_the_exact_loss(name, law):
 @LAWS
 def test_local_steps_climb_the_bound_entropy_included(name, law):
     """On average over the draws a step is the gradient of the ELBO by μ and γ."""
-    z, y, at, small = scores(19), 2, np.array([0.9, 0.3]), 1e-3
+    z = scores(19)
+    y = 2
+    at = np.array([0.9, 0.3])
+    small = 1e-3
     objective = make(name, local_rate=small, local_decay=0.0)
     nodes, weight = standard_nodes(law)
     step = sum(

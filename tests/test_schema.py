@@ -22,7 +22,10 @@ from embedx.storage.schema import first_not_finite
 from embedx.vectors import model
 from tests.support.report_setup import words_as_they_are
 
-LABELS, FEATURES, DIM, STRIDE = 5, 4, 3, 16
+LABELS = 5
+FEATURES = 4
+DIM = 3
+STRIDE = 16
 
 
 @pytest.fixture(autouse=True)

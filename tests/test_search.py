@@ -189,7 +189,9 @@ def test_recall_is_high_when_a_tenth_of_the_rows_is_scored():
 
 
 def test_of_fewer_rows_than_k_the_rest_is_empty():
-    table, h, search = clustered(3), a_query(), top_k_spec(3, 1.0, 5)
+    table = clustered(3)
+    h = a_query()
+    search = top_k_spec(3, 1.0, 5)
     index = indexing.build_index(table, 3, DIM, search, np.random.default_rng(0))
     ids, scores, _ = search_top_k(index, search, h[None], 5, threads=1)
     z = table @ h

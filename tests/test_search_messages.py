@@ -13,7 +13,9 @@ from embedx.search import index as indexing
 from embedx.search.message_passing import new_message_workspace, pass_messages
 from embedx.search.query import new_query_workspace
 
-N, DIM, BLOCKS = 60, 30, 4
+N = 60
+DIM = 30
+BLOCKS = 4
 POSITIVES = np.array([3, 17])
 MU = 1.0
 LOSSES = {"softmax": lambda z: softmax(POSITIVES, z), "margin": lambda z: margin(POSITIVES, MU, z)}
@@ -46,11 +48,9 @@ def by_kernel(loss, table, h, rounds, blocks=BLOCKS, threshold=0.0):
     )
     search = objective.search(N)._replace(max_gap=1e9)
     index = indexing.build_index(table, N, DIM, search, np.random.default_rng(0))
-    rows, label, z = (
-        np.zeros((1, N), np.int32),
-        np.zeros((1, N), np.float32),
-        np.zeros((1, N), np.float32),
-    )
+    rows = np.zeros((1, N), np.int32)
+    label = np.zeros((1, N), np.float32)
+    z = np.zeros((1, N), np.float32)
     rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
     n, value = pass_messages(
         reference.pointer_to_coefficients(objective),

@@ -185,7 +185,9 @@ def naive_estimates(index, table, j, h):
 def naive_search(index, table, search, h, j, capacity):
     """(lists, [(row, score)] of each list) that are probed in block j."""
     block, blocks = slice(index.edges[j], index.edges[j + 1]), len(index.ids)
-    lists, scores, room = [], [], capacity
+    lists = []
+    scores = []
+    room = capacity
     for c in np.argsort(-naive_estimates(index, table, j, h)):
         if sum(map(len, scores)) >= search.n_scored or room == 0:
             break

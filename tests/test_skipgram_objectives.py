@@ -287,7 +287,10 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
         np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32),
     )
     found = hold_out(tokens, remap, 0.4)
-    words, places, unseen, sentence = [], [], np.zeros(7, int), 0
+    words = []
+    places = []
+    unseen = np.zeros(7, int)
+    sentence = 0
     span = {
         position: k
         for k, (start, stop) in enumerate(found.bounds.tolist())

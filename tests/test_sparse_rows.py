@@ -181,11 +181,9 @@ def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
     data = topics(n=60, n_labels=20, n_features=50)
     made = strategy(data, "implicit", "sparse")
     made.train_examples(made.workers[0], chunk(np.arange(60), 0, 1, 0.1))
-    mask, printed, x = (
-        mask_of(data, made.objective, made.sampler),
-        made.workers[0],
-        data.features.toarray()[0],
-    )
+    mask = mask_of(data, made.objective, made.sampler)
+    printed = made.workers[0]
+    x = data.features.toarray()[0]
     for line in range(len(data.labels[0])):
         n = printed.n_candidates[line]
         expected = [1 + np.sum(x[mask[row]] ** 2) for row in printed.rows[line, :n]]

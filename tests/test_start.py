@@ -256,7 +256,9 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
 
 def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     config = configure("ns", FEW | {"start": str(folder()), "optimizer": "rowwise-adagrad"})
-    start, settings, objective = config.start, config.settings, config.objective
+    start = config.start
+    settings = config.settings
+    objective = config.objective
     words = [*start.model.words, "new"]
     tables = empty_tables(objective, settings, 17)
     start.write(tables, words, objective, settings, np.zeros(0, np.int32))

@@ -128,11 +128,9 @@ def test_two_words_with_the_same_hash_stay_apart():
 
 @pytest.mark.parametrize("block_bytes", [1, 3, 100])
 def test_bad_utf8_that_is_an_error_reports_its_offset_in_the_source(block_bytes):
-    scanner, data, start = (
-        Tokenizer(TextSettings(on_bad_utf8="error")),
-        b"\xef\xbb\xbf caf\xe9 bar",
-        0,
-    )
+    scanner = Tokenizer(TextSettings(on_bad_utf8="error"))
+    data = b"\xef\xbb\xbf caf\xe9 bar"
+    start = 0
     while not scanner.state[tokenizer.BAD]:
         scanner.tokenize(data[start : start + block_bytes], start, start + block_bytes >= len(data))
         start += block_bytes

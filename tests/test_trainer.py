@@ -23,7 +23,9 @@ class Made(Strategy):
     """A strategy whose chunks are trained by a function (worker, epoch, chunk, rate) -> Tally."""
 
     def __init__(self, kernel, workers, n_chunks):
-        self.kernel, self.workers, self.n_chunks = kernel, list(workers), n_chunks
+        self.kernel = kernel
+        self.workers = list(workers)
+        self.n_chunks = n_chunks
         self.interrupted = threading.Event()
 
     def compile(self, progress):
@@ -49,7 +51,10 @@ class Recorder:
 
     def __init__(self, seconds=0.0, loss=2.0, sleep=time.sleep):
         self.sleep = sleep
-        self.calls, self.seconds, self.loss, self.lock = [], seconds, loss, threading.Lock()
+        self.calls = []
+        self.seconds = seconds
+        self.loss = loss
+        self.lock = threading.Lock()
 
     def __call__(self, scratch, epoch, chunk, rate):
         with self.lock:
@@ -240,7 +245,9 @@ def test_a_time_budget_leaves_the_passes_in_the_schedule():
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_after_each_epoch_all_threads_rest(threads):
-    inside, seen, lock = [0], [], threading.Lock()
+    inside = [0]
+    seen = []
+    lock = threading.Lock()
 
     def kernel(scratch, epoch, chunk, rate):
         with lock:
@@ -283,7 +290,9 @@ def test_training_ends_after_an_epoch_when_asked_to():
 
 def test_the_time_of_pauses_is_not_counted(monkeypatch):
     """By a clock that goes on while there is training, and in pauses."""
-    now, calls, printed = [0.0], [], []
+    now = [0.0]
+    calls = []
+    printed = []
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def kernel(worker, epoch, chunk, rate):

@@ -37,7 +37,9 @@ from embedx.vectors.subwords import Subwords
 
 from .mutations import mutated
 
-N_ROWS, N_FEATURES, N_LABELS = 12, 9, 4
+N_ROWS = 12
+N_FEATURES = 9
+N_LABELS = 4
 
 
 # ---- valid content

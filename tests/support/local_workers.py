@@ -47,9 +47,14 @@ class LocalWorkers:
     """
 
     def __init__(self, plan, size, progress, fails=lambda number, method: False):
-        self.plan, self.size, self.fails = plan, size, fails
+        self.plan = plan
+        self.size = size
+        self.fails = fails
         self.free = threading.Condition()
-        self.all, self.ready, self.every, self.is_closed = [], [], [], False
+        self.all = []
+        self.ready = []
+        self.every = []
+        self.is_closed = False
         for _ in range(size.workers):
             self._new()
 

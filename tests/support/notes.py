@@ -9,7 +9,9 @@ class Notes(Silent):
     is_verbose = True
 
     def __init__(self):
-        self.notes, self.stages, self.done = [], [], []
+        self.notes = []
+        self.stages = []
+        self.done = []
 
     def start(self, title, total, unit, done=0):
         self.stages.append((title, total, unit))

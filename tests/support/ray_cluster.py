@@ -34,7 +34,10 @@ class Watching:
     is_verbose = False
 
     def __init__(self, share=1.0, act=lambda watching: None):
-        self.share, self.act, self.notes, self.total = share, act, [], None
+        self.share = share
+        self.act = act
+        self.notes = []
+        self.total = None
 
     def start(self, title, total, unit, done=0.0):
         self.total = total if title == "training" else None

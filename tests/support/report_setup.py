@@ -13,7 +13,9 @@ from embedx.labeled.data import DataSchema, TextSchema
 from embedx.vectors import model
 
 NASTY = '</script><b id="x">&amp;"\'\u2028'  # a word of a corpus, or the name of a label
-TOPICS, SIZE, DIM = 4, 15, 8
+TOPICS = 4
+SIZE = 15
+DIM = 8
 
 
 def words():
@@ -123,7 +125,11 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.tags, self.cells, self.data, self.ids = [], [], [], "", []
+        self.open = []
+        self.tags = []
+        self.cells = []
+        self.data = ""
+        self.ids = []
         self.feed(text)
         self.close()
         assert not self.open

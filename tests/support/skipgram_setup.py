@@ -57,13 +57,11 @@ class Setup:
         architecture="skipgram",
     ):
         rng = np.random.default_rng(seed)
-        self.objective, self.sampler, self.dim, self.n_tokens, self.functions = (
-            objective,
-            sampler,
-            dim,
-            n_tokens,
-            None,
-        )
+        self.objective = objective
+        self.sampler = sampler
+        self.dim = dim
+        self.n_tokens = n_tokens
+        self.functions = None
         tokens = rng.integers(0, n_words + 2, n_tokens).astype(np.int32)
         tokens[[n_tokens // 3, n_tokens // 2]] = END_OF_SENTENCE
         word = np.full(n_words + 2, LEFT_OUT, dtype=np.int32)
