@@ -9,12 +9,15 @@ import itertools
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer
 
 from .run import run, tried
 from .targets import TARGETS
+
+OUTCOMES = ("read", "refused", "findings")
 
 
 def main(
@@ -29,28 +32,45 @@ def main(
     """
     if case:
         keep.mkdir()
-        line, wrong = tried(*case.split(":", 1), keep)
-        print(wrong or line or "read")
-        sys.exit(bool(wrong))
+        refusal, problem = tried(*case.split(":", 1), keep)
+        print(problem or refusal or "read")
+        sys.exit(problem != "")
+    names = target or list(TARGETS)
+    counts = Counter()
+    findings = set()
+    for case, refusal, problem in run(cases_for(minutes, names, seed)):
+        name = case.partition(":")[0]
+        outcome = outcome_of(refusal, problem)
+        counts.update([(name, outcome), ("all", outcome)])
+        if problem and (name, last_line(problem)) not in findings:
+            findings.add((name, last_line(problem)))
+            print(f"---- {case}\n{problem.strip()}", flush=True)
+    for name in (*names, "all"):
+        columns = [f"{counts[name, outcome]:8,} {outcome}" for outcome in OUTCOMES]
+        print(f"{name:16}", *columns)
+    sys.exit(len(findings) > 0)
 
+
+def cases_for(minutes: float, names: list[str], seed: int) -> Iterator[str]:
+    """A case of each target in turn, TARGET:SEED, until the time is over."""
     end = time.monotonic() + 60 * minutes
-    endless = (
-        f"{target_name}:{seed}-{n}" for n in itertools.count() for target_name in target or TARGETS
-    )
-    counts, known = Counter(), set()
-    for case, line, wrong in run(itertools.takewhile(lambda _: time.monotonic() < end, endless)):
-        each = case.partition(":")[0]
-        outcome = "findings" if wrong else "refused" if line else "read"
-        counts.update([(each, outcome), ("all", outcome)])
-        if wrong and (last := (each, wrong.strip().splitlines()[-1][:60])) not in known:
-            known.add(last)
-            print(f"---- {case}\n{wrong.strip()}", flush=True)
-    for each in (*(target or TARGETS), "all"):
-        print(
-            f"{each:16}",
-            *(f"{counts[each, kind]:8,} {kind}" for kind in ("read", "refused", "findings")),
-        )
-    sys.exit(bool(known))
+    for n in itertools.count():
+        for name in names:
+            if time.monotonic() >= end:
+                return
+            yield f"{name}:{seed}-{n}"
+
+
+def last_line(problem: str) -> str:
+    """The beginning of the last line of a traceback."""
+    return problem.strip().splitlines()[-1][:60]
+
+
+def outcome_of(refusal: str, problem: str) -> str:
+    """What came of a case."""
+    if problem:
+        return "findings"
+    return "refused" if refusal else "read"
 
 
 if __name__ == "__main__":  # not in the process that tries cases

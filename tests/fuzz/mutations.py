@@ -67,11 +67,9 @@ def drop(rng, data, other):
 
 def insert(rng, data, other):
     place = rng.randint(0, len(data))
-    return (
-        data[:place]
-        + rng.choice((rng.choice(TOKENS), rng.randbytes(rng.choice((1, 4, 100)))))
-        + data[place:]
-    )
+    noise = rng.randbytes(rng.choice((1, 4, 100)))
+    piece = rng.choice((rng.choice(TOKENS), noise))
+    return data[:place] + piece + data[place:]
 
 
 def move(rng, data, other):
@@ -112,13 +110,14 @@ def relined(rng, data, other):
     if len(data) > 1 << 20:
         return data
     lines = data.split(b"\n")
-    i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
-    how = rng.randrange(4)
-    if how == 0:
+    i = rng.randrange(len(lines))
+    j = rng.randrange(len(lines))
+    change = rng.choice(("leave out", "double", "swap", "join"))
+    if change == "leave out":
         del lines[i]
-    elif how == 1:
+    elif change == "double":
         lines.insert(j, lines[i])
-    elif how == 2:
+    elif change == "swap":
         lines[i], lines[j] = lines[j], lines[i]
     else:
         lines[i : i + 2] = [b" ".join(lines[i : i + 2])]
@@ -126,9 +125,8 @@ def relined(rng, data, other):
 
 
 def ended(rng, data, other):
-    return data + rng.choice(
-        (rng.choice(TOKENS), bytes(rng.choice((1, 100, 100_000))), rng.randbytes(20), data)
-    )
+    zeros = bytes(rng.choice((1, 100, 100_000)))
+    return data + rng.choice((rng.choice(TOKENS), zeros, rng.randbytes(20), data))
 
 
 CHANGES = (

@@ -16,13 +16,16 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-MEMORY = 1 << 31  # bytes that a case may ask for beyond what Python and its libraries have
-CPU_SECONDS = 30  # of one case; the slowest takes two
-WAIT = 300  # seconds for one case, however busy the machine is
+# Bytes that a case may ask for beyond what Python and its libraries have.
+MAX_BYTES_OF_CASE = 1 << 31
+# The slowest case takes two seconds.
+MAX_CPU_SECONDS = 30
+# Seconds for one case, however busy the machine is.
+MAX_WAIT = 300
 
 
 def tried(target, seed, folder):
-    """Try one case in an empty folder: (the line that refused it or "", what is wrong or "")."""
+    """Try one case in an empty folder: (the line that refused it or "", the problem or "")."""
     from embedx.errors import EmbedxError
 
     from .targets import TARGETS
@@ -34,16 +37,22 @@ def tried(target, seed, folder):
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a warning is a second line
             reading()
-        line = ""
+        refusal = ""
     except EmbedxError as error:
-        line = str(error)
-        if not line.strip() or len(line.splitlines()) > 1 or "given" not in line:
-            return line, f"not one line with the file's name: {line!r}"
+        refusal = str(error)
+        if not names_the_file_in_one_line(refusal):
+            return refusal, f"not one line with the file's name: {refusal!r}"
     except BaseException:
         return "", traceback.format_exc()
-    if (seconds := time.process_time() - began) > CPU_SECONDS:
-        return line, f"took {seconds:.0f} s"
-    return line, ""
+    seconds = time.process_time() - began
+    if seconds > MAX_CPU_SECONDS:
+        return refusal, f"took {seconds:.0f} s"
+    return refusal, ""
+
+
+def names_the_file_in_one_line(refusal):
+    """Whether a message is one line, with the name of the files that targets write."""
+    return len(refusal.splitlines()) == 1 and "given" in refusal
 
 
 def prepare():
@@ -54,8 +63,9 @@ def prepare():
         for seed in range(2):
             in_new_folder(f"{target}:first {seed}")
     if Path("/proc/self/statm").exists():  # Linux tells how much it has
-        used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+        n_pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+        max_bytes = n_pages * resource.getpagesize() + MAX_BYTES_OF_CASE
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
     threading.excepthook = end_by
 
 
@@ -64,11 +74,11 @@ def in_new_folder(case):
     prints where.
     """
     target, _, seed = case.partition(":")
-    faulthandler.dump_traceback_later(WAIT, exit=True)
+    faulthandler.dump_traceback_later(MAX_WAIT, exit=True)
     with tempfile.TemporaryDirectory() as folder:
-        found = tried(target, seed, Path(folder))
+        outcome = tried(target, seed, Path(folder))
     faulthandler.cancel_dump_traceback_later()
-    return found
+    return outcome
 
 
 def end_by(thread):
@@ -78,10 +88,11 @@ def end_by(thread):
 
 
 def run(cases, work=in_new_folder):
-    """(case, the line that refused it or "", what is wrong or "") of each case, TARGET:SEED."""
+    """(case, the line that refused it or "", the problem or "") of each case, TARGET:SEED."""
     pool = None
     for case in cases:
-        pool = pool or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare)
+        if pool is None:
+            pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare)
         try:
             yield case, *pool.submit(work, case).result()
         except BrokenProcessPool:
