@@ -5,6 +5,8 @@ heads that are lost.
 import contextlib
 import os
 import signal
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -16,8 +18,9 @@ from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.wrap import by_workers
-from embedx.errors import InapplicableError
+from embedx.errors import InapplicableError, SettingError
 from embedx.labeled.digits import digits
+from embedx.objectives import OBJECTIVES
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
@@ -53,10 +56,10 @@ def cluster():
             yield found
 
 
-def trained(corpus, cluster, progress, workers=2, **options):
+def trained(corpus, cluster, progress, workers=2, objective="ns", **options):
     options = {"epochs": EPOCHS, "dim": 16, "threads": 1, **options}
     options |= {"cluster": cluster.address, "workers": workers, "merge_every": 10_000}
-    request = TrainRequest(corpora=[str(corpus)], objective="ns", typed=options)
+    request = TrainRequest(corpora=[str(corpus)], objective=objective, typed=options)
     task = WordTask(request, progress)
     with ray_backend.connected(task.cluster, options["threads"], progress) as size:
         return train_task(task, progress, wrap=by_workers(task.cluster, size))
@@ -202,6 +205,19 @@ def test_what_workers_cannot_do_is_refused(two_topics, cluster):
         trained(two_topics, cluster, Watching(), deterministic=True)
     with refused("threads", value=64):
         trained(two_topics, cluster, Watching(), threads=64)
+
+
+def test_a_machine_without_the_package_of_an_objective_is_named(two_topics, cluster, monkeypatch):
+    """A module that only the process of the command has."""
+    module = types.ModuleType("far_away")
+    module.Far = type("Far", (OBJECTIVES["ns"],), {"name": "far", "__module__": "far_away"})
+    monkeypatch.setitem(sys.modules, "far_away", module)
+    monkeypatch.setitem(OBJECTIVES, "far", module.Far)
+    watching = Watching()
+    with refused("cluster", kind=SettingError) as raised:
+        trained(two_topics, cluster, watching, objective="far")
+    assert "lacks the module far_away (ModuleNotFoundError: " in raised.value.problem
+    assert watching.says("is lost") == []
 
 
 def test_machines_may_leave_and_join(two_topics, cluster):

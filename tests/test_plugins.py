@@ -10,18 +10,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from embedx import objectives
+from embedx.distributed import packages
 from embedx.errors import DataError, SettingError
 from embedx.kernels import kernel_folder
 from embedx.registry import Registry
+from embedx.runtime import locks
+from embedx.runtime.progress import SILENT
+from embedx.tasks.output import checkpoints_of
+from embedx.tasks.requests import TrainRequest
+from embedx.training.state import TrainState
 from tests.support import forked
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
 PACKAGE = PAGE[PAGE.index("## In a package of your own") :]
 CORPUS = "cat dog fur paw\ncar road fuel wheel\n" * 200
+HINGE_PACKAGE = {"package": "embedx-hinge", "version": "0.1"}
 LABELLED = "__label__pets cat dog fur paw\n__label__cars car road fuel wheel\n" * 50
 
 
@@ -87,8 +95,7 @@ def test_the_package_of_the_docs_trains_words_and_labels(trained):
     assert printed["embedx.testing"] == "hinge\tpassed\n"
     for name in ("words", "labels"):
         model = json.loads((folder / name / "model.json").read_text())
-        expected = {"objective": {"package": "embedx-hinge", "version": "0.1"}}
-        assert model["facts"]["packages"] == expected
+        assert model["facts"]["packages"] == {"objective": HINGE_PACKAGE}
     words = json.loads((folder / "words" / "model.json").read_text())
     assert words["settings"]["margin"] == 2
 
@@ -119,6 +126,68 @@ def test_a_model_whose_package_is_missing_names_it(trained, tmp_path):
         assert "train again" not in done.stderr
     done = embedx("nn words cat", tmp_path, folder)  # which needs no objective
     assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupted_run_whose_package_is_missing_names_it_and_keeps_its_state(
+    package, tmp_path, monkeypatch
+):
+    """Settings of the package, such as margin, are unknown without it."""
+    (tmp_path / "corpus.txt").write_text(CORPUS)
+    request = TrainRequest(
+        corpora=["corpus.txt"],
+        objective="hinge",
+        output=tmp_path / "words",
+        typed={"margin": 2.0, "dim": 4, "min_count": 1, "sample": 0.0, "threads": 1},
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        objectives, "packages", lambda *names: {"packages": {"objective": HINGE_PACKAGE}}
+    )
+    checkpoints, _ = checkpoints_of(request, tmp_path / "words", SILENT)
+    checkpoints.take(TrainState(), wait=True)
+    locks.unlock(checkpoints.lock)
+    (state,) = checkpoints.states()
+
+    done = embedx("resume words", tmp_path, tmp_path)
+    assert done.returncode == 2
+    assert "the objective hinge, of the package embedx-hinge 0.1, which is not" in done.stderr
+    assert done.stderr.strip().endswith("pip install embedx-hinge")
+    assert state.exists()
+
+    done = embedx("resume words", package, tmp_path)  # which reads the state, an empty one
+    assert "embedx-hinge" not in done.stderr
+    assert "state-00000001.npz: damaged" in done.stderr
+
+
+# ---- the machines of a cluster
+
+
+def test_a_machine_needs_the_packages_of_a_run(tmp_path, monkeypatch):
+    text = "from embedx.objectives.ns import NegativeSampling\nclass Far(NegativeSampling): pass"
+    monkeypatch.syspath_prepend(tmp_path)
+    far = packages.Needed("far", "far", "1.0")
+    assert packages.problem_with([]) == ""
+    assert packages.problem_with([far]).startswith("lacks the package far 1.0 (ModuleNotFound")
+    script = packages.Needed("far", "", "")
+    assert packages.problem_with([script]).startswith("lacks the module far (ModuleNotFoundError")
+    install(tmp_path, "far", "embedx.objectives", "far = far:Far", text)
+    try:
+        assert packages.problem_with([far, script]) == ""
+        other = far._replace(version="2.0")
+        assert packages.problem_with([other]) == "has far 1.0, not 2.0"
+    finally:
+        sys.modules.pop("far", None)
+
+
+def test_only_classes_of_other_packages_are_needed(monkeypatch):
+    from docs.examples.hinge import Hinge
+
+    monkeypatch.setitem(objectives.OBJECTIVES, "hinge", Hinge)
+    hinge = Hinge(Hinge.Settings())
+    module = packages.Needed("docs.examples.hinge", "", "")
+    assert packages.needed([hinge, np.ones(3), None]) == [module]
+    ours = objectives.OBJECTIVES["softmax"]
+    assert packages.needed([ours(ours.Settings())]) == []
 
 
 # ---- packages that cannot be used

@@ -69,14 +69,19 @@ def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
 
     output  the output folder of the run, or OUTPUT.checkpoint
     """
+    from embedx import objectives
     from embedx.training import checkpoint
 
     output = checkpoint.output_of(output).absolute()
-    command, arguments, directory = checkpoint.requested(output)
+    command, arguments, directory, packages = checkpoint.requested(output)
     file = checkpoint.folder_of(output) / checkpoint.RUN
     kind = RUNS.get(command)
     if kind is None:
         raise checkpoint.damaged(file, f"no command {command}")
+    if packages:
+        # whose settings are unknown where they are missing
+        facts = {"objective": arguments.get("objective"), "packages": packages}
+        objectives.check_packages(file.parent, facts, arguments.get("typed") or {})
     check_arguments(file, command, kind, arguments)
     try:
         os.chdir(directory)

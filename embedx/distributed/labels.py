@@ -47,6 +47,9 @@ class ClassifierPlan(Plan):
     arguments: tuple[Any, ...]  # of the kind, but for the settings
     max_chunk: int | None = None  # examples, where chunks are to be shorter than usual
 
+    def components(self) -> tuple[Any, ...]:
+        return self.arguments
+
     def build(self, threads: int) -> Classification | LabelwiseTraining:
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
         objective, *others = copy.deepcopy(self.arguments)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.classification.classifier import Classifier
-from embedx.distributed.ray_backend import connected, predictions
+from embedx.distributed.ray_backend import check_packages, connected, predictions
 from embedx.distributed.received import LostWorkerError, check_best
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import LostClusterError
@@ -41,6 +41,7 @@ def predict(
     """As `Classifier.top_k`, by workers on a cluster."""
     n = features.shape[0]
     with connected(cluster, threads, progress) as size:
+        check_packages([found.objective])
         n_rows = min(-(-n // size.workers), MAX_ROWS)
         blocks = (features[start : start + n_rows] for start in range(0, n, n_rows or 1))
         progress.start("predicting", n, " examples")

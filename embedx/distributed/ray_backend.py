@@ -13,6 +13,7 @@ import itertools
 import logging
 import os
 import queue
+import re
 import signal
 import socket
 import threading
@@ -21,11 +22,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from embedx.distributed import packages
 from embedx.distributed.address import address_of, check_answers, demands_token
 from embedx.distributed.received import LostWorkerError, check_started
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
-from embedx.errors import EmbedxError, LostClusterError, SettingError
+from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
 from embedx.runtime.progress import Progress
 from embedx.storage.folder import installed_version
 
@@ -33,6 +35,8 @@ DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it m
 PATIENCE = 15.0  # seconds to wait for other workers after the first
 LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
 STEP = 0.2  # seconds between checks of the workers
+MAX_REASON = 200  # characters of why a worker is lost
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 HEAD_STEP = 0.5  # seconds between checks of the head
 HEAD_ATTEMPTS = 3  # checks that fail one after another, before the head is given up
 
@@ -238,7 +242,39 @@ def received(reference: Any, timeout: float | None = None) -> Any:
     except library.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, EmbedxError) else error from None
     except (library.exceptions.RayError, TimeoutError) as error:
-        raise LostWorkerError(str(error).strip().split("\n")[0][:200]) from error
+        raise LostWorkerError(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a worker is lost, in a line: what the start of one raised, or what Ray says first."""
+    lines = COLOUR.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+    line = lines[0]
+    if "creation task" in line:
+        line = lines[-1]
+    return line[:MAX_REASON]
+
+
+def check_packages(parts: Iterable[Any]) -> None:
+    """Raise `SettingError` if a machine of the cluster lacks a package that an objective or sampler
+    among some objects is from.
+    """
+    modules = packages.needed(parts)
+    if not modules:
+        return
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    check = ray().remote(packages.problem_with)
+    nodes = [node for node in ray().nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    for node in nodes:
+        there = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        reference = check.options(num_cpus=0, scheduling_strategy=there).remote(modules)
+        host = node["NodeManagerHostname"]
+        try:
+            problem = received(reference)
+        except LostWorkerError as error:
+            problem = f"cannot be asked for its packages ({error})"
+        if problem:
+            remedy = "install the same packages on all machines"
+            raise SettingError("cluster", None, one_line(f"{host} {problem}"), remedy)
 
 
 @dataclass(eq=False)
@@ -259,6 +295,7 @@ class Workers:
     """The workers of a run, as far as the cluster has CPUs for them."""
 
     def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
+        check_packages(plan.components())
         self.size, self.progress, self.plan = size, progress, ray().put(plan)
         self.lock, self.numbers = threading.Lock(), itertools.count(1)
         self.all: list[WorkerHandle] = []

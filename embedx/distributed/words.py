@@ -64,6 +64,9 @@ class WordsPlan(Plan):
     kept_share: ndarray
     stream: TokenStream
 
+    def components(self) -> tuple[Objective, Sampler]:
+        return self.objective, self.sampler
+
     def build(self, threads: int) -> Streamed:
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, *self.n_rows)

@@ -7,6 +7,7 @@ import platform
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,6 +26,10 @@ class Plan:
 
     def build(self, threads: int) -> Any:
         """The strategy that a worker trains; its parameters come from the server."""
+
+    def components(self) -> Sequence[Any]:
+        """What the plan is made of, an objective and a sampler among it."""
+        return ()
 
     def parameters(self, strategy: Any) -> Any:
         """The `Parameters` that all workers train."""

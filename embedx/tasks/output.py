@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from embedx import objectives
 from embedx.errors import DivergedError
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
@@ -43,7 +44,14 @@ def checkpoints_of(
     every = seconds(request.checkpoint_every, "checkpoint_every") or math.inf
     arguments = request.arguments()
     del arguments["resume"]
-    described = Command(request.command, arguments, every, request.resume, request.free_names())
+    described = Command(
+        request.command,
+        arguments,
+        every,
+        request.resume,
+        request.free_names(),
+        objectives.packages(request.objective or "", request.typed.get("sampler")),
+    )
     checkpoints = Checkpoints(folder, described, request.overwrite, progress)
     # A run that resumes overwrites the model that the interrupted run left.
     overwrite = request.overwrite or checkpoints.resumes

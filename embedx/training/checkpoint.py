@@ -23,9 +23,9 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class Command:
     every      seconds between two checkpoints
     resumes    from a checkpoint, if there is one
     free       names of arguments and settings that change no result
+    packages   facts that name the other packages which it needs (`embedx.objectives.packages`)
     """
 
     command: str
@@ -62,6 +63,16 @@ class Command:
     every: float
     resumes: bool
     free: frozenset[str] = frozenset()
+    packages: Record = field(default_factory=dict)
+
+
+class Requested(NamedTuple):
+    """A command that was started, as its checkpoints keep it."""
+
+    command: str
+    arguments: Record
+    directory: str
+    packages: Record
 
 
 def folder_of(output: Path) -> Path:
@@ -122,14 +133,17 @@ def output_of(named: Path) -> Path:
     )
 
 
-def requested(output: Path) -> tuple[str, Record, str]:
-    """(command, arguments, working directory) of the run whose checkpoints lie beside `output`.
-    `EmbedxError` if none do.
-    """
+def requested(output: Path) -> Requested:
+    """The run whose checkpoints lie beside `output`. `EmbedxError` if none do."""
     file = folder_of(output) / RUN
     try:
         run = _as_named_here(json.loads(file.read_bytes()))
-        found = str(run["command"]), dict(run["arguments"]), str(run["directory"])
+        started = Requested(
+            str(run["command"]),
+            dict(run["arguments"]),
+            str(run["directory"]),
+            dict(run.get("packages", {})),
+        )
         version = run["embedx"]
     except FileNotFoundError:
         problem = f"no run to resume (there is no {file})"
@@ -141,7 +155,7 @@ def requested(output: Path) -> tuple[str, Record, str]:
         problem = f"of embedx {version}, while this is {folders.installed_version()}"
         again = ("start the run again with ", Setting("overwrite", True))
         raise DataError(file, None, problem, ("resume it with that version, or ", again))
-    return found
+    return started
 
 
 def _as_named_here(value: Any) -> Any:
@@ -215,7 +229,8 @@ class Checkpoints:
 
     def _check_same(self, output: Path) -> None:
         """Raise `EmbedxError` unless the command is the one that started the run."""
-        then = _by_name(*requested(output))
+        started = requested(output)
+        then = _by_name(started.command, started.arguments, started.directory)
         now = _by_name(self.request.command, self.request.arguments, os.getcwd())
         compared = (now.keys() | then.keys()) - self.request.free
         others = sorted(name for name in compared if now.get(name) != then.get(name))
@@ -396,6 +411,7 @@ class Checkpoints:
             "command": self.request.command,
             "arguments": dict(self.request.arguments),
             "directory": os.getcwd(),
+            **self.request.packages,
         }
         with atomic.replacing(self.folder / RUN, self.folder / PARTIAL_RUN) as out:
             out.write(folders.json_text(run).encode())

@@ -1,0 +1,57 @@
+"""Objectives and samplers of other packages: each machine of a cluster needs the package."""
+
+import importlib
+import importlib.metadata
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from embedx.errors import one_line
+from embedx.objectives import OBJECTIVES
+from embedx.objectives.contract import Objective
+from embedx.samplers import SAMPLERS
+from embedx.samplers.contract import Sampler
+
+SCRIPT = "__main__"  # its classes are sent themselves, not by name
+
+
+class Needed(NamedTuple):
+    """A module that a run needs beside embedx; its package and version, "" where they are
+    unknown.
+    """
+
+    module: str
+    package: str
+    version: str
+
+
+def needed(parts: Iterable[Any]) -> list[Needed]:
+    """The modules of other packages that objectives and samplers among some objects are from."""
+    modules = []
+    for part in parts:
+        origin: dict[str, str] = {}
+        if isinstance(part, Objective):
+            origin = OBJECTIVES.origin(part.name)
+        elif isinstance(part, Sampler):
+            origin = SAMPLERS.origin(part.name)
+        module = type(part).__module__
+        if origin and module != SCRIPT:
+            package = origin.get("package", "")
+            modules.append(Needed(module, package, origin.get("version", "")))
+    return modules
+
+
+def problem_with(modules: Iterable[Needed]) -> str:
+    """What is wrong on this machine with modules that a run needs, such as "lacks the package
+    embedx-hinge 0.1 (...)"; "" if nothing is. Runs on the workers' machines.
+    """
+    for module, package, version in modules:
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as error:  # whatever the package does when it is imported
+            name = f"the package {package} {version}" if package else f"the module {module}"
+            return one_line(f"lacks {name} ({type(error).__name__}: {error})")
+        if package:
+            installed = importlib.metadata.version(package)
+            if installed != version:
+                return f"has {package} {installed}, not {version}"
+    return ""
