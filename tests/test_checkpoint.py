@@ -612,6 +612,7 @@ def test_names_of_a_run_come_back_as_bytes(here):
     name = os.fsdecode(b"caf\xe9")
     left_behind(here / name, corpora=[name])
     arguments = checkpoint.requested(here / name).arguments
+    assert [os.fsencode(argument) for argument in arguments["corpora"]] == [b"caf\xe9"]
     json.loads((here / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))
 
 
