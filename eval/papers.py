@@ -101,7 +101,7 @@ def fit(
     found = objectives.find(objective)
     made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
     settings = ClassifySettings.from_options(options)
-    run = classification.Run(
+    run = classification.ClassifierRun(
         training, made, settings, of_sampler, start=start, watch=watch, wrap=unguarded
     )
     return life.train(run)

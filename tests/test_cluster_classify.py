@@ -237,7 +237,7 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    run = task.Run(data, objective, dataclasses.replace(chosen, calibration=0.0))
+    run = task.ClassifierRun(data, objective, dataclasses.replace(chosen, calibration=0.0))
     run.allocate()
     return run.trainer.strategy
 

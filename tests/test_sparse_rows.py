@@ -8,7 +8,7 @@ import pytest
 from embedx import objectives
 from embedx.classification import classifier, strategies
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import Run, train
+from embedx.classification.task import ClassifierRun, train
 from embedx.engine import sparse_rows
 from embedx.engine.examples import Csr, examples_of
 from embedx.engine.shared import Chunk
@@ -60,7 +60,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     settings = resolved(ClassifySettings(**given | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
-    run = Run(data, objective, settings)
+    run = ClassifierRun(data, objective, settings)
     run.allocate()
     made = run.trainer.strategy
     made.initialise()

@@ -128,18 +128,14 @@ class Classification(Strategy):
         n_features: int,
         warm_up: Sampler | None = None,
     ) -> None:
-        self.objective, self.settings, self.sampler, self.examples = (
-            objective,
-            settings,
-            sampler,
-            examples,
-        )
-        self.optimizer, self.counts, self.n_features, self.warm_up = (
-            optimizer,
-            counts,
-            n_features,
-            warm_up,
-        )
+        self.objective = objective
+        self.settings = settings
+        self.sampler = sampler
+        self.examples = examples
+        self.optimizer = optimizer
+        self.counts = counts
+        self.n_features = n_features
+        self.warm_up = warm_up
         self.n = len(examples.label_offsets) - 1
         self.n_rows = objective.n_rows(len(counts))
         self.has_bias = settings.bias != "none"
@@ -678,14 +674,11 @@ def strategy_for(
         return Retrieved
     if sampler.candidates != "all":
         return SampledSparse if settings.weights == SPARSE else Sampled
-    if width := settings.hidden or examples.dense.shape[1]:
-        n, n_rows = (
-            min(settings.batch_size, len(examples.label_offsets) - 1),
-            objective.n_rows(len(sampler.counts)),
-        )
-        return Sampled if n_rows <= FILTER_SIZE and n * n_rows * width <= SMALL_STEP else Full
-    return (
-        FullTiled
-        if objective.traits.separable and settings.labels != "one" and not settings.max_norm
-        else FullSparse
-    )
+    width = settings.hidden or examples.dense.shape[1]
+    if width:
+        n_rows = objective.n_rows(len(sampler.counts))
+        batch_size = min(settings.batch_size, len(examples.label_offsets) - 1)
+        is_small = n_rows <= FILTER_SIZE and batch_size * n_rows * width <= SMALL_STEP
+        return Sampled if is_small else Full
+    is_separable = objective.traits.separable and settings.labels != "one"
+    return FullTiled if is_separable and not settings.max_norm else FullSparse

@@ -54,7 +54,7 @@ BYTES_PER_FEATURE = 24
 class TrainedClassifier:
     """A trained classifier and how its training went.
 
-    optimizer_state  by table; `Run` continues from it
+    optimizer_state  by table; `ClassifierRun` continues from it
     """
 
     classifier: Classifier
@@ -82,8 +82,8 @@ def train(
     checkpoints: Checkpoints | None = None,
     given_names: frozenset[str] | None = None,
 ) -> TrainedClassifier:
-    """Train a classifier on `data`; see `Run` and `embedx.training.life.train`."""
-    run = Run(
+    """Train a classifier on `data`; see `ClassifierRun` and `embedx.training.life.train`."""
+    run = ClassifierRun(
         data,
         objective,
         settings,
@@ -96,7 +96,7 @@ def train(
     return life.train(run, checkpoints)
 
 
-class Run:
+class ClassifierRun:
     """A run on labelled data: its rows are divided and its settings are resolved.
 
     settings         as the user gave them
@@ -434,7 +434,7 @@ class Run:
         settings = dataclasses.replace(
             self.settings, calibration=0.0, neighbours=NONE, l2=self.given.l2
         )
-        on_all_rows = Run(
+        on_all_rows = ClassifierRun(
             self.data,
             self.objective,
             settings,

@@ -12,7 +12,7 @@ from embedx.classification.objective_choice import given_settings
 from embedx.classification.problem import given_names
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import settings_to_continue
-from embedx.classification.task import Run, TrainedClassifier
+from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.labeled.data import Labeled
@@ -169,10 +169,10 @@ class LabelTask:
 
     # ---- resolve
 
-    def resolve(self, data: Labeled, wrap: Wrap | None = None) -> Run:
+    def resolve(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
         """The run on the training rows."""
         objective, settings, options = self.choice
-        run = Run(
+        run = ClassifierRun(
             data,
             objective,
             settings,

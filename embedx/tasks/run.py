@@ -55,7 +55,7 @@ class Trained(Protocol):
         """The same without the memory that only training needed."""
 
 
-class Run(life.Run[Trained], Protocol):
+class ResolvedRun(life.Run[Trained], Protocol):
     """A run with resolved settings, which can be shown."""
 
     @property
@@ -95,7 +95,7 @@ class Task(Protocol):
     def read(self) -> AbstractContextManager[Any]:
         """The data to train on."""
 
-    def resolve(self, data: Any, wrap: Wrap | None = None) -> Run:
+    def resolve(self, data: Any, wrap: Wrap | None = None) -> ResolvedRun:
         """The run on these data; `wrap` makes what trains in place of this machine."""
 
     def scores(self, trained: Any) -> dict[str, float] | None:

@@ -27,7 +27,7 @@ def train(*arguments, cluster=None, progress=None, **options):
     """A run here, or on a cluster."""
     checkpoints = options.pop("checkpoints", None)
     wrap = None if cluster is None else by_workers(cluster.settings, cluster.size)
-    run = task.Run(*arguments, progress=progress, wrap=wrap, **options)
+    run = task.ClassifierRun(*arguments, progress=progress, wrap=wrap, **options)
     if cluster is not None:
         labels.check(cluster.settings, run.settings, run.objective)
     return life.train(run, checkpoints)
