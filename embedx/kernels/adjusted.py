@@ -53,6 +53,7 @@ from numba.extending import (
 )
 
 from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS, folder_within
+from embedx.runtime import locks
 from embedx.runtime.cache_home import log, make_private
 
 
@@ -354,6 +355,8 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
         return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
+        # numba reads the index, adds to it and writes it: two processes would lose what one added
+        held = locks.lock(Path(self.cache_path))
         try:
             super().save_overload(signature, compiled)
         except OSError as error:
@@ -362,6 +365,8 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
                 error.strerror or error,
                 "free some space, or set EMBEDX_CACHE_DIR to another folder",
             )
+        finally:
+            locks.unlock(held)
 
 
 class _Cache(caching._Cache):  # type: ignore[misc]
