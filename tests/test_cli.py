@@ -499,43 +499,6 @@ def test_divergence_ends_with_code_3_and_advice(home, two_topics):
     assert not (home / "diverged").exists()
 
 
-WHERE_IGNORED = """
-import os, signal, time
-from embedx.cli import app
-
-class Library:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        for _ in range(1000):
-            pass
-
-def application(arguments):
-    def command(**how):
-        Library()
-        {then}
-    return command
-
-app.application = application
-app.main()
-"""
-
-
-@pytest.mark.parametrize(
-    "then",
-    ["while True: time.sleep(0.001)"],
-    ids=["goes on"],
-)
-def test_an_interrupt_is_not_lost_where_python_ignores_what_is_raised(then):
-    """As in the destructors of llvmlite, which run while kernels are compiled."""
-    done = subprocess.run(
-        [sys.executable, "-c", WHERE_IGNORED.format(then=then)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (143, "embedx: interrupted\n")
-
-
 def test_an_interrupted_run_leaves_a_model_however_often_it_is_interrupted(home, two_topics):
     options = [
         "--epochs",

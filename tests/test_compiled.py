@@ -3,11 +3,15 @@ them.
 """
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
+from numba import types
 
+from embedx.kernels import adjusted
+from embedx.kernels.compiled import kernel
 from tests.support import forked
 from tests.support.needs import needs_compiler
 
@@ -181,3 +185,22 @@ def test_kernels_that_cannot_be_kept_are_used_all_the_same(place):
         file.write_bytes(half(file.read_bytes()))
     hits, lines = used(place, before=FULL)  # nor can what is damaged be replaced then
     assert (hits, len(lines)) == (0, 1)
+
+
+def test_an_interrupt_waits_for_the_kernel_that_is_compiled(monkeypatch):
+    """numba and LLVM call Python where an exception is lost, or ends the process."""
+    compiled = []
+
+    def compile_kernel(self, signature):
+        signal.raise_signal(signal.SIGINT)
+        compiled.append(signature)
+
+    monkeypatch.setattr(adjusted.CPUDispatcher, "compile", compile_kernel)
+
+    @kernel
+    def double(x):
+        return 2 * x
+
+    with pytest.raises(KeyboardInterrupt):
+        double.compile((types.float64,))
+    assert compiled == [(types.float64,)]

@@ -9,7 +9,6 @@ import errno
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -80,14 +79,11 @@ MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-
 
 _heard: list[signal.Signals] = []  # the signals that end a run
 _received: list[int] = []  # the signal that ended the run
-_ignored: list[int] = []  # signals whose interrupt Python ignored; what failed next, failed by it
-SENT_AGAIN_AFTER = 0.01  # seconds
 
 
 def main() -> None:
     """The console script."""
     open_streams()
-    sys.unraisablehook = _send_again
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _interrupt)
@@ -118,19 +114,18 @@ def main() -> None:
         if str(error) == NO_NEW_THREAD:
             _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
             code = 2
-        elif not _is_interrupted(error):
+        elif not _comes_from_interrupt(error):
             raise
     except (KeyboardInterrupt, typer.Abort):
         pass
     except BaseException as error:
-        if not _is_interrupted(error):
+        if not _comes_from_interrupt(error):
             raise
-    received = _received + _ignored
-    if received:  # whatever typer made of it
+    if _received:  # whatever typer made of it
         for number in _heard:
             signal.signal(number, signal.SIG_IGN)  # one may be about to come again
         _print_error("embedx: interrupted")
-        code = 128 + received[0]
+        code = 128 + _received[0]
     close_error_stream()
     sys.exit(code)
 
@@ -144,15 +139,12 @@ def _check_working_folder() -> None:
         raise DataError("the working folder", None, problem, "change to another one") from error
 
 
-def _is_interrupted(error: BaseException) -> bool:
-    """Whether an error came of a signal."""
-    return bool(_ignored) or (bool(_received) and _comes_from_interrupt(error))
-
-
 def _comes_from_interrupt(error: BaseException | None) -> bool:
-    """Whether an error was raised for an interrupt, as by a compiler that turns what it meets into
-    errors of its own, or by printing to a terminal that is closed.
+    """Whether an error was raised for an interrupt, such as by printing to a terminal that is
+    closed.
     """
+    if not _received:
+        return False
     is_hung_up = isinstance(error, OSError) and error.errno == errno.EIO
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
@@ -172,22 +164,6 @@ def _interrupt(signal_number: int, frame: object) -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-def _send_again(ignored: Any) -> None:
-    """Have an interrupt come again that met one of the places where Python ignores what is raised:
-    `__del__`, as llvmlite has it, or what is called when an object goes.
-    """
-    if not isinstance(ignored.exc_value, KeyboardInterrupt) or not _received:
-        sys.__unraisablehook__(ignored)
-        return
-    signal_number = _received.pop()
-    _ignored.append(signal_number)
-    for number in _heard:
-        signal.signal(number, _interrupt)
-    # from another thread, since here it would be raised at once, and ignored again
-    with contextlib.suppress(RuntimeError):
-        threading.Timer(SENT_AGAIN_AFTER, signal.raise_signal, [signal_number]).start()
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:

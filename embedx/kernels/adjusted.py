@@ -55,6 +55,7 @@ from numba.extending import (
 from embedx.kernels.kernel_folder import KERNEL_FOLDER, KERNEL_FOLDERS, folder_within
 from embedx.runtime import locks
 from embedx.runtime.cache_home import log, make_private
+from embedx.runtime.interrupts import to_the_end
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
@@ -107,9 +108,16 @@ def is_cached(compiled: Any, signature: Any) -> bool:
 
 
 class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """Compiles with `_once`."""
+    """Compiles with `_once`.
+
+    An interrupt waits until that is done: numba and LLVM call Python where an exception is lost, or
+    ends the process.
+    """
 
     def compile(self, signature: Any) -> Any:
+        return to_the_end(lambda: self._compiled(signature), then_raise=True)
+
+    def _compiled(self, signature: Any) -> Any:
         with global_compiler_lock:
             resolve = self.typingctx.resolve_function_type
             self.typingctx.resolve_function_type = _once(resolve)
