@@ -352,19 +352,31 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(signature, target_context)
+        except (OSError, MemoryError) as error:  # of this process: others can read them
+            self._tell_unread(error)
         except Exception as error:  # there is nothing that pickle does not raise, given the bytes
-            _tell_once(
-                "cannot be read", f"{self._impl.filename_base}: {error}", "they are compiled again"
-            )
+            self._tell_unread(error)
+            self._forget()
+        return None
+
+    def _tell_unread(self, error: Exception) -> None:
+        problem = f"{self._impl.filename_base}: {error}"
+        _tell_once("cannot be read", problem, "they are compiled again")
+
+    def _forget(self) -> None:
+        """Empty the index, whose entries are damaged."""
         try:
             self.flush()
         except OSError:
             self.disable()
-        return None
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        # numba reads the index, adds to it and writes it: two processes would lose what one added
-        held = locks.lock(Path(self.cache_path))
+        # numba reads the index, adds to it and writes it: two processes would lose what one added,
+        # or write the code of two kernels to one file
+        folder = Path(self.cache_path)
+        with contextlib.suppress(OSError):  # `super` meets it too
+            make_private(folder)
+        held = locks.lock(folder)
         try:
             super().save_overload(signature, compiled)
         except OSError as error:
