@@ -59,7 +59,7 @@ def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
         assert [queue.empty() for queue in blocks._queues] == [False, False, True, True]
     for thread in threading.enumerate():
         if thread.name == "embedx-reader":
-            thread.join(timeout=5)
+            thread.join(timeout=300)
             assert not thread.is_alive()
     assert (first.source, first.data) == (0, b"0" * 10)
 
