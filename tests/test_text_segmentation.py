@@ -1,4 +1,6 @@
-"""Text of scripts without spaces between words: training says that it was not segmented."""
+"""Text that was not divided into words, which training says: that of scripts without spaces
+between words, and that with punctuation at its words.
+"""
 
 import contextlib
 
@@ -12,8 +14,8 @@ from tests.support.notes import Notes
 OPTIONS = {"dim": 2, "epochs": 1, "threads": 1, "min_count": 1, "sample": 0}
 
 
-def advice_on(text, tmp_path, **options):
-    """The notes on training that are about segmentation."""
+def notes_on(text, tmp_path, **options):
+    """The notes on the run of a text, before it is trained."""
     file = tmp_path / "text.txt"
     file.write_text(text, "utf-8")
     notes = Notes()
@@ -23,7 +25,12 @@ def advice_on(text, tmp_path, **options):
         contextlib.suppress(EmbedxError),  # a line is one word
     ):
         skipgram.Run.prepared(corpus, config, notes)
-    return [note for note in notes.notes if "segment it first" in note]
+    return notes.notes
+
+
+def advice_on(text, tmp_path, **options):
+    """The notes that are about segmentation."""
+    return [note for note in notes_on(text, tmp_path, **options) if "segment it first" in note]
 
 
 UNSEGMENTED = {
@@ -56,3 +63,52 @@ def test_unsegmented_text_gets_a_line_that_names_a_segmenter(segmenter, text, tm
 )
 def test_other_text_gets_none(text, tmp_path):
     assert not advice_on(text * 10, tmp_path)
+
+
+RAW = 'The king, who was old, spoke. Nobody listened; everybody "slept".\n'
+
+
+def advice_on_punctuation(text, tmp_path, **options):
+    """The notes that are about punctuation at words."""
+    return [note for note in notes_on(text, tmp_path, **options) if "punctuation" in note]
+
+
+def test_training_offers_to_tokenise_raw_text(tmp_path):
+    (note,) = advice_on_punctuation(RAW * 10, tmp_path)
+    assert "punctuation ends 50% of the tokens" in note
+    assert "--tokenizer words --lowercase" in note
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (RAW, {"tokenizer": "words"}),
+        ("The king , who was old , spoke . Nobody listened ; everybody slept .\n", {}),
+        ("milk bread 12:345 eggs\n", {}),
+    ],
+)
+def test_other_text_is_not_offered_it(text, options, tmp_path):
+    assert not advice_on_punctuation(text * 10, tmp_path, **options)
+
+
+def warnings_of_training(text, tmp_path, **options):
+    """The warnings of a run on a text."""
+    file = tmp_path / "text.txt"
+    file.write_text(text)
+    notes = Notes()
+    config = configure("ns", OPTIONS | options)
+    skipgram.train(str(file), config, progress=notes, cache_dir=tmp_path / "cache")
+    return notes.warnings
+
+
+def test_a_loss_above_that_of_frequencies_is_warned_of_with_the_likely_remedy(tmp_path):
+    (raw,) = warnings_of_training(RAW * 10, tmp_path)
+    assert "above that of word frequencies alone" in raw
+    assert "--tokenizer words --lowercase, or for more --epochs" in raw
+    (other,) = warnings_of_training("the old king spoke to nobody at all\n" * 10, tmp_path)
+    assert "train for more --epochs or on more text" in other
+
+
+def test_a_loss_below_that_of_frequencies_is_not_warned_of(tmp_path):
+    text = "red green blue red green blue\n" * 50 + "one two three one two three\n" * 50
+    assert not warnings_of_training(text, tmp_path, epochs=40, dim=8)

@@ -11,7 +11,6 @@ import abc
 import dataclasses
 import functools
 import itertools
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -27,6 +26,7 @@ from embedx.settings import Settings, param
 from embedx.text.characters import SEPARATES, Characters
 from embedx.text.ngram_hashes import OF_NEXT_WORD, bucket_lists, hash_words
 from embedx.text.ngrams import ngrams
+from embedx.text.segmentation import ATTACHED, RAW_SHARE
 from embedx.text.settings import TextSettings
 from embedx.text.tables import TOKEN_END
 from embedx.text.tokenizer import Table, Tokenizer, look_up
@@ -36,11 +36,7 @@ PREFIX = "__label__"
 MARK = b"\x01"
 # Rows are tokenised in batches of this size.
 BATCH_BYTES = 1 << 22
-# Punctuation at the end of a word.
-ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")
-# Text is raw if punctuation ends more than this share of its words: news have .09, and .01 after
-# tokenisation.
-RAW_SHARE = 0.03
+# The default number of words in an n-gram of raw text.
 RAW_NGRAMS = 2
 MAX_CHAR_NGRAM_HASHES = 2**31 - 1
 

@@ -15,7 +15,7 @@ from numpy import float32, float64, ndarray
 
 from embedx import objectives
 from embedx.engine import skipgram as engine, subwords
-from embedx.errors import DataError, DivergedError, Setting
+from embedx.errors import DataError, DivergedError, Setting, Text
 from embedx.evaluation import heldout
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
@@ -38,7 +38,7 @@ from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import phrases_of
-from embedx.text.segmentation import warn_if_unsegmented
+from embedx.text.segmentation import IN_WORDS, is_raw, note_if_raw, warn_if_unsegmented
 from embedx.text.settings import PhraseSettings
 from embedx.text.subsampling import TokenStream, context_words, has_pairs
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
@@ -390,7 +390,9 @@ class Run:
         outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
         to_the_end(self._check_finite)
         vectors = self.model(outcome)
-        if self.heldout is not None and outcome.interrupted_by is None:
+        if self.heldout is None:
+            self._warn_of_loss(outcome)
+        elif outcome.interrupted_by is None:
             metrics = to_the_end(self.heldout_metrics)
             vectors.facts["heldout"] = metrics
             if self.config.objective.traits.calibrated and outcome.diverged is None:
@@ -459,6 +461,22 @@ class Run:
             "words_trained": n_words,
             "words_per_second": round(n_words / max(outcome.seconds, 1e-9)),
         }
+
+    def _warn_of_loss(self, outcome: trainer.Outcome) -> None:
+        """Warn of a loss that is not below that of a model of word frequencies alone."""
+        loss = outcome.final_loss
+        baseline = outcome.baseline_loss
+        if loss is None or baseline is None or loss < baseline or outcome.interrupted_by:
+            return
+        remedy: Text = ("train for more ", Setting("epochs"), " or on more text")
+        if is_raw(self.corpus, self.config.text):
+            advice = ("punctuation is attached to words: train with ", *IN_WORDS)
+            remedy = (*advice, ", or for more ", Setting("epochs"))
+        self.progress.warn(
+            f"the loss of {loss:.4f} is above that of word frequencies alone, {baseline:.4f}: the"
+            " vectors say little about words; ",
+            remedy,
+        )
 
     def _check_finite(self) -> None:
         """Raise `DivergedError` if a parameter is not finite."""
@@ -558,6 +576,8 @@ def _note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress)
     objective = config.objective
     if config.settings.subwords is None and config.graph is None:
         warn_if_unsegmented(corpus, progress)
+    if config.start is None and config.graph is None:
+        note_if_raw(corpus, config.text, progress)
     if objective.about.words_caution:
         progress.warn(Setting("objective", objective.name), f": {objective.about.words_caution}")
 

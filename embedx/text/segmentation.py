@@ -1,12 +1,15 @@
-"""Whether text of a script without spaces between words was divided into words."""
+"""Whether text was divided into words: that of a script without spaces between words, and that
+whose punctuation is still attached to words.
+"""
 
 import re
 
 import numpy as np
 
-from embedx.errors import Setting
+from embedx.errors import Setting, Text
 from embedx.runtime.progress import Progress
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.settings import TextSettings
 
 # Letters of scripts that are written without spaces between words, and the mean length of tokens
 # in characters above which the text is not segmented: words have 2 in Chinese and Japanese, 4 in
@@ -38,6 +41,13 @@ PATTERNS = {script: re.compile(f"[{letters}]") for script, letters in LETTERS.it
 MAX_TYPES = 20_000  # whose letters are counted
 MOST = 0.5  # of the characters of a text
 
+# Punctuation at the end of a word.
+ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")
+# Text is raw if punctuation ends more than this share of its words: news have .09, and .01 after
+# tokenisation.
+RAW_SHARE = 0.03
+IN_WORDS: tuple[Text, ...] = (Setting("tokenizer", "words"), " ", Setting("lowercase", True))
+
 
 def warn_if_unsegmented(corpus: EncodedCorpus, progress: Progress) -> None:
     """Warn of a text that has mostly no spaces between words, with what to do about it."""
@@ -60,3 +70,28 @@ def warn_if_unsegmented(corpus: EncodedCorpus, progress: Progress) -> None:
                 Setting("subwords", "1-3"),
             )
             return
+
+
+def raw_share(corpus: EncodedCorpus) -> float:
+    """The share of the tokens of a text that end with punctuation."""
+    n_types = min(len(corpus.words), MAX_TYPES)
+    counts = corpus.counts[:n_types].tolist()
+    words = corpus.words.at(np.arange(n_types))
+    n_attached = sum(n for word, n in zip(words, counts, strict=True) if ATTACHED.search(word))
+    return n_attached / max(sum(counts), 1)
+
+
+def is_raw(corpus: EncodedCorpus, settings: TextSettings) -> bool:
+    """Whether a text was split at white space alone, although punctuation is attached to words."""
+    return settings.tokenizer == "whitespace" and raw_share(corpus) > RAW_SHARE
+
+
+def note_if_raw(corpus: EncodedCorpus, settings: TextSettings, progress: Progress) -> None:
+    """Say it of a text whose punctuation is attached to words, with what to do about it."""
+    if is_raw(corpus, settings):
+        progress.note(
+            f"punctuation ends {raw_share(corpus):.0%} of the tokens, and `king,` is another word"
+            " than `king`: ",
+            *IN_WORDS,
+            " makes them one",
+        )
