@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx.classification import classifier
+from embedx.classification import classifier, model_folder
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.settings import CompareSettings
@@ -200,7 +200,9 @@ def _evaluated(
 ) -> Report | dict[str, float]:
     """`evaluate`, reporting to `progress`."""
     is_path = isinstance(model, str | Path)
-    if isinstance(model, WordVectors) or (is_path and task_of(Path(str(model))) != classifier.TASK):
+    if isinstance(model, WordVectors) or (
+        is_path and task_of(Path(str(model))) != model_folder.TASK
+    ):
         if test is not None:
             problem = "is for classifiers, and the model has word vectors"
             raise InapplicableError("test", None, problem)

@@ -11,6 +11,7 @@ from sklearn.datasets import load_svmlight_file
 from embedx import api
 from embedx.classification import classifier
 from embedx.classification.estimator import SoftmaxClassifier
+from embedx.classification.row_blocks import all_rows
 from embedx.cli.app import application
 from embedx.errors import DataError
 from embedx.labeled.read import read
@@ -87,7 +88,7 @@ def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path
     made = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
     data = read(str(file), like=made.known)
     loaded = SoftmaxClassifier.load(tmp_path / "model")
-    ids, p = classifier.all_rows(made.iter_top_k(data.features, 3))
+    ids, p = all_rows(made.iter_top_k(data.features, 3))
     assert made.evaluate(data)["accuracy"] > 0.9
     for model in (made, loaded, classifier.load(tmp_path / "model")):
         labels, probabilities = model.top_k(records, 3)

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from embedx.classification import (
     classifier as classifiers,
     division,
+    scores,
     strategies,
     task as classify,
 )
@@ -490,7 +491,7 @@ def test_blocks_and_threads_change_nothing(kind, monkeypatch):
     features = DATA[kind][1].features
     whole = classifier.log_probability(classifier.scores(classifier.prepared(features)))
     best = [next(classifier.iter_top_k(features, k)) for k in (1, 3, 100)]
-    monkeypatch.setattr(classifiers, "BLOCK_FLOATS", 7 * len(classifier.counts))
+    monkeypatch.setattr(scores, "BLOCK_FLOATS", 7 * len(classifier.counts))
     slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
     assert [(part.start, part.stop) for part in slices] == [
         (i, min(i + 7, 200)) for i in range(0, 200, 7)

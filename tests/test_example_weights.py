@@ -9,9 +9,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from embedx import optimizers, samplers
 from embedx.classification import task
-from embedx.classification.classifier import all_rows
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.objective_choice import new_objective
+from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.weights import balanced_weights
 from embedx.labeled.data import Labeled, Labels

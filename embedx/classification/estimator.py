@@ -18,12 +18,13 @@ from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks, objectives, samplers
 from embedx.classification import task as classify
-from embedx.classification.classifier import Classifier, all_rows, load
+from embedx.classification.classifier import Classifier, load
 from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.problem import given_names
+from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import OF_STEPS, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from embedx.classification import calibration, decisions, neighbours
-from embedx.classification.classifier import Classifier, all_rows
+from embedx.classification.classifier import Classifier
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend, ChosenBlend
+from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import fit_temperature, hits
 from embedx.labeled.data import Labeled, Labels

@@ -96,7 +96,7 @@ def _scores(facts: Record) -> Record:
 
 def _schema_of_classifiers() -> FolderSchema:
     """What the folder of a classifier holds, whose code takes a while to import."""
-    from embedx.classification.classifier import SCHEMA as schema
+    from embedx.classification.model_folder import SCHEMA as schema
 
     return schema
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.classification import classifier
+from embedx.classification import classifier, model_folder
 from embedx.cli.peers import folder_of
 from embedx.cli.queries import input_lines
 from embedx.errors import DataError, EmbedxError, Setting, choice
@@ -63,7 +63,7 @@ def print_ngrams(model: str, word: str) -> None:
 def _vectors_of(model: str, of_words: Callable[[WordVectors, str], ndarray]) -> VectorOf:
     """The function of a text that gives its vector: by `of_words`, or by a classifier's layer."""
     folder = folder_of(model)
-    if task_of(Path(folder)) != classifier.TASK:
+    if task_of(Path(folder)) != model_folder.TASK:
         vectors = load(folder)
         return lambda text: of_words(vectors, text)
 
@@ -175,7 +175,7 @@ def dump(model: str, option: str) -> None:
     if option not in DUMPED:
         raise EmbedxError(f"dump {option}: {choice(option, DUMPED)}")
     folder = folder_of(model)
-    if task_of(Path(folder)) == classifier.TASK:
+    if task_of(Path(folder)) == model_folder.TASK:
         found = classifier.load(folder)
         if found.known.text is None:
             raise DataError(model, None, "a classifier whose features are no words")

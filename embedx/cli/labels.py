@@ -12,7 +12,8 @@ from typing import NamedTuple
 from numpy import ndarray
 
 from embedx.classification import classifier
-from embedx.classification.classifier import Best, Classifier
+from embedx.classification.classifier import Classifier
+from embedx.classification.row_blocks import Best
 from embedx.cli import training_results as results
 from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter

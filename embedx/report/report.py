@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.classification import classifier as classification
-from embedx.classification.classifier import Classifier
+from embedx.classification import model_folder
+from embedx.classification.classifier import Classifier, load
 from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation import learning_curves
 from embedx.evaluation.word_sets import WordTests
@@ -92,8 +92,8 @@ def report(
     inputs = [*models, test, test_labels, *(pairs or []), analogies]
     check_file(page, overwrite, [name for name in inputs if name is not None])
 
-    if task == classification.TASK:
-        classifiers = [classification.load(folder) for folder in folders]
+    if task == model_folder.TASK:
+        classifiers = [load(folder) for folder in folders]
         if other is None:
             values = labels.findings(classifiers[0], test, test_labels, settings, progress)
             html = single_page(
@@ -156,7 +156,7 @@ def why_no_model(folder: Path) -> str:
 
 def check_options(model: str | Path, task: str, options: Mapping[str, Any]) -> None:
     """Raise `EmbedxError` if one of the options is for models of the other task."""
-    if task == classification.TASK:
+    if task == model_folder.TASK:
         inapplicable = OPTIONS_OF_WORDS
         kind_of_option = WORD_VECTORS
     else:
@@ -170,7 +170,7 @@ def check_options(model: str | Path, task: str, options: Mapping[str, Any]) -> N
 
 def kind_of(task: str) -> str:
     """What messages call a model of a task."""
-    return CLASSIFIER if task == classification.TASK else WORD_VECTORS
+    return CLASSIFIER if task == model_folder.TASK else WORD_VECTORS
 
 
 # ---- pages

@@ -8,7 +8,7 @@
                   damage is noticed
 
 Which arrays and names there are is the task's affair: see `embedx.vectors.model` and
-`embedx.classification.classifier`.
+`embedx.classification.model_folder`.
 
 Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled.
 In a .tsv file a tab, newline, carriage return or backslash within a name is written as `\\t`,

@@ -1,0 +1,286 @@
+"""The folder of a trained classifier: its files, how it is written, read and checked.
+
+output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim: of the features
+                                      or the hidden layer
+bias.npy      float32 (rows,)         absent without biases
+hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
+maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+idf.npy       float32 (features,)     inverse document frequencies, with --scaling tf-idf
+label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other,
+                                      if there is one
+noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
+tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy
+              (embedx.classification.label_tree)
+calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
+neighbour_*.npy  training rows with whose labels probabilities are blended
+                 (embedx.classification.neighbours)
+coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
+labels.tsv    label TAB how often it occurs in the training rows
+trained_counts.npy  int64 (labels,): the same without rows that were held out of training, and
+              without those of later runs, which noise and trees of labels do not follow; absent if
+              there are none
+features.tsv  the words that are features, for text
+ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are features, after these words
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy import ndarray
+
+from embedx import checks, objectives
+from embedx.classification import calibration, decisions, label_tree, neighbours
+from embedx.classification.ranking import LabelRanking
+from embedx.errors import DataError, Setting
+from embedx.labeled.data import Columns, DataSchema, TextSchema
+from embedx.labeled.rules import ARRAY_OF
+from embedx.labeled.words import TextFeatureSettings
+from embedx.objectives.contract import Objective
+from embedx.settings import MOST
+from embedx.storage import folder
+from embedx.storage.schema import (
+    FACTS_OF_RUN,
+    Array,
+    FolderSchema,
+    Names,
+    Value,
+    wrong_value,
+)
+
+Model = TypeVar("Model", bound=LabelRanking)
+
+TASK = "classification"
+MIN_TEMPERATURE = 1e-6
+# Fields of the schema in model.json; those that an earlier version did not write have defaults.
+RECORDED = ("by_name", "first_feature", "has_empty_first_column", "label_separator")
+# float64 is written by lbfgs on request.
+FLOATS = ("float32", "float64")
+SCHEMA = FolderSchema(
+    TASK,
+    "`embedx classify` wrote",
+    names={"labels": Names("labels", counted=True), "features": Names("words", required=False)},
+    arrays={
+        "hidden": Array(("features", "dim"), FLOATS),
+        "output": Array(("rows", "dim"), FLOATS),
+        "bias": Array(("rows",), FLOATS),
+        "maxima": Array(("features",), FLOATS),
+        "idf": Array(("features",), FLOATS),
+        "label_order": Array(("labels",), ("int32",), indexes="labels"),
+        "noise_projection": Array(("features", "stride")),
+        "noise_offset": Array(("stride",)),
+        "noise_weights": Array(("nodes", "stride")),
+        # Infinite where a branch has no label.
+        "noise_biases": Array(("nodes",), is_finite=False),
+        "noise_leaves": Array(("labels",), ("int32",)),
+        "ngrams": Array(("ngrams",), ("int64",)),
+        "trained_counts": Array(("labels",), ("int64",)),
+        **label_tree.ARRAYS,
+        **calibration.ARRAYS,
+        **decisions.ARRAYS,
+        **neighbours.ARRAYS,
+    },
+    settings={
+        "scaling": Value(str),
+        "sampler": Value(str),
+        "replacement": Value(bool),
+        "beam": Value(int, at_least=1, at_most=MOST),
+        "propensity_a": Value(float),
+        "propensity_b": Value(float),
+        "labels": Value(str),
+        "unseen": Value(str),
+        "optimizer": Value(str),
+    },
+    facts={
+        "objective": Value(str, required=True),
+        "packages": Value(dict),
+        "n_features": Value(int, required=True, at_least=0, at_most=MOST),
+        "reader": Value(dict, required=True),
+        "estimator": Value(dict),
+        "labels": Value(int, at_least=0),
+        "examples": Value(int, at_least=0),
+        "several_labels": Value(bool),
+        "temperature": Value(float, at_least=MIN_TEMPERATURE),
+        "threshold": Value(float),
+        "interrupted": Value(bool),
+        **FACTS_OF_RUN,
+    },
+    sizes={"features": "n_features"},
+)
+
+
+# Values of `reader`, among the facts.
+READER = {
+    "by_name": Value(bool, required=True),
+    "named": Value(bool, required=True),
+    "first_feature": Value(int, at_least=0, at_most=MOST),
+    "has_empty_first_column": Value(bool),
+    "text": Value(dict),
+    "columns": Value(dict),
+}
+# Values of `columns`, in `reader`.
+COLUMNS = {
+    "text": Value(list, required=True, items=str),
+    "numbers": Value(list, required=True, items=str),
+    "label": Value(str),
+    "id": Value(str),
+    "separator": Value(str),
+    "scales": Value(list, items=list),
+}
+
+
+def save(model: LabelRanking, path: str | Path, overwrite: bool = False) -> Path:
+    """Write the folder of a model."""
+    names: dict[str, Any] = {
+        "labels": ([model.name(k) for k in range(model.n_labels)], model.counts)
+    }
+    arrays = model.arrays
+    reader = {name: getattr(model.known, name) for name in RECORDED}
+    reader["named"] = model.known.names is not None
+    text = model.known.text
+    if text is not None:
+        names["features"] = (text.vocabulary, None)
+        arrays = {**arrays, "ngrams": text.hashes}
+        reader["text"] = text.settings
+    reader["columns"] = model.known.columns and dataclasses.asdict(model.known.columns)
+    facts = {
+        **model.facts,
+        "objective": model.objective.name,
+        **objectives.packages(model.objective.name, model.settings.get("sampler")),
+        "n_features": model.known.n_features,
+        "reader": reader,
+    }
+    return folder.save(
+        Path(path),
+        task=TASK,
+        names=names,
+        arrays=arrays,
+        settings=model.settings,
+        facts=facts,
+        overwrite=overwrite,
+    )
+
+
+def load(path: str | Path, model_class: type[Model]) -> Model:
+    """The model in a folder.
+
+    Raises `EmbedxError` for whatever is missing or damaged, or no classifier.
+    """
+    stored = folder.read(Path(path), SCHEMA)
+    labels, counts = stored.names["labels"]
+    assert counts is not None
+    description = stored.path / folder.DESCRIPTION
+    objectives.check_packages(description, stored.facts, stored.settings)
+    with folder.blamed_on(description):
+        known = _data_schema(stored, labels)
+        objective = _objective(stored, counts)
+        _check_weights(stored, objective, len(labels))
+        model = model_class(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+        _check_arrays(model)
+    return model
+
+
+def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
+    """What training data fixed for later data, as a model folder has it."""
+    reader = stored.facts["reader"]
+    n_features = stored.facts["n_features"]
+    checks.require(wrong_value(READER, reader, "reader"), folder.DESCRIPTION)
+    columns = _columns(reader.get("columns"))
+    text = None
+    if "features" in stored.names:
+        n_intervals = columns.n_intervals if columns else 0
+        text = _text_schema(stored, n_features, n_intervals)
+    recorded = {name: reader[name] for name in RECORDED if name in reader}
+    names = labels if reader["named"] else None
+    return DataSchema(n_features, len(labels), names, text, columns=columns, **recorded)
+
+
+def _columns(recorded: dict[str, Any] | None) -> Columns | None:
+    """The columns of a table, as model.json has them."""
+    if not recorded:
+        return None
+    checks.require(wrong_value(COLUMNS, recorded, "columns"), folder.DESCRIPTION)
+    try:
+        columns = Columns(**recorded)
+        numbers = [float(number) for scale in columns.scales for number in scale]
+    except (TypeError, ValueError, OverflowError):
+        numbers = [np.nan]
+    if not np.isfinite(numbers).all():
+        problem = "the columns of the training table are not described"
+        raise DataError(folder.DESCRIPTION, None, problem)
+    return columns
+
+
+def _text_schema(stored: folder.Folder, n_features: int, n_intervals: int) -> TextSchema:
+    """The words and n-grams that are features, taken out of the arrays of a model folder."""
+    vocabulary, _ = stored.names["features"]
+    hashes = stored.arrays.pop("ngrams", np.empty(0, np.int64))
+    settings = TextFeatureSettings.from_options(stored.facts["reader"]["text"] or {})
+    is_ascending = not np.any(hashes[1:] <= hashes[:-1])
+    if not is_ascending or len(vocabulary) + len(hashes) != n_features - n_intervals:
+        counted = f"{len(vocabulary):,} words and {len(hashes):,} n-grams"
+        raise DataError(folder.DESCRIPTION, None, f"{counted} are not {n_features:,} features")
+    return TextSchema(vocabulary, hashes, settings.record())
+
+
+def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
+    """The objective of a stored model, prepared for its labels."""
+    objective_class = objectives.find(stored.facts["objective"])
+    objective = objective_class(objective_class.Settings.from_options(stored.settings))
+    order = stored.arrays.get("label_order")
+    if order is None and objective.traits.uses_class_order:
+        problem = "names no array `label_order`, which hierarchy=clusters needs"
+        raise DataError(folder.DESCRIPTION, None, problem)
+    if order is not None:
+        checks.require(checks.wrong_order(order, len(counts)), "label_order.npy")
+    trained_counts = stored.arrays.get("trained_counts", counts)
+    checks.require(checks.wrong_part(trained_counts, counts), "trained_counts.npy")
+    objective.prepare(trained_counts, order)
+    return objective
+
+
+def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -> None:
+    """Raise `EmbedxError` without weights, dense ones of the right shape or sparse ones."""
+    is_sparse = "tree_levels" in stored.arrays
+    is_dense = "output" in stored.arrays
+    if is_sparse and is_dense:
+        problem = "names both an array `output` and `tree_levels`"
+        raise DataError(folder.DESCRIPTION, None, problem)
+    if not is_sparse and not is_dense:
+        raise DataError(folder.DESCRIPTION, None, "names no array `output`")
+    if is_sparse:
+        return
+
+    n_rows = objective.n_rows(n_labels)
+    n_features = stored.facts["n_features"]
+    output = stored.arrays["output"]
+    n_stored_features = len(stored.arrays.get("hidden", output.T))
+    if len(output) != n_rows or n_stored_features != n_features:
+        shape = f"has {len(output):,} rows for {n_stored_features:,} features"
+        name = Setting("objective", objective.name)
+        wanted = f" with {n_labels:,} labels has {n_rows:,} for {n_features:,}"
+        raise DataError("output.npy", None, (shape, ", where ", name, wanted))
+
+
+def _check_arrays(model: LabelRanking) -> None:
+    """Raise `EmbedxError` where the arrays of a model do not fit its settings or each other."""
+    calibration.check(model.arrays)
+    decisions.check(model.arrays)
+    scaling = str(model.settings.get("scaling"))
+    scaling_array = ARRAY_OF.get(scaling)
+    if scaling_array and scaling_array not in model.arrays:
+        problem = (f"names no array `{scaling_array}`, which ", Setting("scaling", scaling), " has")
+        raise DataError(folder.DESCRIPTION, None, problem)
+
+    # Each is checked when it is made.
+    if any(name in model.arrays for name in neighbours.ARRAYS):
+        _ = model.neighbours
+    _ = model.sampler
+    if model.has_sparse_weights:
+        _ = model.trees
+        is_searched = model.is_searched
+        if is_searched and model.objective.log_label_probability(np.zeros(1)) is None:
+            name = Setting("objective", model.objective.name)
+            problem = ("names an array `tree_levels`, which ", name, " has not")
+            raise DataError(folder.DESCRIPTION, None, problem)

@@ -1,0 +1,215 @@
+"""The best labels of rows and their probabilities: from the scores of all labels, through a tree or
+an index; calibrated, and blended with the labels of neighbours.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy import float32, ndarray
+from scipy.sparse import csr_matrix
+
+from embedx.classification import calibration, label_tree, neighbours
+from embedx.classification.label_tree import CANDIDATES
+from embedx.classification.neighbours import Blend, Neighbours
+from embedx.classification.row_blocks import Best, in_blocks, threads_for
+from embedx.classification.scores import LabelScores
+from embedx.errors import SettingError
+from embedx.evaluation.labels import top_k
+from embedx.runtime.progress import SILENT, Progress
+from embedx.search.index import build_index
+from embedx.search.top_k import search_top_k, top_k_spec
+from embedx.training.trainer import usable_cores
+
+LEAVE_OUT = "leave it out"
+
+# Rows of features that are made dense at a time.
+SEARCHED_ROWS = 1 << 14
+# Rows over which the recall of an index is measured.
+RECALLED = 200
+# The log of the sum of the candidates' probabilities, where none is likely at all.
+MIN_LOG_SUM = -690.0
+
+
+class LabelRanking(LabelScores):
+    """The best labels of rows and their probabilities, by the parameters of a classifier."""
+
+    def iter_top_k(
+        self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
+    ) -> Iterator[Best]:
+        """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
+
+        The probability is that the label is among those of the row: calibrated, if rows were held
+        out of training. Without calibration it is the label's own where training rows had several
+        labels and the objective gives each a probability by itself. Else the labels share one
+        probability; those that a tree finds, if there is one.
+        """
+        if k < 0:
+            raise SettingError("top_k", k, "must be 0 or more")
+        is_blended = self.has_neighbours and k > 0
+        n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
+        for rows, ids, scores in self.best(features, n_best, progress, threads):
+            p = self.probabilities(scores)
+            if is_blended:
+                ids, p = self._with_neighbours(features[rows], ids, p, n_best, threads)
+            yield ids[:, :k], p[:, :k]
+
+    def best(
+        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
+    ) -> Iterator[tuple[slice, ndarray, ndarray]]:
+        """(rows, ids, scores) as `iter_top_k`, by the parameters alone.
+
+        The scores are those that `probabilities` takes: z where labels have probabilities by
+        themselves, else log-probabilities.
+        """
+        threads = threads_for(features, threads)
+        if self.is_searched:
+            blocks = self._best_in_trees(features, k, progress, threads)
+        else:
+            blocks = self._best_of_all(features, k, progress, threads)
+        for rows, (ids, scores) in blocks:
+            yield rows, ids, scores
+
+    def _best_of_all(
+        self, features: Any, k: int, progress: Progress, threads: int
+    ) -> Iterator[tuple[slice, Best]]:
+        """(rows, their best labels and scores), from the scores of all labels."""
+        is_independent = self.judges_labels_alone
+
+        def best(z: ndarray, log_noise: ndarray) -> Best:
+            if is_independent:
+                return top_k(z, k)
+            return top_k(self.log_probability(z, log_noise), k)
+
+        return self.blocks(features, progress, threads, best)
+
+    def _best_in_trees(
+        self, features: Any, k: int, progress: Progress, threads: int
+    ) -> Iterator[tuple[slice, Best]]:
+        """(rows, their best labels and log-probabilities), found through the trees."""
+        is_independent = self.judges_labels_alone
+        beam = int(self.settings.get("beam", 10))
+        n_best = max(k, 1 if is_independent else CANDIDATES)
+
+        def best(rows: slice) -> Best:
+            h = csr_matrix(self.prepared(features[rows]), dtype=float32)
+            ids, log_p = label_tree.search(
+                self.trees,
+                h,
+                n_best,
+                beam,
+                self.objective.log_label_probability,
+                self.n_labels,
+                threads,
+            )
+            if not is_independent:
+                log_sum = np.logaddexp.reduce(log_p, axis=1, keepdims=True)
+                log_p = log_p - np.maximum(log_sum, MIN_LOG_SUM)
+            return ids[:, :k], log_p[:, :k]
+
+        size = label_tree.rows_at_a_time(self.trees, beam)
+        return in_blocks(features.shape[0], size, best, progress)
+
+    def probabilities(self, scores: ndarray) -> ndarray:
+        """The probabilities of each row's best labels, (n, k), from their scores, best first."""
+        if "calibration" in self.arrays:
+            return self._calibrated("calibration", scores)
+        if self.judges_labels_alone and not self.is_searched:
+            return np.asarray(self.objective.label_probability(scores))
+        return np.exp(scores)
+
+    @property
+    def _is_of_one_label(self) -> bool:
+        """Whether probabilities are calibrated label by label although a row has one."""
+        return "calibration" in self.arrays and not self.facts.get("several_labels")
+
+    def _calibrated(self, name: str, scores: ndarray) -> ndarray:
+        """The probabilities of scores by the calibration in an array."""
+        p = calibration.probabilities(self.arrays[name], scores)
+        return calibration.of_one_label(p) if self._is_of_one_label else p
+
+    def searched_top_k(
+        self,
+        features: Any,
+        k: int = 5,
+        share: float = 0.05,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+    ) -> Iterator[Best]:
+        """As `iter_top_k`, but only this share of all labels is scored for each row.
+
+        An index is built first, and the recall of the true k best labels, over the first RECALLED
+        rows, is reported. The labels share one probability among those scored. Raises `EmbedxError`
+        where labels cannot be searched.
+        """
+        self._check_can_be_searched(features)
+        threads = threads or usable_cores()
+        k = min(k, self.n_labels)
+        output = self.arrays["output"]
+        search = top_k_spec(len(output), share, k)
+        bias = self.arrays.get("bias", np.zeros(len(output), float32))
+        table = np.ascontiguousarray(np.column_stack([output, bias]), float32)
+        progress.note(f"building an index of {len(table):,} labels")
+        index = build_index(
+            table, len(table), table.shape[1], search, np.random.default_rng(0), threads
+        )
+
+        def best(rows: slice) -> Best:
+            h = np.asarray(self._inputs(self.prepared(features[rows])), float32)
+            h = np.column_stack([h, np.ones(len(h), float32)])
+            ids, z, log_sum = search_top_k(index, search, h, k, threads)
+            return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
+
+        first_rows = slice(RECALLED)
+        true_ids, _ = top_k(self.scores(self.prepared(features[first_rows])), k)
+        pairs = zip(true_ids, best(first_rows)[0], strict=True)
+        recall = np.mean([np.isin(row_true, row_best).mean() for row_true, row_best in pairs])
+        progress.note(
+            f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds"
+            f" {100 * recall:.1f} % of the best {k}; probabilities are relative to the labels"
+            " scored"
+        )
+        blocks = in_blocks(features.shape[0], SEARCHED_ROWS, best, progress)
+        return (block_best for _, block_best in blocks)
+
+    def _check_can_be_searched(self, features: Any) -> None:
+        """Raise `EmbedxError` where an index does not find the best labels."""
+        if not self.objective.traits.ranks_by_score:
+            problem = f"{self.objective.name} does not rank labels by their scores alone"
+            raise SettingError("search", True, problem, LEAVE_OUT)
+        if self.has_sparse_weights:
+            problem = "a model with sparse weights is searched by its own tree"
+            raise SettingError("search", True, problem, LEAVE_OUT)
+        if "hidden" not in self.arrays and hasattr(features, "indptr"):
+            problem = "needs dense features or a model with a hidden layer"
+            raise SettingError("search", True, problem, LEAVE_OUT)
+
+    # ---- neighbours
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether probabilities are blended with the labels of the nearest training rows."""
+        return neighbours.INDEX[0] in self.arrays
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The rows that are searched. Raises `EmbedxError` where their arrays do not fit."""
+        return neighbours.neighbours_of(self.arrays, self.known.n_features, self.n_labels)
+
+    def _with_neighbours(
+        self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None
+    ) -> Best:
+        """The k best labels and their probabilities: those of the model blended with neighbours."""
+        blend = Blend(*self.arrays["neighbour_blend"])
+        threads = threads_for(features, threads)
+        near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)
+        ids, scores = self.neighbours.blended(ids, p, near, blend, k, threads)
+        if "neighbour_calibration" in self.arrays:
+            return ids, self._calibrated("neighbour_calibration", scores)
+        return ids, scores
+
+    def parameters_changed(self) -> None:
+        """Forget what was derived from the parameters; to be called when `arrays` has changed."""
+        super().parameters_changed()
+        vars(self).pop("neighbours", None)

@@ -1,0 +1,49 @@
+"""Work on the rows of a request or a data set, a block at a time, by several threads."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy import float32, ndarray
+
+from embedx.runtime.progress import Progress
+from embedx.training.trainer import usable_cores
+
+# The best labels of each row, int32 (n, k), and their probabilities or scores.
+Best = tuple[ndarray, ndarray]
+# Rows of a request, which one thread answers.
+FEW_ROWS = 8
+
+
+def all_rows(best: Iterable[Best]) -> Best:
+    """The rows of all blocks."""
+    parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), float32))]
+    ids, p = zip(*parts, strict=True)
+    return np.concatenate(ids), np.concatenate(p)
+
+
+def threads_for(features: Any, threads: int | None) -> int:
+    """The number of threads: one where starting others takes longer than they save."""
+    return 1 if features.shape[0] <= FEW_ROWS else threads or usable_cores()
+
+
+def in_blocks(
+    n: int, size: int, work: Callable[[slice], Any], progress: Progress, threads: int = 1
+) -> Iterator[tuple[slice, Any]]:
+    """(rows, work(rows)) for n rows, so many at a time, in order, by several threads."""
+    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    progress.start("predicting", n, " examples")
+    if len(blocks) == 1:
+        # Starting a thread would take longer than the rows of a request.
+        yield blocks[0], work(blocks[0])
+        progress.update(n)
+        progress.finish()
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for window in range(0, len(blocks), threads):
+            started = blocks[window : window + threads]
+            for rows, result in zip(started, pool.map(work, started), strict=True):
+                yield rows, result
+                progress.update(rows.stop)
+    progress.finish()

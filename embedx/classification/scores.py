@@ -1,0 +1,203 @@
+"""The scores of all labels, and their log-probabilities, by the parameters of a classifier."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy import float32, ndarray
+from scipy.sparse import csr_matrix
+
+from embedx import samplers
+from embedx.classification import label_tree
+from embedx.classification.label_tree import LabelTree
+from embedx.classification.row_blocks import in_blocks, threads_for
+from embedx.engine import sparse_levels
+from embedx.errors import DataError, SettingError
+from embedx.labeled.data import DataSchema
+from embedx.labeled.rules import scaled
+from embedx.objectives.contract import Objective
+from embedx.runtime.progress import SILENT, Progress
+from embedx.samplers.contract import Sampler
+
+# Scores computed at a time.
+BLOCK_FLOATS = 1 << 23
+
+
+@dataclass
+class LabelScores:
+    """The parameters of a classifier, and the scores of all labels that follow from them."""
+
+    objective: Objective
+    arrays: dict[str, ndarray]
+    known: DataSchema
+    # int64 (n_labels,): how often each label occurs in the training data, with rows held out.
+    counts: ndarray
+    settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        return len(self.counts)
+
+    @property
+    def n_training_rows(self) -> int:
+        """How many training rows there were, with rows held out."""
+        return int(self.facts.get("training_rows") or self.facts.get("examples") or 0)
+
+    @property
+    def trained_counts(self) -> ndarray:
+        """int64 (n_labels,): how often each label occurs in the rows that were trained on."""
+        return self.arrays.get("trained_counts", self.counts)
+
+    def name(self, label: int) -> str:
+        """The name of a label; its number if it has no name."""
+        return self.known.names[label] if self.known.names else str(label)
+
+    @cached_property
+    def label_names(self) -> ndarray:
+        """What labels are called, (n_labels,): their names, or their numbers without names."""
+        names = self.known.names
+        return np.arange(self.n_labels) if names is None else np.array(names, str)
+
+    # ---- scores
+
+    def prepared(self, features: Any) -> Any:
+        """Features on the scale of the training data."""
+        if features.shape[1] != self.known.n_features:
+            problem = f"{features.shape[1]}, but the model has {self.known.n_features}"
+            raise DataError("features", None, problem)
+        return scaled(features, self.settings.get("scaling", "none"), self.arrays)
+
+    def scores(self, features: Any) -> ndarray:
+        """(n, rows), of the weights' dtype, for features on the scale of the training data; see
+        `prepared`.
+
+        Raises `EmbedxError` where labels are found through a tree.
+        """
+        if self.has_sparse_weights:
+            return self._sparse_scores(features)
+        z = self._inputs(features) @ self._weights
+        if "bias" in self.arrays:
+            z += self.arrays["bias"]
+        return np.asarray(z, self._weights.dtype)
+
+    def _inputs(self, features: Any) -> Any:
+        """The inputs of the output layer, for features on the scale of the training data."""
+        return features @ self.arrays["hidden"] if "hidden" in self.arrays else features
+
+    def hidden_values(self, features: Any) -> ndarray:
+        """The values of the hidden layer, (n, dim), for features as they are read."""
+        return np.asarray(self._inputs(self.prepared(features)))
+
+    @cached_property
+    def _weights(self) -> ndarray:
+        """The output vectors, float32 (dim, rows)."""
+        return np.ascontiguousarray(self.arrays["output"].T)
+
+    def parameters_changed(self) -> None:
+        """Forget what was derived from the parameters; to be called when `arrays` has changed."""
+        for derived in ("_weights", "trees"):
+            vars(self).pop(derived, None)
+
+    # ---- sparse weights
+
+    @property
+    def has_sparse_weights(self) -> bool:
+        """Whether labels have sparse weights, by themselves or in a tree."""
+        return "tree_levels" in self.arrays
+
+    @cached_property
+    def trees(self) -> list[LabelTree]:
+        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit."""
+        return label_tree.trees_of(
+            self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels)
+        )
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the best labels are found through a tree, without scores of all labels."""
+        return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
+
+    def _sparse_scores(self, features: Any) -> ndarray:
+        """As `scores`; labels not seen in training have the score that predicts half an occurrence.
+
+        Raises `EmbedxError` where labels are found through a tree.
+        """
+        if self.is_searched:
+            problem = "not all labels have scores, because a tree finds the best"
+            raise SettingError("weights", "tree", problem, "use top_k")
+        tree = self.trees[0]
+        z_seen = sparse_levels.scores_of(csr_matrix(features, dtype=float32), tree.levels[0])
+        if np.array_equal(tree.labels, np.arange(self.objective.n_rows(self.n_labels))):
+            return z_seen
+
+        half_an_occurrence = 0.5 / int(self.facts.get("examples") or 1)
+        z_unseen = self.objective.initial_bias(np.array([half_an_occurrence]), np.array([1.0]))[0]
+        z = np.full((features.shape[0], self.n_labels), z_unseen, float32)
+        z[:, tree.labels] = z_seen
+        return z
+
+    @property
+    def judges_labels_alone(self) -> bool:
+        """Whether rows had several labels and the objective gives each a probability by itself."""
+        return (
+            bool(self.facts.get("several_labels"))
+            and self.objective.label_probability(np.zeros((1, 1))) is not None
+        )
+
+    def log_probability(self, z: ndarray, log_noise: ndarray | None = None) -> ndarray:
+        """log p(label | features), (n, n_labels), from the scores of all rows.
+
+        log_noise  that of the same features, which may be left out where it does not depend on them
+        """
+        return self.objective.log_probability(
+            z, self.log_noise(None) if log_noise is None else log_noise
+        )
+
+    def log_noise(self, features: Any) -> ndarray:
+        """log of how often each label is noise for scaled inputs, up to a constant.
+
+        float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do
+        not ask for it.
+        """
+        if not self.objective.traits.adds_log_noise:
+            return np.zeros(len(self.counts), float32)
+        # As many as training draws.
+        n_draws = min(self.objective.negatives, len(self.counts))
+        return self.sampler.log_noise_of(features, n_draws)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The sampler that training drew by."""
+        sampler = samplers.recorded(
+            self.settings, replacement=self.settings.get("replacement", False)
+        )
+        sampler.prepare(self.trained_counts, paths=self.objective.paths())
+        sampler.restore(self.arrays)
+        return sampler
+
+    def blocks(
+        self,
+        features: Any,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+        of_scores: Callable[[ndarray, ndarray], Any] | None = None,
+    ) -> Iterator[tuple[slice, Any]]:
+        """(rows, their log-probabilities), a block at a time, in order, by several threads.
+
+        of_scores  what to compute instead, from the scores and `log_noise` of a block
+        """
+        compute = of_scores or self.log_probability
+        size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
+        # What is cached is computed before threads use it.
+        _ = self.trees if self.has_sparse_weights else self._weights
+        _ = self.sampler
+
+        def work(rows: slice) -> Any:
+            h = self.prepared(features[rows])
+            return compute(self.scores(h), self.log_noise(h))
+
+        return in_blocks(features.shape[0], size, work, progress, threads_for(features, threads))
