@@ -26,7 +26,7 @@ import numpy as np
 
 from embedx.errors import DivergedError
 from embedx.evaluation.labels import LabelMetrics
-from embedx.training.trainer import usable_cores
+from embedx.runtime.cores import usable_cores
 from eval import papers, papers_ldgs_data as sources, papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, exceeds, number, plotted, table, target

@@ -547,7 +547,7 @@ def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypat
 
     monkeypatch.setattr(checkpoint.atomic, "sync", full)
     writing.take(a_state()[0], wait=True)
-    assert len(writing.states()) == checkpoint.KEPT
+    assert len(writing.states()) == checkpoint.KEPT_STATES
     assert "no checkpoint was written" in writing.progress.notes[-1]
 
 

@@ -222,8 +222,8 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     from embedx.evaluation.heldout import PAIRS
     from embedx.skipgram.strategies import CHUNK
     from embedx.text.heldout import BORDER, PIECE
-    from embedx.training.checkpoint import KEPT
-    from embedx.training.guard import CHECKS, DIVISORS
+    from embedx.training.checkpoint import KEPT_STATES
+    from embedx.training.guard import CHECKS_OF_RUN, DIVISORS
 
     def states(page, sentence):
         assert sentence in " ".join(PAGES[page].read_text("utf-8").split())
@@ -234,7 +234,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     states("words", f"chunks of {CHUNK:,} tokens")
     states("evaluating", f"up to {BORDER * PIECE:,} words")
     states("evaluating", f"up to {PAIRS:,} pairs")
-    assert (KEPT, CHECKS, DIVISORS[:2]) == (2, 20, (10, 100))
+    assert (KEPT_STATES, CHECKS_OF_RUN, DIVISORS[:2]) == (2, 20, (10, 100))
     states("runs", "The last two checkpoints are kept")
     states("runs", "After each twentieth of the run")
 

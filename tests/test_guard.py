@@ -165,8 +165,8 @@ def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
     outcome = trainer.run(strategy, Schedule(0.1, 40, 400, 2), Silent())
     assert (strategy.done[:80] == 1).all()
     assert outcome.epochs == 2
-    assert len(looks) == guard.CHECKS
-    assert [was_held for _, was_held in looks] == [True] * (guard.CHECKS - 1) + [False]
+    assert len(looks) == guard.CHECKS_OF_RUN
+    assert [was_held for _, was_held in looks] == [True] * (guard.CHECKS_OF_RUN - 1) + [False]
 
 
 def test_a_run_goes_back_to_where_it_was_good():

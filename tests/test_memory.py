@@ -14,12 +14,12 @@ import pytest
 
 import embedx
 from embedx.errors import DataError, EmbedxError
-from embedx.runtime import control_groups, disk, locks, memory
+from embedx.runtime import control_groups, cores, disk, locks, memory
 from embedx.runtime.memory import NoMemoryError
 from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.training import checkpoint, trainer
+from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints, Command
 from tests.support import forked
 from tests.support.notes import Notes
@@ -126,7 +126,7 @@ def test_the_quota_of_processors(tmp_path, lines, folder, contents, expected):
 
 
 @pytest.mark.parametrize(
-    ("cores", "quota", "variables", "expected"),
+    ("n_cores", "quota", "variables", "expected"),
     [
         (8, np.inf, {}, 8),
         (8, 2.5, {}, 3),
@@ -140,14 +140,14 @@ def test_the_quota_of_processors(tmp_path, lines, folder, contents, expected):
         (8, np.inf, {"OMP_NUM_THREADS": "0"}, 8),
     ],
 )
-def test_the_default_number_of_threads(monkeypatch, cores, quota, variables, expected):
-    monkeypatch.setattr(trainer.os, "sched_getaffinity", lambda process: set(range(cores)))
-    monkeypatch.setattr(trainer, "processors", lambda: quota)
-    for name in trainer.THREAD_VARIABLES:
+def test_the_default_number_of_threads(monkeypatch, n_cores, quota, variables, expected):
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda process: set(range(n_cores)))
+    monkeypatch.setattr(cores, "processors", lambda: quota)
+    for name in cores.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert trainer.usable_cores() == expected
+    assert cores.usable_cores() == expected
 
 
 def planned(monkeypatch, copied=(), *, available=3000, **arrays):

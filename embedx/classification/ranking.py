@@ -17,10 +17,10 @@ from embedx.classification.row_blocks import Best, in_blocks, threads_for
 from embedx.classification.scores import LabelScores
 from embedx.errors import SettingError
 from embedx.evaluation.labels import top_k
+from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import SILENT, Progress
 from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
-from embedx.training.trainer import usable_cores
 
 LEAVE_OUT = "leave it out"
 

@@ -42,7 +42,7 @@ from embedx.labeled.rules import chosen_scaling, input_length, scaled, scaling_a
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.training import trainer
+from embedx.runtime.cores import usable_cores
 
 N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
 # P@1 of enwiki-cat .5651 -> .5664, EURLex-4.3K .9142 -> .9167, Bibtex .6286 -> .6342, and higher
@@ -215,7 +215,7 @@ def choose_propensity(settings: ClassifySettings, problem: Problem) -> Choice:
 
 def choose_threads(settings: ClassifySettings, problem: Problem) -> Choice:
     """One for each usable core."""
-    return Choice(trainer.usable_cores())
+    return Choice(usable_cores())
 
 
 Rule = Callable[[ClassifySettings, Problem], Choice]

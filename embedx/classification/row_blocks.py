@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy import float32, ndarray
 
+from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
-from embedx.training.trainer import usable_cores
 
 # The best labels of each row, int32 (n, k), and their probabilities or scores.
 Best = tuple[ndarray, ndarray]

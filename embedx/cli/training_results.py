@@ -9,7 +9,7 @@ from embedx.runtime.disk import free_disk, summary
 from embedx.settings import as_typed
 from embedx.tasks.requests import RunRequest
 from embedx.tasks.run import Planned
-from embedx.training.checkpoint import KEPT
+from embedx.training.checkpoint import KEPT_STATES
 from embedx.training.life import DiskNeeds
 
 
@@ -46,7 +46,7 @@ def _disk_needs(on_disk: DiskNeeds | None) -> dict[str, float]:
     """Bytes of the model and its checkpoints; nothing where they are not known."""
     if on_disk is None:
         return {}
-    return {"model": on_disk.model, "checkpoints": (KEPT + 1) * on_disk.state}
+    return {"model": on_disk.model, "checkpoints": (KEPT_STATES + 1) * on_disk.state}
 
 
 def loss_line(facts: Mapping[str, Any], otherwise: str) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 from embedx.comparison.data import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DivergedError, EmbedxError, one_line
+from embedx.runtime.cores import usable_cores
 from embedx.settings import Record
 from embedx.tasks.requests import RunRequest
-from embedx.training.trainer import usable_cores
 
 # by default chosen from the data unless there is a learning rate, which depends on them
 OF_RATE = ("optimizer", "block_size")

@@ -2,8 +2,8 @@
 
 from embedx.errors import InapplicableError, Setting
 from embedx.graphs.settings import GraphSettings
+from embedx.runtime.cores import usable_cores
 from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
-from embedx.training import trainer
 
 BUDGET = 60.0  # seconds for each run, where nothing is said
 MAX_TRIALS = 5  # of an objective, with --tune
@@ -127,7 +127,7 @@ class CompareSettings(Settings):
 
     @property
     def used_threads(self) -> int:
-        return self.threads or trainer.usable_cores()
+        return self.threads or usable_cores()
 
 
 OF_VALIDATION = ("validation", "validation_labels", "patience")

@@ -25,6 +25,7 @@ from embedx.graphs.read import node_types, read_graph
 from embedx.graphs.settings import MAX_GRADIENT, GraphSettings
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, stream_key, uniform
+from embedx.runtime.cores import usable_cores
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Progress
@@ -33,7 +34,6 @@ from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
-from embedx.training.trainer import usable_cores
 
 # the place of the walks that are counted, among a seed's random numbers; those of epochs come after
 COUNTED = 2**35

@@ -20,7 +20,7 @@ from embedx.text.settings import VocabularySettings
 from embedx.text.sources import Source, resolve
 from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.vocabulary import kept_counts
-from embedx.training.checkpoint import KEPT
+from embedx.training.checkpoint import KEPT_STATES
 
 MIN_COUNTS = (1, 2, 5, 10, 20, 50, 100)
 MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it
@@ -106,7 +106,7 @@ def check(
                 # one unfinished
                 "disk": {
                     "model": model,
-                    "checkpoints": (KEPT + 1) * state,
+                    "checkpoints": (KEPT_STATES + 1) * state,
                     "encoded text": corpus.bytes,
                 },
                 "disk_free": disk.free_disk(output),

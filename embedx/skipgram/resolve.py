@@ -15,11 +15,11 @@ from embedx.engine.encoders import pairs_of_centre
 from embedx.errors import Setting, Text
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import WORDS
+from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.skipgram.configuration import Configuration, retrieves, usual_rate
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
-from embedx.training import trainer
 
 # Pairs of a block that one drawn negative stands for. More saves draws; above 15 vectors get worse,
 # and 60 diverges (eval/results/objectives.md).
@@ -74,7 +74,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     if settings.deterministic:
         choose("deterministic", threads=1)
     elif settings.threads is None:
-        choose("usable cores", threads=trainer.usable_cores())
+        choose("usable cores", threads=usable_cores())
     return Resolved(settings, origins)
 
 

@@ -17,6 +17,7 @@ from embedx import objectives
 from embedx.engine import skipgram as engine, subwords
 from embedx.errors import DataError, DivergedError, Setting, Text
 from embedx.evaluation import heldout
+from embedx.runtime.cores import usable_cores
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.runtime.progress import SILENT, Progress
@@ -151,7 +152,7 @@ class Run:
             settings, origins = resolve(config, text)
             warn_of_rate(settings, config.objective, progress)
         else:
-            threads = config.settings.threads or trainer.usable_cores()
+            threads = config.settings.threads or usable_cores()
             settings = replace(config.settings, threads=threads)
         for name, reason in origins.items():
             value = as_typed(getattr(settings, name))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from embedx.errors import DataError, joined
+from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.text import cache
@@ -24,7 +25,6 @@ from embedx.text.sentences import encode_sentences
 from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.text.sources import OF_ARCHIVE, Source, current_fingerprint, is_url, resolve
 from embedx.text.tokenizer import MAX_WORD_BYTES
-from embedx.training.trainer import usable_cores
 
 # names of corpora, or sentences as lists of tokens
 Corpora = str | Path | Sequence[str | Path] | Iterable[Sequence[str]]

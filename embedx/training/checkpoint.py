@@ -39,12 +39,14 @@ from embedx.storage import folder as folders
 from embedx.training.state import TrainState
 
 SUFFIX = ".checkpoint"
-RUN, PARTIAL_RUN = "run.json", "run.partial"
+RUN = "run.json"
+PARTIAL_RUN = "run.partial"
 OURS = re.compile(r"state-\d{8}\.(npz|partial)|run\.(json|partial)")
-KEPT = 2
+KEPT_STATES = 2
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 START_AGAIN = ("start again with ", Setting("overwrite", True))
-ARRAY = "__array__"  # in JSON, the key of the number of an array
+# In JSON, the key of the number of an array.
+ARRAY = "__array__"
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,9 @@ def _in_use(output: Path) -> DataError:
 
 def output_of(named: Path) -> Path:
     """The output of a run by its name or by that of the folder of its checkpoints."""
-    return (
-        named.with_name(named.name.removesuffix(SUFFIX)) if named.name.endswith(SUFFIX) else named
-    )
+    if not named.name.endswith(SUFFIX):
+        return named
+    return named.with_name(named.name.removesuffix(SUFFIX))
 
 
 def requested(output: Path) -> Requested:
@@ -139,10 +141,10 @@ def requested(output: Path) -> Requested:
     try:
         run = _as_named_here(json.loads(file.read_bytes()))
         started = Requested(
-            str(run["command"]),
-            dict(run["arguments"]),
-            str(run["directory"]),
-            dict(run.get("packages", {})),
+            command=str(run["command"]),
+            arguments=dict(run["arguments"]),
+            directory=str(run["directory"]),
+            packages=dict(run.get("packages", {})),
         )
         version = run["embedx"]
     except FileNotFoundError:
@@ -185,18 +187,20 @@ def check_trusted(file: Path) -> None:
     for path in (file, file.parent):
         status = path.stat()
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
-            raise DataError(
-                path,
-                None,
-                "other users can write it, and it names a cluster or a log",
-                "if you know what is in it, make it your own with chown and chmod o-w",
-            )
+            problem = "other users can write it, and it names a cluster or a log"
+            remedy = "if you know what is in it, make it your own with chown and chmod o-w"
+            raise DataError(path, None, problem, remedy)
 
 
 class Checkpoints:
     """The checkpoints of one run: those that it finds, and those that it writes.
 
     Raises `EmbedxError` where there are some of another run, or of this one and it does not resume.
+
+    identity   what the run depends on beside its arguments
+    began      when the interval to the next checkpoint began
+    writing    the thread that writes a checkpoint
+    resumable  the states to resume from, the newest first
     """
 
     def __init__(self, output: Path, request: Command, overwrite: bool, progress: Progress) -> None:
@@ -205,22 +209,25 @@ class Checkpoints:
         self.request = request
         self.progress = progress
         self.identity: Callable[[], Record] = dict
-        self.began = time.monotonic()  # of the interval
+        self.began = time.monotonic()
         self.writing: threading.Thread | None = None
         self.lock: locks.Lock | None = None
-        self.found: list[Path] = []  # the states to resume from, the newest first
-        if not os.path.lexists(self.folder):
-            return
-        check_not_in_use(output)
+        self.resumable: list[Path] = []
+        if os.path.lexists(self.folder):
+            self._look_for_states(overwrite)
+
+    def _look_for_states(self, overwrite: bool) -> None:
+        """Find the states to resume from. Raises `EmbedxError` where the folder may not be used."""
+        check_not_in_use(self.output)
         with atomic.errors_named(self.folder):
-            names = {each.name for each in self.folder.iterdir()}
+            names = {file.name for file in self.folder.iterdir()}
+        # A run that was killed early leaves nothing but PARTIAL_RUN.
         if RUN not in names and names - {PARTIAL_RUN}:
             remedy = ("choose another ", Setting("output"))
             raise DataError(self.folder, None, "not a folder of checkpoints", remedy)
-        # else a run was killed before it had written what it was
-        if request.resumes and RUN in names:
-            self._check_same(output)
-            self.found = self.states()
+        if self.request.resumes and RUN in names:
+            self._check_same(self.output)
+            self.resumable = self.states()
         elif self.states() and not overwrite:
             resume = ("add ", Setting("resume", True), " to continue it")
             again = (Setting("overwrite", True), " to start again")
@@ -243,22 +250,22 @@ class Checkpoints:
 
     def states(self) -> list[Path]:
         """The states on disk, the newest first."""
-        return sorted(
-            (each for each in self.folder.glob("state-*.npz") if OURS.fullmatch(each.name)),
-            reverse=True,
-        )
+        files = self.folder.glob("state-*.npz")
+        return sorted((file for file in files if OURS.fullmatch(file.name)), reverse=True)
 
     @property
     def resumes(self) -> bool:
         """Whether there is a state to resume from."""
-        return bool(self.found)
+        return bool(self.resumable)
 
     def check_disk(self, model: float, state: float) -> None:
         """Print what the run will write, if that does not fit or with details. `EmbedxError` if the
         model alone does not.
         """
-        # with one that is being written
-        n_states = KEPT + 1 - len(self.found) if math.isfinite(self.request.every) else 0
+        n_states = 0
+        if math.isfinite(self.request.every):
+            n_being_written = 1
+            n_states = KEPT_STATES + n_being_written - len(self.resumable)
         line, is_short = check_disk(self.folder.parent, model, n_states * state)
         if is_short:
             self.progress.warn(line)
@@ -283,7 +290,7 @@ class Checkpoints:
         """
         damaged_file: Path | None = None
         why = "no checkpoint to resume from"
-        for file in self.found:
+        for file in self.resumable:
             try:
                 tree = self._read(file, state)
             except DAMAGED as error:
@@ -292,22 +299,23 @@ class Checkpoints:
                     why = f"damaged ({str(error) or type(error).__name__})"
                 self.progress.note(f"{file}: damaged, so it is skipped")
                 continue
-            others = [
-                name
-                for name, value in plain(self.identity()).items()
-                if tree["identity"].get(name) != value
-            ]
-            if others:
-                problem = f"the {' and the '.join(others)} changed since"
-                raise DataError(file, None, problem, START_AGAIN)
-            try:
-                state.restore(tree["values"])
-            except ValueError as error:
-                problem = f"does not fit this run ({error})"
-                raise DataError(file, None, problem, START_AGAIN) from error
-            self.progress.note(f"resumed from {file}, of {tree['at']}")
+            self._restore_from(file, tree, state)
             return
         raise DataError(damaged_file or self.folder, None, why, START_AGAIN)
+
+    def _restore_from(self, file: Path, tree: Record, state: TrainState) -> None:
+        """Make the state what a checkpoint says. Raises `DataError` if that is of other data."""
+        identity = plain(self.identity())
+        changed = [name for name, value in identity.items() if tree["identity"].get(name) != value]
+        if changed:
+            problem = f"the {' and the '.join(changed)} changed since"
+            raise DataError(file, None, problem, START_AGAIN)
+        try:
+            state.restore(tree["values"])
+        except ValueError as error:
+            problem = f"does not fit this run ({error})"
+            raise DataError(file, None, problem, START_AGAIN) from error
+        self.progress.note(f"resumed from {file}, of {tree['at']}")
 
     def roll_back(self, state: TrainState, good_step: int) -> bool:
         """Make the state what it was at the last checkpoint of no more than `good_step` chunks, or
@@ -316,26 +324,34 @@ class Checkpoints:
         False if none can be read.
         """
         self.finish()
-        found: Record = {}
+        values = self._last_values(state, good_step)
+        if values is not None:
+            state.restore(values)
+        return values is not None
+
+    def _last_values(self, state: TrainState, good_step: int) -> Record | None:
+        """The values of the last checkpoint of no more than `good_step` chunks, or else of the last
+        of all; None if none can be read.
+        """
+        newest: Record | None = None
         for file in self.states():
             with contextlib.suppress(*DAMAGED):
-                values = self._read(file, state)["values"]
-                found = found or values
+                values: Record = self._read(file, state)["values"]
                 if values["trainer.next_step"] <= good_step:
-                    found = values
-                    break
-        if found:
-            state.restore(found)
-        return bool(found)
+                    return values
+                newest = newest or values
+        return newest
 
     def _read(self, file: Path, state: TrainState) -> Record:
         """What `_write` wrote. Raises one of DAMAGED."""
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
 
-            def arrays(value: Record) -> Any:
-                return stored[f"array{value[ARRAY]}"][()] if value.keys() == {ARRAY} else value
+            def with_array(value: Record) -> Any:
+                if value.keys() != {ARRAY}:
+                    return value
+                return stored[f"array{value[ARRAY]}"][()]
 
-            tree: Record = json.loads(bytes(stored["tree"]), object_hook=arrays)
+            tree: Record = json.loads(bytes(stored["tree"]), object_hook=with_array)
         tree["values"] = {
             name: typed(tree["values"][name], value.read()) for name, value in state.values.items()
         }
@@ -345,9 +361,9 @@ class Checkpoints:
 
     def is_due(self) -> bool:
         """Whether the interval has passed since the last one was begun, and that one is written."""
-        return time.monotonic() - self.began >= self.request.every and (
-            self.writing is None or not self.writing.is_alive()
-        )
+        if self.writing is not None and self.writing.is_alive():
+            return False
+        return time.monotonic() - self.began >= self.request.every
 
     def take(self, state: TrainState, wait: bool = False) -> None:
         """Write the state; called while nothing changes it. With `wait`, return when it
@@ -366,38 +382,43 @@ class Checkpoints:
 
     def _write(self, values: Options) -> None:
         """Write a snapshot; an error is reported, and the earlier checkpoints are kept."""
-        arrays = []
-
-        def number_of(array: Any) -> dict[str, int]:
-            arrays.append(np.asarray(array))
-            return {ARRAY: len(arrays) - 1}
-
         try:
             self._make_folder()
-            tree = {
-                "values": values,
-                "identity": plain(self.identity()),
-                "at": time.strftime("%Y-%m-%d %H:%M:%S"),
-            }
-            text = np.frombuffer(json.dumps(tree, default=number_of).encode(), np.uint8)
-            last = self.states()[:1]
-            file = self.folder / f"state-{int(last[0].stem[-8:]) + 1 if last else 1:08}.npz"
-            with atomic.replacing(file, file.with_suffix(".partial")) as out:
-                np.savez(
-                    out,
-                    allow_pickle=False,
-                    tree=text,
-                    **{f"array{k}": each for k, each in enumerate(arrays)},
-                )
+            self._write_state(values)
         except OSError as error:
             kept = "the last one is kept" if self.states() else "there is none"
             self.progress.warn(
                 f"no checkpoint was written to {self.folder}: {error.strerror or error}; {kept}"
             )
         finally:
-            for old in self.states()[KEPT:]:
+            for file in self.states()[KEPT_STATES:]:
                 with contextlib.suppress(OSError):
-                    old.unlink()
+                    file.unlink()
+
+    def _write_state(self, values: Options) -> None:
+        """Write a snapshot to a new file."""
+        arrays: dict[str, np.ndarray] = {}
+
+        def number_of(array: Any) -> dict[str, int]:
+            number = len(arrays)
+            arrays[f"array{number}"] = np.asarray(array)
+            return {ARRAY: number}
+
+        tree = {
+            "values": values,
+            "identity": plain(self.identity()),
+            "at": time.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+        text = json.dumps(tree, default=number_of).encode()
+        file = self._next_file()
+        with atomic.replacing(file, file.with_suffix(".partial")) as out:
+            np.savez(out, allow_pickle=False, tree=np.frombuffer(text, np.uint8), **arrays)
+
+    def _next_file(self) -> Path:
+        """The file of the next state: states are numbered from 1."""
+        states = self.states()
+        number = int(states[0].stem[-8:]) + 1 if states else 1
+        return self.folder / f"state-{number:08}.npz"
 
     def _make_folder(self) -> None:
         """The folder with its description, if they are not there yet."""
@@ -444,16 +465,21 @@ class Checkpoints:
 
     def how_to_resume(self) -> str:
         """How to resume a run whose model cannot be written; "" if there is no checkpoint."""
-        states = self.states()
-        if not states:
+        if not self.states():
             return ""
-        older = states[1:]
-        room = ""
-        if older:
-            size = amount(sum(file.stat().st_size for file in older))
-            room = f"{shlex.join(['rm', *map(str, older)])} frees {size}; "
         command = resumed_by(self.output)
-        return f"{room}when that is fixed, `{command}` continues from the last checkpoint"
+        return (
+            f"{self._how_to_free_space()}when that is fixed, `{command}` continues from the last"
+            " checkpoint"
+        )
+
+    def _how_to_free_space(self) -> str:
+        """The command that deletes all states but the last; "" if there is one alone."""
+        older = self.states()[1:]
+        if not older:
+            return ""
+        size = amount(sum(file.stat().st_size for file in older))
+        return f"{shlex.join(['rm', *map(str, older)])} frees {size}; "
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
@@ -463,7 +489,7 @@ class Checkpoints:
     def _delete_files(self) -> None:
         """Delete the states, and last the file that says whose they are."""
         self.finish()
-        self.found = []
+        self.resumable = []
         if not self.folder.is_dir():
             return
         ours = [file for file in self.folder.iterdir() if OURS.fullmatch(file.name)]
@@ -485,8 +511,8 @@ class Checkpoints:
 
 def _by_name(command: str, arguments: Options, directory: str) -> Record:
     """A command by the names of its arguments and settings."""
-    typed = arguments.get("typed") or {}
-    return {**arguments, **typed, "command": command, "directory": directory}
+    settings = arguments.get("typed") or {}
+    return {**arguments, **settings, "command": command, "directory": directory}
 
 
 def resumed_by(output: Path) -> str:
@@ -504,9 +530,12 @@ def typed(value: Any, like: Any) -> Any:
     value that it replaces.
     """
     if isinstance(like, tuple):
-        parts = [typed(*each) for each in zip(value, like, strict=True)]
-        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
-    return [typed(each, like[0]) for each in value] if isinstance(like, list) and like else value
+        parts = [typed(part, like_part) for part, like_part in zip(value, like, strict=True)]
+        is_named = hasattr(like, "_fields")
+        return type(like)(*parts) if is_named else tuple(parts)
+    if isinstance(like, list) and like:
+        return [typed(item, like[0]) for item in value]
+    return value
 
 
 def plain(value: Any) -> Any:

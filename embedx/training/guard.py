@@ -34,8 +34,8 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-CHECKS = 20  # of a run
-PARTS = 8  # of an interval
+CHECKS_OF_RUN = 20
+PARTS_OF_INTERVAL = 8
 # What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose
 # much where it was ten times too high.
 DIVISORS = (10, 100, 100)
@@ -46,7 +46,7 @@ DIVISORS = (10, 100, 100)
 FAR = 100.0  # above the best or the level, once
 VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
 HIGH = 10.0  # above the level, for LASTING of the run and at MIN_HIGH checks
-LASTING = 3 / CHECKS
+LASTING = 3 / CHECKS_OF_RUN
 MIN_HIGH = 3
 # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
 SLACK = 0.5
@@ -73,28 +73,38 @@ IN_STATE = (
 class Guard:
     """What the guard knows of a run. What is in its `state` is rolled back with the run, but for
     `lowered`.
+
+    keeps_copy  of the state, in memory
+    since       share of the run done at the last check
+    due         share of the run done at the next check
+    parts       of the interval since the last check
+    level       None if it was not measured before training
+    best        of the phase
+    high        shares of the run done when intervals of a high loss began
+    step        the number of chunks that had been trained at the last check
+    good_step   the same when the run was good last, as the interval after that has shown; 0 if that
+                was at its start
+    is_good     whether the last interval was
+    lowered     what the rate was multiplied by after each rollback
+    copy        of the state where it was good, or which this run resumes
     """
 
     is_on: bool = True
-    keeps_copy: bool = True  # of the state, in memory
-    since: float = 0.0  # share of the run done at the last check
-    due: float = 1 / CHECKS  # share of the run done at the next
-    parts: list[Tally] = field(default_factory=lambda: [Tally()] * PARTS)  # of the interval
+    keeps_copy: bool = True
+    since: float = 0.0
+    due: float = 1 / CHECKS_OF_RUN
+    parts: list[Tally] = field(default_factory=lambda: [Tally()] * PARTS_OF_INTERVAL)
     phase: int = 0
-    level: float | None = None  # if it was measured before training
-    best: float = math.inf  # of the phase
+    level: float | None = None
+    best: float = math.inf
     baseline: float | None = None
-    # shares of the run done when intervals of a high loss began
     high: list[float] = field(default_factory=list)
-    step: int = 0  # the number of chunks that had been trained at the last check
-    # the same when the run was good last, as the interval after that has shown; 0 if that was at
-    # its start
+    step: int = 0
     good_step: int = 0
-    is_good: bool = False  # the last interval was
+    is_good: bool = False
     has_begun: bool = False
-    # what the rate was multiplied by after each rollback
     lowered: list[float] = field(default_factory=list)
-    copy: dict[str, Any] | None = None  # of the state where it was good, or which this run resumes
+    copy: dict[str, Any] | None = None
 
     @property
     def factor(self) -> float:
@@ -114,37 +124,44 @@ class Guard:
         """Make a copy of the state and measure the losses to compare with; a run that is resumed
         has done so already.
         """
-        self.strategy, self.run, self.checkpoints = strategy, state, checkpoints
+        self.strategy = strategy
+        self.run = state
+        self.checkpoints = checkpoints
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
             return
         size = n_bytes({name: value.read() for name, value in state.values.items()})
         self.keeps_copy = size <= MAX_COPY * available_memory()
-        is_resumed, self.has_begun = self.has_begun, True
+        is_resumed = self.has_begun
+        self.has_begun = True
         if not is_resumed:
             self.phase = strategy.phase(0)
-        if not self.keeps_copy or (is_resumed and checkpoints is not None):
+        has_copy_on_disk = is_resumed and checkpoints is not None
+        if not self.keeps_copy or has_copy_on_disk:
             return
         self.copy = state.snapshot()
         if self.phase == 0 and not is_resumed:
-            level = _if_finite(strategy.untrained_loss())
-            baseline = _if_finite(strategy.baseline_loss()) if level is not None else None
-            state.restore(self.copy)
-            self.level, self.baseline, self.best = (
-                level,
-                baseline,
-                math.inf if level is None else level,
-            )
-            self.copy |= {
-                f"guard.{name}": getattr(self, name) for name in ("level", "baseline", "best")
-            }
+            self._measure_levels(self.copy)
+
+    def _measure_levels(self, copy: dict[str, Any]) -> None:
+        """Measure the losses to compare with, and bring the run back to its start."""
+        level = _if_finite(self.strategy.untrained_loss())
+        baseline = None
+        if level is not None:
+            baseline = _if_finite(self.strategy.baseline_loss())
+        self.run.restore(copy)
+        self.level = level
+        self.baseline = baseline
+        self.best = math.inf if level is None else level
+        for name in ("level", "baseline", "best"):
+            copy[f"guard.{name}"] = getattr(self, name)
 
     # ---- while it trains
 
     def add(self, share: float, done: Tally) -> None:
         """Count a chunk that was begun when that share of the run was done."""
-        at = int(PARTS * (share - self.since) / (self.due - self.since))
-        self.parts[min(max(at, 0), PARTS - 1)] += done
+        part = int(PARTS_OF_INTERVAL * (share - self.since) / (self.due - self.since))
+        self.parts[min(max(part, 0), PARTS_OF_INTERVAL - 1)] += done
 
     def is_due(self, share: float, phase: int) -> bool:
         """Whether the run is to be checked before it continues."""
@@ -159,28 +176,41 @@ class Guard:
         losses = [part.loss / part.pairs for part in self.parts if part.pairs]
         is_good = False
         if losses:
-            loss, of_all = median(losses), sum(self.parts, Tally())
-            if wrong := self._judge(loss, of_all.loss / of_all.pairs, share, is_over):
+            loss = median(losses)
+            total = sum(self.parts, Tally())
+            wrong = self._judge(loss, total.loss / total.pairs, share, is_over)
+            if wrong is not None:
                 return wrong
             self.best = min(self.best, loss)
-            is_good = loss - self.best <= self._unit(self.best)
-            is_good &= above(loss, self.best if self.level is None else self.level) <= GOOD
-        self.since, self.due = share, (math.floor(CHECKS * share) + 1) / CHECKS
-        if self.due <= share:
-            self.due += 1 / CHECKS
-        self.parts = [Tally()] * PARTS
+            is_good = self._is_good_loss(loss)
+        self._begin_interval(share)
         # A loss is of parameters before the step that it leads to: an interval shows that the check
         # before was good, not this.
-        was_good, self.is_good = self.is_good, is_good and phase == self.phase
-        last, self.step = self.step, step
+        was_good = self.is_good
+        self.is_good = is_good and phase == self.phase
         if is_good:
-            self.good_step = last
+            self.good_step = self.step
+        self.step = step
         if phase != self.phase:
-            self.phase, self.best = phase, math.inf
+            self.phase = phase
+            self.best = math.inf
         if self.is_good and was_good and self.keeps_copy and not is_over:
             self.copy = None  # frees its memory for the next
             self.copy = self.run.snapshot()
         return None
+
+    def _is_good_loss(self, loss: float) -> bool:
+        """Whether a loss is not above the best and the level."""
+        level = self.best if self.level is None else self.level
+        return loss - self.best <= self._unit(self.best) and above(loss, level) <= GOOD
+
+    def _begin_interval(self, share: float) -> None:
+        """Begin the interval to the next check when this share of the run is done."""
+        self.since = share
+        self.due = (math.floor(CHECKS_OF_RUN * share) + 1) / CHECKS_OF_RUN
+        if self.due <= share:
+            self.due += 1 / CHECKS_OF_RUN
+        self.parts = [Tally()] * PARTS_OF_INTERVAL
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
         """What is wrong with the loss of an interval, and with the mean over all its pairs."""
@@ -197,13 +227,13 @@ class Guard:
         if len(self.high) >= MIN_HIGH and share - self.high[0] >= LASTING:
             return _increase(level, loss)
         baseline = level if self.baseline is None else min(self.baseline, level)
-        if is_over and self.lowered and above(loss, baseline) > (0 if self.phase == 0 else SLACK):
+        slack = 0 if self.phase == 0 else SLACK
+        if is_over and self.lowered and above(loss, baseline) > slack:
             return Reason(
                 f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is"
                 f" {baseline:.4g}"
             )
-        is_far = max(height / FAR, above(mean, level) / VERY_FAR) > 1
-        if is_far:
+        if height > FAR or above(mean, level) > VERY_FAR:
             return _increase(level, max(loss, mean))
         return None
 
@@ -238,22 +268,21 @@ class Guard:
         """Bring the run back to where it was good; False if there is neither a copy nor a
         checkpoint.
         """
-        lowered, clock = self.lowered, self.run.values["trainer.seconds"]
+        return to_the_end(self._restore_values, then_raise=True)
+
+    def _restore_values(self) -> bool:
+        """As `_restore`. Time and learning rates are not rolled back."""
+        lowered = self.lowered
+        clock = self.run.values["trainer.seconds"]
         seconds = clock.read()
-
-        def restore() -> bool:
-            if self.copy is not None:
-                self.run.restore(self.copy)
-            elif self.checkpoints is None or not self.checkpoints.roll_back(
-                self.run, self.good_step
-            ):
-                return False
-            clock.write(seconds)
-            self.lowered = lowered
-            self.strategy.forget()
-            return True
-
-        return to_the_end(restore, then_raise=True)
+        if self.copy is not None:
+            self.run.restore(self.copy)
+        elif self.checkpoints is None or not self.checkpoints.roll_back(self.run, self.good_step):
+            return False
+        clock.write(seconds)
+        self.lowered = lowered
+        self.strategy.forget()
+        return True
 
 
 def _increase(before: float, after: float) -> Reason:
@@ -273,7 +302,11 @@ def _has_exploded(state: TrainState) -> bool:
     """Whether a parameter is not finite, or too large."""
     tables = (value.read() for name, value in state.values.items() if name.endswith(".rows"))
     return any(
-        not max(float(table.max()), -float(table.min())) <= MAX_PARAMETER
-        for table in tables
-        if isinstance(table, np.ndarray) and table.size
+        not _is_bounded(table) for table in tables if isinstance(table, np.ndarray) and table.size
     )
+
+
+def _is_bounded(table: np.ndarray) -> bool:
+    """Whether all parameters of a table are finite, and not too large."""
+    largest = max(float(table.max()), -float(table.min()))
+    return largest <= MAX_PARAMETER

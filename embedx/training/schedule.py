@@ -34,19 +34,18 @@ class Schedule:
 
     def share_done(self, steps: int, seconds: float) -> float:
         """How much of the run is over, 0 to 1."""
-        return (
-            min(seconds / self.time_budget, 1.0)
-            if self.time_budget
-            else steps / (self.n_chunks * self.epochs)
-        )
+        if self.time_budget:
+            return min(seconds / self.time_budget, 1.0)
+        return steps / (self.n_chunks * self.epochs)
 
     def epoch(self, steps: int) -> dict[str, float | None]:
         """The epoch that is under way after so many steps, and the number of epochs, if that is
         known.
         """
-        epochs = None if self.time_budget or math.isinf(self.epochs) else self.epochs
         number = steps // self.n_chunks + 1
-        return {"epoch": min(number, math.ceil(epochs)) if epochs else number, "epochs": epochs}
+        if self.time_budget or math.isinf(self.epochs):
+            return {"epoch": number, "epochs": None}
+        return {"epoch": min(number, math.ceil(self.epochs)), "epochs": self.epochs}
 
     def rate(self, share_done: float, steps: int) -> float:
         """The learning rate when a share of the run is done, which took so many steps."""
@@ -58,8 +57,10 @@ class Schedule:
             rate /= math.sqrt(updates + 1)
         elif self.shape == "inverse":
             rate /= 1 + steps / self.n_chunks
-        times = updates // self.decay_every if self.decay_every else steps // self.n_chunks
-        return rate * self.decay**times
+        n_decays: float = steps // self.n_chunks
+        if self.decay_every:
+            n_decays = updates // self.decay_every
+        return rate * self.decay**n_decays
 
 
 def orders(n: int, *place: int) -> Callable[[int], np.ndarray]:

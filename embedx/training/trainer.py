@@ -6,7 +6,6 @@ workspace. The trainer decides which chunk is next, at which learning rate, and 
 """
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from embedx.errors import (
     Setting,
     Text,
 )
-from embedx.runtime.control_groups import processors
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
@@ -41,25 +39,33 @@ AfterEpoch = Callable[[int, Tally, float], bool]
 
 @dataclass
 class Outcome:
-    """How a run ended."""
+    """How a run ended. Losses are means per pair; None where they are not known.
+
+    epochs             a fraction where the run ended early
+    final_loss         over the last twentieth of the run
+    interrupted_by     the KeyboardInterrupt that ended the run early
+    state              live: take its snapshot before the tables change
+    highest_loss       over the worst twentieth
+    lowered_rates      the learning rate after each rollback
+    diverged           why the run ended early, with the parameters of the last good checkpoint
+    initial_loss       before training
+    baseline_loss      of a model that knows only how often each class occurs
+    facts_of_strategy  for the model's record
+    curve              the mean loss over each twentieth of the run
+    """
 
     tally: Tally
     seconds: float
-    epochs: float  # a fraction when the run ended early
-    final_loss: float | None  # mean per pair over the last twentieth of the run
-    # the KeyboardInterrupt that ended it early, if one did
+    epochs: float
+    final_loss: float | None
     interrupted_by: BaseException | None = None
-    # live: take its snapshot before the tables change
     state: TrainState = field(default_factory=TrainState)
-    highest_loss: float | None = None  # mean per pair over the worst twentieth
-    # the learning rate after each rollback
+    highest_loss: float | None = None
     lowered_rates: list[float] = field(default_factory=list)
-    # why it ended early, with the parameters of the last good checkpoint
     diverged: DivergedError | None = None
-    initial_loss: float | None = None  # mean per pair before training
-    baseline_loss: float | None = None  # and of a model that knows only how often each class occurs
+    initial_loss: float | None = None
+    baseline_loss: float | None = None
     facts_of_strategy: Record = field(default_factory=dict)
-    # the mean loss over each twentieth of the run
     curve: list[dict[str, float]] = field(default_factory=list)
 
     def facts(self, loss_unit: str = "") -> Record:
@@ -93,36 +99,19 @@ class Outcome:
         """Raise, if nothing was trained, what ended the run early, or the error that says why; by
         default that there was no time.
         """
-        if self.final_loss is None:
-            self.raise_reason()
-            problem = "was over before anything was trained"
-            raise why or InapplicableError("time_budget", None, problem, "give more time")
+        if self.final_loss is not None:
+            return
+        self.raise_reason()
+        if why is not None:
+            raise why
+        problem = "was over before anything was trained"
+        raise InapplicableError("time_budget", None, problem, "give more time")
 
     def without_state(self) -> "Outcome":
         """The same, to be kept or pickled: the state refers to all memory of the run, and to
         functions.
         """
         return replace(self, state=TrainState())
-
-
-# as these say for all libraries that use threads
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-
-def usable_cores() -> int:
-    """How many cores this process may use: those it may run on, what the quota of its container
-    leaves of them, rounded up, and no more than OMP_NUM_THREADS and NUMBA_NUM_THREADS.
-    """
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    limits = [float(cores), math.ceil(min(processors(), cores))]
-    for name in THREAD_VARIABLES:
-        first = os.environ.get(name, "").split(",")[0].strip()  # of nested levels: the outermost
-        if first.isdecimal() and int(first) > 0:
-            limits.append(int(first))
-    return max(int(min(limits)), 1)
 
 
 def run(
@@ -151,35 +140,45 @@ def run(
     strategy.compile(progress)
     if plan is not None:
         plan.report(progress)
-    guard = Guard()
-    work = _Work(strategy, schedule, guard, progress, after_epoch, checkpoints)
+    work = _Work(strategy, schedule, progress, after_epoch, checkpoints)
     work.begin(snapshot, beside or TrainState())
-    interrupted_by: KeyboardInterrupt | None = None
-    lost_cluster: LostClusterError | None = None
+    ended_by = _train_to_the_end(work)
+    if work.diverged is not None and work.next_step == 0:
+        raise work.diverged
+    if checkpoints is not None:
+        _keep_or_finish(checkpoints, work, ended_early=ended_by is not None)
+    if isinstance(ended_by, LostClusterError):
+        raise _with_way_to_resume(ended_by, checkpoints)
+    return work.outcome(ended_by)
+
+
+def _train_to_the_end(work: "_Work") -> KeyboardInterrupt | LostClusterError | None:
+    """What ended the run before its end, once the chunks under way are done; None if nothing
+    did.
+    """
+    ended_by: KeyboardInterrupt | LostClusterError | None = None
     try:
         while work.diverged is None and (not work.is_over() or work.has_unreported_epoch()):
             work.train_until_pause()
     except KeyboardInterrupt as interrupt:
-        interrupted_by = interrupt
+        ended_by = interrupt
     except LostClusterError as error:
-        lost_cluster = error
+        ended_by = error
         work.futures = []  # other threads lost it too
     finally:
         work.stop = True
-        strategy.interrupt()
+        work.strategy.interrupt()
         to_the_end(work.end)
-    guard.copy = None
-    if work.diverged is not None and work.next_step == 0:
-        raise work.diverged
-    if checkpoints is not None:
-        has_ended_early = interrupted_by is not None or lost_cluster is not None
-        if has_ended_early and work.next_step > 0:
-            to_the_end(partial(checkpoints.take, work.state, wait=True))
-        else:
-            to_the_end(checkpoints.finish)
-    if lost_cluster is not None:
-        raise _with_way_to_resume(lost_cluster, checkpoints)
-    return work.outcome(interrupted_by)
+    work.guard.copy = None
+    return ended_by
+
+
+def _keep_or_finish(checkpoints: Checkpoints, work: "_Work", ended_early: bool) -> None:
+    """Write the state of a run that ended early, or wait for the checkpoint under way."""
+    if ended_early and work.next_step > 0:
+        to_the_end(partial(checkpoints.take, work.state, wait=True))
+    else:
+        to_the_end(checkpoints.finish)
 
 
 def _with_way_to_resume(
@@ -194,41 +193,82 @@ def _with_way_to_resume(
     return resumable
 
 
+class _LossCurve:
+    """The loss of each part of a run, a twentieth of it.
+
+    tallies  what was done in each part
+    ends     epochs and seconds of training at the end of each part
+    """
+
+    PARTS = 20
+
+    def __init__(self) -> None:
+        self.tallies = [Tally()] * self.PARTS
+        self.ends = [(0.0, 0.0)] * self.PARTS
+
+    def add(self, share: float, tally: Tally, epochs: float, seconds: float) -> None:
+        """Add a chunk that was begun when this share of the run was done."""
+        part = int(self.PARTS * share)
+        self.tallies[part] += tally
+        self.ends[part] = (round(epochs, 4), round(seconds, 3))
+
+    def points(self) -> list[dict[str, float]]:
+        """Epoch, seconds and mean loss of each part that had pairs."""
+        return [
+            {"epoch": epoch, "seconds": seconds, "loss": tally.loss / tally.pairs}
+            for tally, (epoch, seconds) in zip(self.tallies, self.ends, strict=True)
+            if tally.pairs
+        ]
+
+
 class _Work:
-    """What the threads share; everything that changes does so under `lock`."""
+    """What the threads share; everything that changes does so under `lock`.
+
+    state           of the whole run: this, the strategy's, the guard's
+    futures         of the threads, since the last pause
+    seconds_before  of training, until the last pause
+    resumed         when the threads were started; None in a pause
+    hold            the threads pause, so that the state can be copied
+    ended           by `after_epoch`, before the schedule's end
+    under_way       steps that were taken and are not done
+    epoch           the next for `after_epoch`
+    before_epoch    the tally when that epoch began
+    wrong           why the run diverges
+    reached         words or examples, at the last check
+    """
 
     def __init__(
         self,
         strategy: Strategy,
         schedule: Schedule,
-        guard: Guard,
         progress: Progress,
         after_epoch: AfterEpoch | None,
         checkpoints: Checkpoints | None,
     ) -> None:
         self.strategy = strategy
         self.schedule = schedule
-        self.guard = guard
+        self.guard = Guard()
         self.progress = progress
         self.after_epoch = after_epoch
         self.checkpoints = checkpoints
-        self.state = TrainState()  # of the run: this, the strategy's, the guard's
-        self.futures: list[Future[None]] = []  # of the threads, since the last pause
+        self.state = TrainState()
+        self.futures: list[Future[None]] = []
         self.lock = threading.Lock()
-        self.seconds_before = 0.0  # of training, until the last pause
-        self.resumed: float | None = None  # when the threads were started; None in a pause
+        self.seconds_before = 0.0
+        self.resumed: float | None = None
         self.stop = False
-        self.hold = False  # for a moment, so that the state can be copied
-        self.ended = False  # by after_epoch, before the schedule's end
-        self.next_step = self.pause_at = 0
-        self.under_way: set[int] = set()  # steps that were taken and are not done
+        self.hold = False
+        self.ended = False
+        self.next_step = 0
+        self.pause_at = 0
+        self.under_way: set[int] = set()
         self.learning_rate = 0.0
-        self.epoch = 0  # the next for after_epoch
-        self.tally = self.before_epoch = Tally()  # now, and when that epoch began
-        self.twentieths = [Tally()] * 20  # by share of the run done
-        self.ends = [(0.0, 0.0)] * 20  # their last epochs and seconds
-        self.wrong: Reason | None = None  # why the run diverges
-        self.reached = 0  # words or examples, at the last check
+        self.epoch = 0
+        self.tally = Tally()
+        self.before_epoch = Tally()
+        self.curve = _LossCurve()
+        self.wrong: Reason | None = None
+        self.reached = 0
         self.diverged: DivergedError | None = None
         self.pool = ThreadPoolExecutor(len(strategy.workers) or 1)
 
@@ -248,6 +288,10 @@ class _Work:
             self.checkpoints.restore(self.state)
         self.guard.begin(self.strategy, self.state, self.checkpoints)
         self.begin_report()
+        self._start_progress()
+
+    def _start_progress(self) -> None:
+        """Begin a bar of the seconds of a time budget, else of the words or examples."""
         schedule = self.schedule
         if schedule.time_budget:
             self.progress.start("training", schedule.time_budget, "s", self.seconds)
@@ -267,14 +311,19 @@ class _Work:
             return
         is_checkpoint_due = self._is_checkpoint_due() and not self.is_over()
         self.hold = False
-        if self.after_epoch is not None and (self.is_epoch_over or self.is_over()):
-            done = self.tally.since(self.before_epoch)
-            self.ended = self.after_epoch(self.epoch, done, self.seconds)
-            # not if it was interrupted
-            self.epoch += 1
-            self.before_epoch = self.tally
+        if self.is_epoch_over or self.is_over():
+            self._end_epoch()
         if self.checkpoints is not None and is_checkpoint_due:
             self.checkpoints.take(self.state)
+
+    def _end_epoch(self) -> None:
+        """Call `after_epoch`; the next epoch begins unless an interrupt is raised there."""
+        if self.after_epoch is None:
+            return
+        done = self.tally.since(self.before_epoch)
+        self.ended = self.after_epoch(self.epoch, done, self.seconds)
+        self.epoch += 1
+        self.before_epoch = self.tally
 
     def _train_and_report(self) -> None:
         """Have the threads train until they pause."""
@@ -317,54 +366,63 @@ class _Work:
         Returns why not, if it is to end instead: where it was good, or at its beginning if that is
         not known.
         """
-        guard, schedule, checkpoints = self.guard, self.schedule, self.checkpoints
-        wrong = f"{reason} after {self.reached:,} {schedule.unit}"
-        wrong += f" at learning rate {self.learning_rate:.4g}"
-        is_out_of_time = schedule.time_budget is not None and self.seconds >= schedule.time_budget
-        if not is_out_of_time and guard.roll_back():
-            to = f"{self.tally.words:,} {schedule.unit}" if self.next_step else "the start"
-            self.progress.warn(
-                f"{wrong}: rolled back to {to}, learning rate {self.rate_at(self.next_step):.4g}"
-            )
-            self.wrong = None
-            self.reached = 0
-            if checkpoints is not None and checkpoints.states():  # which are of what went wrong
-                checkpoints.take(self.state)
-            self.begin_report()
-            return None
-        rates = ", ".join(
-            f"{schedule.learning_rate * factor:.3g}" for factor in (1.0, *guard.lowered)
+        wrong = (
+            f"{reason} after {self.reached:,} {self.schedule.unit}"
+            f" at learning rate {self.learning_rate:.4g}"
         )
-        rate = Setting("learning_rate")
-        remedy: Text = ("try a smaller ", rate, f", {schedule.learning_rate / 4:.3g} say")
-        if guard.lowered:  # the rate may still be too high, or too low by now
-            remedy = (
-                f"none of the learning rates {rates} works: leave ",
-                rate,
-                " out, or try a smaller one",
-            )
-        if not guard.end():
+        if not self._is_out_of_time and self.guard.roll_back():
+            self._continue_from_rollback(wrong)
+            return None
+        error = self._diverged(wrong)
+        if not self.guard.end():
             self.next_step = 0
         self.begin_report()
-        return DivergedError(wrong, remedy)
+        return error
 
-    def outcome(self, interrupted_by: KeyboardInterrupt | None) -> Outcome:
+    def _continue_from_rollback(self, wrong: str) -> None:
+        """Warn of a rollback, and keep its state in place of what went wrong."""
+        place = "the start"
+        if self.next_step:
+            place = f"{self.tally.words:,} {self.schedule.unit}"
+        rate = self.rate_at(self.next_step)
+        self.progress.warn(f"{wrong}: rolled back to {place}, learning rate {rate:.4g}")
+        self.wrong = None
+        self.reached = 0
+        if self.checkpoints is not None and self.checkpoints.states():
+            self.checkpoints.take(self.state)
+        self.begin_report()
+
+    def _diverged(self, wrong: str) -> DivergedError:
+        """The error of a run that ends. After rollbacks the learning rate may be too low as well
+        as too high.
+        """
+        first = self.schedule.learning_rate
+        setting = Setting("learning_rate")
+        if not self.guard.lowered:
+            remedy: Text = ("try a smaller ", setting, f", {first / 4:.3g} say")
+            return DivergedError(wrong, remedy)
+        rates = ", ".join(f"{rate:.3g}" for rate in (first, *self._lowered_rates))
+        problem = f"none of the learning rates {rates} works: leave "
+        return DivergedError(wrong, (problem, setting, " out, or try a smaller one"))
+
+    @property
+    def _lowered_rates(self) -> list[float]:
+        """The learning rate after each rollback."""
+        return [self.schedule.learning_rate * factor for factor in self.guard.lowered]
+
+    def outcome(self, ended_by: KeyboardInterrupt | None) -> Outcome:
         """How the run ended."""
-        curve = [
-            {"epoch": epoch, "seconds": seconds, "loss": tally.loss / tally.pairs}
-            for tally, (epoch, seconds) in zip(self.twentieths, self.ends, strict=True)
-            if tally.pairs
-        ]
+        curve = self.curve.points()
         losses = [point["loss"] for point in curve]
         return Outcome(
             self.tally,
             self.seconds,
-            self.next_step / self.schedule.n_chunks,
+            self._epochs,
             final_loss=losses[-1] if losses else None,
-            interrupted_by=interrupted_by,
+            interrupted_by=ended_by,
             state=self.state,
             highest_loss=max(losses, default=None),
-            lowered_rates=[self.schedule.learning_rate * factor for factor in self.guard.lowered],
+            lowered_rates=self._lowered_rates,
             diverged=self.diverged,
             initial_loss=self.guard.level,
             baseline_loss=self.guard.baseline,
@@ -380,18 +438,22 @@ class _Work:
     def report(self) -> None:
         """Report to `progress` what was done since the last report."""
         with self.lock:
-            tally, rate = self.tally, self.learning_rate
+            tally = self.tally
+            rate = self.learning_rate
         new = tally.since(self.reported)
         if new.words <= 0 or self.strategy.reports_itself:
             return
         now = self.seconds
-        budget = self.schedule.time_budget
         unit = self.schedule.unit
-        facts: Record = {f"{unit}_per_second": round(new.words / max(now - self.reported_at, 1e-9))}
+        pace = new.words / max(now - self.reported_at, 1e-9)
+        facts: Record = {f"{unit}_per_second": round(pace)}
         if unit != "nodes":
             facts |= self.schedule.epoch(self.next_step - len(self.under_way))
+        done: float = tally.words
+        if self.schedule.time_budget:
+            done = min(now, self.schedule.time_budget)
         self.progress.update(
-            min(now, budget) if budget else tally.words,
+            done,
             loss=new.mean_loss,
             loss_unit=self.strategy.loss_unit,
             learning_rate=rate,
@@ -408,6 +470,16 @@ class _Work:
         if self.resumed is None:
             return self.seconds_before
         return self.seconds_before + time.monotonic() - self.resumed
+
+    @property
+    def _is_out_of_time(self) -> bool:
+        budget = self.schedule.time_budget
+        return budget is not None and self.seconds >= budget
+
+    @property
+    def _epochs(self) -> float:
+        """Epochs that were begun, the last as a fraction."""
+        return self.next_step / self.schedule.n_chunks
 
     @property
     def share_done(self) -> float:
@@ -438,7 +510,6 @@ class _Work:
 
     def own_state(self) -> TrainState:
         """Where the run is; steps under way are not done."""
-
         state = TrainState()
         state.add(
             "trainer.next_step",
@@ -446,8 +517,10 @@ class _Work:
             partial(setattr, self, "next_step"),
         )
         state.add_attribute("trainer.seconds", self, "seconds_before")
-        for name in ("epoch", "ended", "tally", "before_epoch", "twentieths", "ends"):
+        for name in ("epoch", "ended", "tally", "before_epoch"):
             state.add_attribute(f"trainer.{name}", self, name)
+        for name in ("tallies", "ends"):
+            state.add_attribute(f"trainer.curve.{name}", self.curve, name)
         return state
 
     # ---- the guard
@@ -498,12 +571,9 @@ class _Work:
             self.reached = self.tally.words + done.words
             return False
         self.tally += done
-        self.twentieths[int(20 * share)] += done
-        epochs = round(self.next_step / self.schedule.n_chunks, 4)
-        self.ends[int(20 * share)] = (epochs, round(self.seconds, 3))
-        # A chunk that was begun before the last check, which did not wait for it, counts when it
-        # ends.
-        self.guard.add(share if share >= self.guard.since else self.share_done, done)
+        self.curve.add(share, done, self._epochs, self.seconds)
+        was_begun_before_check = share < self.guard.since  # which does not wait for chunks
+        self.guard.add(self.share_done if was_begun_before_check else share, done)
         return True
 
     def _take(self) -> tuple[int, float, float] | None:

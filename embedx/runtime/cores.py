@@ -1,0 +1,32 @@
+"""How many cores this process may use."""
+
+import math
+import os
+
+from embedx.runtime.control_groups import processors
+
+# They limit all libraries that use threads.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def usable_cores() -> int:
+    """How many cores this process may use: those it may run on, what the quota of its container
+    leaves of them, rounded up, and no more than OMP_NUM_THREADS and NUMBA_NUM_THREADS.
+    """
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    quota = math.ceil(min(processors(), cores))
+    return max(min(cores, quota, *_limits_of_environment()), 1)
+
+
+def _limits_of_environment() -> list[int]:
+    """The numbers of threads that environment variables allow."""
+    limits = []
+    for name in THREAD_VARIABLES:
+        # OMP_NUM_THREADS may be a list, for nested regions: the outermost is meant.
+        outermost = os.environ.get(name, "").split(",")[0].strip()
+        if outermost.isdecimal() and int(outermost) > 0:
+            limits.append(int(outermost))
+    return limits
