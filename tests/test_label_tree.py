@@ -6,13 +6,23 @@ import _thread
 import contextlib
 import dataclasses
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random_array
 
+import embedx
 from embedx import objectives
-from embedx.classification import classifier, clustering, label_tree, labelwise, tree_plans
+from embedx.classification import (
+    classifier,
+    clustering,
+    label_tree,
+    label_weights,
+    labelwise,
+    tree_plans,
+)
 from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import train
@@ -28,6 +38,25 @@ from tests.support.label_data import ova, settings, topics, trained
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
 from tests.support.sparse_weights import dense_of
+
+DECIDES_BY_WEIGHTS = re.compile(
+    r"settings\.weights|label_weights import|\b(DENSE|SPARSE|TREE)\b|\"weights\": \"|"
+    r"Setting\(\"weights\""
+)
+
+
+def test_every_place_that_decides_by_the_weights_of_labels_is_named_in_one_docstring():
+    root = Path(embedx.__file__).parent
+    paths = [*root.glob("classification/*.py")]
+    for folder in ("comparison", "distributed", "tasks", "report", "cli"):
+        paths += root.glob(f"{folder}/*.py")
+    names = {
+        path.relative_to(root).as_posix().removeprefix("classification/")
+        for path in paths
+        if DECIDES_BY_WEIGHTS.search(path.read_text("utf-8"))
+    }
+    documented = str(label_weights.__doc__)
+    assert {name for name in names if name not in documented} <= {"label_weights.py", "settings.py"}
 
 
 def random_level(rng, first_node, n_features):

@@ -25,7 +25,7 @@ from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.problem import given_names
 from embedx.classification.row_blocks import all_rows
-from embedx.classification.settings import OF_STEPS, ClassifySettings
+from embedx.classification.settings import DENSE, OF_STEPS, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -227,7 +227,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         chosen = {
             "epochs": 1,
-            "weights": "dense",
+            "weights": DENSE,
             "time_budget": None,
             "validation": None,
             "calibration": 0.0,

@@ -1,17 +1,34 @@
 """Everything that decides about `--weights`, how the weights of the labels are stored and trained.
 
-    weights  candidates of the loss                       trained by
-    dense    any                                          steps, or L-BFGS on the whole data set
-    sparse   all labels, with a loss of its own for each  one label after another
-    sparse   drawn, or on a path                          steps on sparse rows
-    tree     all labels, with a loss of its own for each  one label after another, in clusters
+    weights  candidates of the loss  trained by                         trainer
+    dense    any                     steps on minibatches               StepTrainer
+    dense    all labels              L-BFGS on the whole data set       OptimumTrainer
+    sparse   drawn, or on a path     steps on sparse rows               StepTrainer
+    sparse   all labels, each with   one label after another            LabelwiseTrainer
+             a loss of its own
+    tree     the same                the same, a level after another    LabelwiseTrainer
 
 `choose_weights` chooses where the user did not; `training_method` says which trainer that takes
-(trainers.py has them). `unmet_condition` is what sparse weights and trees need of the data and of
-other settings, WEIGHTS_OF_SETTING which settings need them; the refusals of both are below.
+(trainers.py has them), `trains_sparse_rows` tells the two kinds of steps apart, and `tree_depth`
+how deep a tree is: 0, a single level of all labels, where one leaf holds them all.
+`unmet_condition` is what sparse weights and trees need of the data and of other settings,
+WEIGHTS_OF_SETTING which settings need them; the refusals of both are below.
 
-Elsewhere: `start.py` and `partial_fit` continue from dense weights alone, and a cluster trains
-dense ones and trees (`distributed/labels.py`).
+These look at the weights that were chosen, or asked for:
+
+    objective_choice.py       ova is the default objective where sparse weights are asked for
+    effects.py                settings of other weights are refused before data are read
+    resolve.py                defaults of the optimizer, its rate, and propensities
+    refusals.py               dual coordinate descent is for sparse weights; the order of refusals
+    task.py                   a warning of negative features; what to do where memory is short
+    strategies.py             steps on sparse rows: SampledSparse
+    tree_plans.py             the levels and leaves of a tree
+    start.py                  training continues from dense weights alone
+    estimator.py              so does `partial_fit`; L-BFGS is no default where others are asked for
+    comparison/labels.py      labels that are trained one after another converge
+    distributed/labels.py     a cluster trains all but sparse rows by steps, and L-BFGS
+
+A trained model is what its arrays are: `has_sparse_weights` and `is_searched` in scores.py.
 """
 
 from collections.abc import Iterator
@@ -127,6 +144,24 @@ def is_labelwise(settings: ClassifySettings, objective: Objective) -> bool:
     another.
     """
     return training_method(settings, objective) is Method.LABELWISE
+
+
+def trains_sparse_rows(settings: ClassifySettings, objective: Objective) -> bool:
+    """Whether resolved settings train sparse weights by steps, of a few rows each."""
+    is_by_steps = training_method(settings, objective) is Method.STEPS
+    return is_by_steps and settings.weights == SPARSE
+
+
+def tree_depth(n_labels: int, settings: ClassifySettings) -> int:
+    """How often labels are divided in two until a leaf has at most `leaf_size` of them; 0 where
+    there is no tree.
+    """
+    if settings.weights != TREE:
+        return 0
+    depth = 0
+    while settings.leaf_size << depth < n_labels and 2 << depth <= n_labels:
+        depth += 1
+    return depth
 
 
 # ---- what sparse weights and trees need

@@ -26,7 +26,8 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 
 from embedx.classification.label_tree import LabelTree, arrays_of
-from embedx.classification.settings import SPARSE, ClassifySettings
+from embedx.classification.label_weights import trains_sparse_rows
+from embedx.classification.settings import ClassifySettings
 from embedx.engine import full, retrieved, sampled, sparse_rows, tiles, weighted
 from embedx.engine.examples import Csr, Examples, csr_of, examples_at
 from embedx.engine.loading import compile_function, load_kernel
@@ -667,18 +668,26 @@ class FullTiled(FullSparse):
 
 
 def strategy_for(
-    objective: Objective, settings: Any, sampler: Sampler, examples: Examples
+    objective: Objective, settings: ClassifySettings, sampler: Sampler, examples: Examples
 ) -> type[Classification]:
     """The strategy for resolved settings."""
     if sampler.candidates == "retrieved":
         return Retrieved
+    if trains_sparse_rows(settings, objective):
+        return SampledSparse
     if sampler.candidates != "all":
-        return SampledSparse if settings.weights == SPARSE else Sampled
+        return Sampled
     width = settings.hidden or examples.dense.shape[1]
-    if width:
-        n_rows = objective.n_rows(len(sampler.counts))
-        batch_size = min(settings.batch_size, len(examples.label_offsets) - 1)
-        is_small = n_rows <= FILTER_SIZE and batch_size * n_rows * width <= SMALL_STEP
-        return Sampled if is_small else Full
+    if not width:
+        return _strategy_of_all_rows(objective, settings)
+    n_rows = objective.n_rows(len(sampler.counts))
+    n_examples = len(examples.label_offsets) - 1
+    batch_size = min(int(settings.batch_size or n_examples), n_examples)
+    is_small = n_rows <= FILTER_SIZE and batch_size * n_rows * width <= SMALL_STEP
+    return Sampled if is_small else Full
+
+
+def _strategy_of_all_rows(objective: Objective, settings: ClassifySettings) -> type[FullSparse]:
+    """The strategy for all rows and sparse features: by tiles where labels are independent."""
     is_separable = objective.traits.separable and settings.labels != "one"
     return FullTiled if is_separable and not settings.max_norm else FullSparse

@@ -9,6 +9,7 @@ from numpy import int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.classification.clustering import vectors_of
+from embedx.classification.label_weights import tree_depth
 from embedx.classification.settings import TREE, ClassifySettings
 from embedx.engine.examples import Examples
 from embedx.engine.tiles import WIDTH
@@ -66,18 +67,6 @@ def tree_plans(
     # The rows of a tile then have masks of about one size.
     by_frequency = labels[np.argsort(-counts[labels], kind="stable")]
     return [tree_plan(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
-
-
-def tree_depth(n_labels: int, settings: ClassifySettings) -> int:
-    """How often labels are divided in two until a leaf has at most `leaf_size` of them; 0 where
-    there is no tree.
-    """
-    if settings.weights != TREE:
-        return 0
-    depth = 0
-    while settings.leaf_size << depth < n_labels and 2 << depth <= n_labels:
-        depth += 1
-    return depth
 
 
 def _clustered(

@@ -10,15 +10,16 @@ import dataclasses
 import math
 import threading
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from embedx import optimizers, samplers
-from embedx.classification.label_weights import is_labelwise
+from embedx.classification.label_weights import is_labelwise, trains_sparse_rows
 from embedx.classification.labelwise import LabelwiseTraining, TrainedTile
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.settings import DENSE, SPARSE, ClassifySettings
 from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.received import check_array, is_number, require
@@ -32,6 +33,7 @@ from embedx.engine.sparse_levels import Level
 from embedx.errors import InapplicableError, Setting, Text
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
+from embedx.optimizers.lbfgs import Lbfgs
 
 MERGES = 200  # at least, of each worker over a run
 MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges
@@ -255,54 +257,61 @@ def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, siz
 
 def check(cluster: ClusterSettings, settings: ClassifySettings, objective: Objective) -> None:
     """Raise `EmbedxError` for what cannot be trained by workers; the settings are resolved."""
-    sampler, optimizer = (
-        samplers.SAMPLERS[str(settings.sampler)],
-        optimizers.OPTIMIZERS[str(settings.optimizer)],
-    )
-    by_label = is_labelwise(settings, objective)
-    if by_label and cluster.merge_every is not None:
-        problem: Text = "has no effect where each label is trained independently"
+    if not is_labelwise(settings, objective):
+        _check_steps(settings, objective)
+    elif cluster.merge_every is not None:
+        problem = "has no effect where each label is trained independently"
         raise InapplicableError("merge_every", None, problem, "leave it out")
-    per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"
-    refusals: tuple[tuple[Setting, bool, str, Text], ...] = (
-        (
-            Setting("optimizer", "lbfgs"),
-            settings.optimizer == "lbfgs",
-            "it takes the gradient of all data at once",
-            "use adagrad",
-        ),
-        (
-            Setting("sampler", "search"),
-            sampler.candidates == "retrieved",
-            "its index is on one machine",
-            "use another sampler",
-        ),
-        (
-            Setting("deterministic", True),
-            settings.deterministic,
-            "workers merge in no fixed order",
-            "leave out one of them",
-        ),
-        (
-            Setting("weights", "sparse"),
-            settings.weights == "sparse",
-            "such rows cannot be merged",
-            ("use ", Setting("weights", "dense")),
-        ),
-        (
-            Setting("max_norm"),
-            settings.max_norm is not None,
-            "merged rows may be longer",
-            ("use ", Setting("l2")),
-        ),
-        (
-            Setting("optimizer", optimizer.name),
-            per_row_of_all,
-            "all labels are candidates",
-            "use adagrad",
-        ),
-    )
-    for setting, is_set, reason, remedy in refusals:
-        if is_set and not by_label:
+
+
+def _check_steps(settings: ClassifySettings, objective: Objective) -> None:
+    """Raise `EmbedxError` for training by steps, or to the optimum, that workers cannot do."""
+    for setting, is_set, reason, remedy in _refusals_of_steps(settings, objective):
+        if is_set:
             problem = ("does not apply with ", Setting("cluster"), f": {reason}")
             raise InapplicableError(setting.name, setting.value, problem, remedy)
+
+
+def _refusals_of_steps(
+    settings: ClassifySettings, objective: Objective
+) -> Iterator[tuple[Setting, bool, str, Text]]:
+    """What workers cannot do, whether the settings ask for it, why, and what to do instead."""
+    sampler = samplers.SAMPLERS[str(settings.sampler)]
+    optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
+    per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"
+    yield (
+        Setting("optimizer", Lbfgs.name),
+        settings.optimizer == Lbfgs.name,
+        "it takes the gradient of all data at once",
+        "use adagrad",
+    )
+    yield (
+        Setting("sampler", "search"),
+        sampler.candidates == "retrieved",
+        "its index is on one machine",
+        "use another sampler",
+    )
+    yield (
+        Setting("deterministic", True),
+        settings.deterministic,
+        "workers merge in no fixed order",
+        "leave out one of them",
+    )
+    yield (
+        Setting("weights", SPARSE),
+        trains_sparse_rows(settings, objective),
+        "such rows cannot be merged",
+        ("use ", Setting("weights", DENSE)),
+    )
+    yield (
+        Setting("max_norm"),
+        settings.max_norm is not None,
+        "merged rows may be longer",
+        ("use ", Setting("l2")),
+    )
+    yield (
+        Setting("optimizer", optimizer.name),
+        per_row_of_all,
+        "all labels are candidates",
+        "use adagrad",
+    )
