@@ -157,7 +157,7 @@ def prepared(
     workers.
     """
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        run = skipgram.Run.prepared(corpus, configure(objective, options), Silent())
+        run = skipgram.WordVectorsRun.prepared(corpus, configure(objective, options), Silent())
         run.allocate()
         run.initialise()
         inner = run.new_strategy()

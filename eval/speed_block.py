@@ -18,7 +18,7 @@ from embedx.kernels.compiled import kernel
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import Run
+from embedx.skipgram.task import WordVectorsRun
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from eval.page import number, table
@@ -90,7 +90,7 @@ def measure(job: Job, text: str) -> Result:
     """
     with encode([text], TextSettings(), Silent(), None) as corpus:
         config = configure(job["objective"], {"threads": 1, "epochs": 1})
-        run = Run.prepared(corpus, config, Silent())
+        run = WordVectorsRun.prepared(corpus, config, Silent())
         run.train(run.allocate(), None)
         strategy = run.new_strategy()
         strategy.compile(Silent())

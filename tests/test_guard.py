@@ -509,7 +509,7 @@ def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_freque
     topics, monkeypatch
 ):
     found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(skipgram.Run, "heldout_metrics", lambda self: found)
+    monkeypatch.setattr(skipgram.WordVectorsRun, "heldout_metrics", lambda self: found)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == found

@@ -325,7 +325,7 @@ def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
 
 
 def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, monkeypatch):
-    monkeypatch.setattr(skipgram.Run, "train", None)
+    monkeypatch.setattr(skipgram.WordVectorsRun, "train", None)
     monkeypatch.setattr(disk, "free_disk", lambda folder: 1_000)
     with refused(None, "output", kind=DataError, file=tmp_path, line=None) as raised:
         train(two_topics, tmp_path)

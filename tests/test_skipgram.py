@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import embedx
+from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Reporter, Silent
 from embedx.skipgram import resolve as resolving, task as skipgram
 from embedx.skipgram.configuration import configure
@@ -117,6 +118,18 @@ def test_what_the_defaults_resolve_to_is_within_range(options):
     assert used.threads >= 1
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_setting_that_is_chosen_from_the_text_has_a_value(objective):
+    config = configure(objective, {})
+    counts = np.ones(1000, dtype=np.int64)
+    config.objective.prepare(counts)
+    sampler = config.new_sampler()
+    sampler.prepare(counts, paths=config.objective.paths())
+    settings, origins = resolve(config, CountedText(1000, counts, 6.0, sampler))
+    assert None not in {getattr(settings, name) for name in origins}
+    assert ("draws" in origins) == (config.settings.draws is None and settings.draws is not None)
+
+
 def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
     """In a list such as "genus a genus b ..." each block of 64 has 32 inputs of the same word,
     which move one after another.
@@ -214,7 +227,7 @@ def test_initial_vectors_never_repeat():
     words = [[f"w{k}" for k in range(70_000)]]
     config = configure("ns", {"dim": 16, "min_count": 1, "threads": 1})
     with encode(words, config.text, Silent(), None) as corpus:
-        run = skipgram.Run.prepared(corpus, config, Silent())
+        run = skipgram.WordVectorsRun.prepared(corpus, config, Silent())
         run.allocate()
         run.initialise()
     rows = run.tables.inputs.rows[:, :16]

@@ -187,7 +187,9 @@ def test_the_vectors_of_a_file_are_kept_and_output_vectors_begin_at_zero(folder,
     embedx.load(folder()).export(file)
     vectors = embedx.load(file)
     config = configure("ns", {**FEW, "start": str(file)})
-    run = skipgram.Run.prepared(skipgram.read(MORE, config, Notes(), None), config, Notes())
+    run = skipgram.WordVectorsRun.prepared(
+        skipgram.read(MORE, config, Notes(), None), config, Notes()
+    )
     run.allocate()
     run.initialise()
     start = run.model(None)

@@ -24,7 +24,7 @@ def notes_on(text, tmp_path, **options):
         skipgram.read(str(file), config, notes, tmp_path / "cache") as corpus,
         contextlib.suppress(EmbedxError),  # a line is one word
     ):
-        skipgram.Run.prepared(corpus, config, notes)
+        skipgram.WordVectorsRun.prepared(corpus, config, notes)
     return notes.notes
 
 

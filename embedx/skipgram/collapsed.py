@@ -28,7 +28,7 @@ from embedx.skipgram import task
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
-from embedx.skipgram.task import Run, TrainedVectors
+from embedx.skipgram.task import TrainedVectors, WordVectorsRun
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora
@@ -41,16 +41,16 @@ from embedx.vectors import model
 # Settings that the epoch of streaming takes, too; the last so that the size of the text does not
 # choose its optimizer.
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed", "deterministic", "block_size")
-MAX_COUNTING = 4_000_000_000  # bytes
-# of the tables, in memory beside them: gradient and step, copies, the optimizers' states
-COPIES = 3
+MAX_BYTES_OF_COUNTING = 4_000_000_000
+# Gradient and step, copies, and the optimizers' states, each as large as the tables.
+COPIES_OF_TABLES = 3
 
 # called with the vectors, which are views, at the start and after each iteration
 Watch = Callable[[model.WordVectors, Iteration], None]
 
 
 @dataclasses.dataclass
-class CollapsedRun(Run):
+class CollapsedRun(WordVectorsRun):
     """A run with --collapsed.
 
     cache_dir  where counts go that do not fit into memory
@@ -74,7 +74,7 @@ class CollapsedRun(Run):
         tables = n_bytes((self.tables.inputs.rows, self.tables.outputs.rows))
         n_threads = self.config.settings.threads or 1
         blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * n_threads
-        needs = {"tables": tables, "gradients": COPIES * tables + blocks}
+        needs = {"tables": tables, "gradients": COPIES_OF_TABLES * tables + blocks}
         return MemoryPlan(needs, 0, available_memory())
 
     def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> trainer.Outcome:
@@ -95,7 +95,7 @@ class CollapsedRun(Run):
             len(self.words),
             settings.window,
             keys,
-            min(MAX_COUNTING, plan.available // 2),
+            min(MAX_BYTES_OF_COUNTING, plan.available // 2),
             self.progress,
             self.cache_dir,
         ) as counts:
@@ -160,49 +160,65 @@ def train(
         return life.train(run, checkpoints)
 
 
-def _warm_start(run: Run, objective: str) -> trainer.Outcome:
+def _warm_start(run: WordVectorsRun, objective: str) -> trainer.Outcome:
     """Give the run the tables after one epoch of streaming with an objective; its outcome.
 
     That objective's scores mean what its `log_probability` says; what it gives to scores of zero is
     added to the biases. (For negative sampling the log of the noise: 10 MB of Wikipedia then start
     at 8.15 nats a pair instead of 8.73.)
     """
-    options = {name: getattr(run.config.settings, name) for name in SHARED}
-    config = dataclasses.replace(
-        configure(objective, {**options, "epochs": 1}), vocabulary=run.config.vocabulary
-    )
-    warm = Run.prepared(run.corpus, config, SILENT)
+    shared = {name: getattr(run.config.settings, name) for name in SHARED}
+    config = configure(objective, {**shared, "epochs": 1})
+    config = dataclasses.replace(config, vocabulary=run.config.vocabulary)
+    warm = WordVectorsRun.prepared(run.corpus, config, SILENT)
     warm.progress = run.progress
     outcome = warm.train(warm.allocate(), None)
     if outcome.diverged is not None:
         raise outcome.diverged
-    outputs, dim = warm.tables.outputs.rows, config.settings.dim
     if config.settings.bias != "none":
+        outputs = warm.tables.outputs.rows
         no_scores = np.zeros((1, len(outputs)), np.float32)
         log_noise = np.log(warm.sampler.noise)
-        outputs[:, dim] += config.objective.log_probability(no_scores, log_noise)[0]
+        log_probability = config.objective.log_probability(no_scores, log_noise)[0]
+        outputs[:, config.settings.dim] += log_probability
     run.tables = warm.tables
     return outcome
 
 
-def _descent(run: Run, counts: Counts, seconds_before: float) -> Descent:
+def _descent(run: WordVectorsRun, counts: Counts, seconds_before: float) -> Descent:
     """The steps that the settings ask for, from where the tables are."""
-    objective, settings = run.config.objective, run.config.settings
+    settings = run.config.settings
     outputs = run.tables.outputs.rows
     input_totals, target_totals = cooccurrence.totals(counts)
     run.progress.note(f"{input_totals.sum():,.0f} pairs, {len(counts.targets):,} of them distinct")
     columns = settings.dim + (settings.bias != "none")
-    shared = objective, counts, len(outputs), columns, settings.threads or 1
-    rows = engine.AllRows(*shared)
-    search = objective.search(len(outputs))
-    if search is not None:
-        tail = engine.NO_TAIL
-        if objective.traits.has_tail:
-            tail = engine.Tail(run.sampler, settings.draws or 0, settings.seed)
-        rows = engine.FoundRows(*shared, search.for_columns(columns), settings.seed, tail)
+    rows = _candidate_rows(run, counts, columns)
     rate = float(settings.learning_rate or 0)
     inputs = Side(run.tables.inputs.rows, settings.dim, input_totals, rate)
     targets = Side(outputs, columns, target_totals, rate)
-    n_iterations = None if settings.time_budget else settings.epochs
-    seconds = settings.time_budget - seconds_before if settings.time_budget else math.inf
+    n_iterations: int | None = settings.epochs
+    seconds = math.inf
+    if settings.time_budget:
+        n_iterations = None
+        seconds = settings.time_budget - seconds_before
     return Descent(rows, inputs, targets, n_iterations, seconds, run.progress)
+
+
+def _candidate_rows(
+    run: WordVectorsRun, counts: Counts, columns: int
+) -> engine.AllRows | engine.FoundRows:
+    """The output rows that are scored for each input: all, or those that a search finds."""
+    objective = run.config.objective
+    settings = run.config.settings
+    n_rows = len(run.tables.outputs.rows)
+    n_threads = settings.threads or 1
+    search = objective.search(n_rows)
+    if search is None:
+        return engine.AllRows(objective, counts, n_rows, columns, n_threads)
+    tail = engine.NO_TAIL
+    if objective.traits.has_tail:
+        tail = engine.Tail(run.sampler, settings.draws or 0, settings.seed)
+    search = search.for_columns(columns)
+    return engine.FoundRows(
+        objective, counts, n_rows, columns, n_threads, search, settings.seed, tail
+    )

@@ -12,7 +12,7 @@ from embedx.runtime import disk
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
-from embedx.skipgram.task import Run
+from embedx.skipgram.task import WordVectorsRun
 from embedx.text import cache
 from embedx.text.encode import encode_sources
 from embedx.text.inspection import GIANT, Inspector
@@ -93,7 +93,7 @@ def check(
         ) as corpus:
             vocabulary = config.vocabulary
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
-            run = Run.prepared(corpus, config, SILENT)
+            run = WordVectorsRun.prepared(corpus, config, SILENT)
             plan = run.allocate()
             model, state = run.on_disk(plan)
             training = {

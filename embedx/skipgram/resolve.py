@@ -35,12 +35,18 @@ FAR_RATE = 30
 
 
 class CountedText(NamedTuple):
-    """What the rules look at beside the configuration."""
+    """What the rules look at beside the configuration.
 
-    n_tokens: int  # of the vocabulary
-    kept: ndarray  # int64 (n_words,): how often each word is expected to survive subsampling
-    n_context: float  # context words of a centre, on average
-    sampler: Sampler  # what draws, if anything does, prepared
+    n_tokens   of the vocabulary
+    kept       int64 (n_words,): how often each word is expected to survive subsampling
+    n_context  context words of a centre, on average
+    sampler    what draws, if anything does, prepared
+    """
+
+    n_tokens: int
+    kept: ndarray
+    n_context: float
+    sampler: Sampler
 
 
 class Resolved(NamedTuple):
@@ -68,8 +74,8 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:
         choose(f"{len(text.kept):,} words", block_size=block_size)
-    if settings.draws is None:
-        draws = negatives_of_block(settings, config.objective, text)
+    draws = negatives_of_block(settings, config.objective, text)
+    if settings.draws is None and draws is not None:
         choose(f"blocks of {settings.block_size} centres", draws=draws)
     if settings.deterministic:
         choose("deterministic", threads=1)
@@ -130,9 +136,7 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
     if settings.learning_rate is None:
         return
     rate = settings.learning_rate
-    usual = optimizers.OPTIMIZERS[settings.optimizer].rates[WORDS]
-    if settings.optimizer == objective.word_defaults.get("optimizer", SkipGramSettings.optimizer):
-        usual = float(objective.word_defaults.get("learning_rate", usual))
+    usual = _default_rate(settings.optimizer, objective)
     if usual / FAR_RATE < rate < usual * FAR_RATE:
         return
     remedy: Text = "leave it out"
@@ -143,3 +147,12 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
         f" is far from {usual:g}, the default of {settings.optimizer} here; ",
         remedy,
     )
+
+
+def _default_rate(optimizer: str, objective: Objective) -> float:
+    """The default learning rate of an optimizer, for an objective that may declare its own."""
+    usual = optimizers.OPTIMIZERS[optimizer].rates[WORDS]
+    optimizer_of_objective = objective.word_defaults.get("optimizer", SkipGramSettings.optimizer)
+    if optimizer != optimizer_of_objective:
+        return usual
+    return float(objective.word_defaults.get("learning_rate", usual))

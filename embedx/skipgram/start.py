@@ -19,8 +19,9 @@ A vector file gives words and their input vectors alone: output vectors begin at
 settings as in a new run. Counts are those of the text, and words that are not in it count once.
 """
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from embedx import checks, objectives, optimizers
 from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS
+from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
 from embedx.settings import Options, check_used, settings_of
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.storage.folder import REMEDY
@@ -42,7 +43,20 @@ RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
 # settings that are the model's unless they are given
 KEPT = ("architecture", "tokenizer", "lowercase", "normalize", "on_bad_utf8")
 FIXED = ("dim", "subwords", "buckets")  # settings that are the model's
-STEP = 1 << 16  # rows at a time
+ROWS_AT_A_TIME = 1 << 16
+
+
+class Copies(NamedTuple):
+    """Rows of a model that are copied to a table.
+
+    to      int64 (n,), rows of the table
+    source  float32 (rows of the model, dim)
+    rows    int64 (n,), rows of the source
+    """
+
+    to: np.ndarray
+    source: np.ndarray
+    rows: np.ndarray
 
 
 class Start:
@@ -51,7 +65,8 @@ class Start:
     """
 
     def __init__(self, settings: StartSettings, model: WordVectors | None = None) -> None:
-        self.settings, self.path = settings, Path(str(settings.start))
+        self.settings = settings
+        self.path = Path(str(settings.start))
         self.model: WordVectors = load(self.path) if model is None else model
         self.index = self.model.key_to_index
         self.objective: type[Objective] | None = None  # None: the vectors of a file
@@ -87,31 +102,43 @@ class Start:
         """The options, those that have to be the model's and are not given as there. Raises
         `EmbedxError` for others.
         """
+        self._refuse_phrases(options)
+        self._check_vocabulary_size(options)
+        model_settings = {**self.model.settings, "dim": self.model.vectors.shape[1]}
+        self._check_fixed(options, model_settings)
+        defaults = {
+            name: model_settings[name]
+            for name in (*KEPT, *FIXED)
+            if model_settings.get(name) is not None
+        }
+        return {**defaults, **options}
+
+    def _refuse_phrases(self, options: Options) -> None:
+        """Raise `EmbedxError` for settings of collocations: those of the model are joined."""
+        if self.objective is None:
+            return
         for name in settings_of(PhraseSettings):
-            if self.objective is not None and name in options:
-                problem = (
-                    "does not apply with ",
-                    Setting("start"),
-                    ", whose collocations are joined",
-                )
+            if name in options:
+                start = Setting("start")
+                problem = ("does not apply with ", start, ", whose collocations are joined")
                 raise InapplicableError(name, None, problem)
-        limit, own = (
-            options.get("max_vocab"),
-            {**self.model.settings, "dim": self.model.vectors.shape[1]},
-        )
+
+    def _check_vocabulary_size(self, options: Options) -> None:
+        """Raise `SettingError` for a vocabulary without room for the words of the model."""
+        limit = options.get("max_vocab")
         if limit is not None and limit < len(self.model):
             words = f"less than the {len(self.model):,} words of "
             problem = (words, Setting("start"), ", which are all kept")
             raise SettingError("max_vocab", limit, problem)
+
+    def _check_fixed(self, options: Options, model_settings: Options) -> None:
+        """Raise `SettingError` for a setting that has to be the model's and is not."""
         for name in FIXED:
-            if options.get(name, own.get(name)) != own.get(name):
+            value = model_settings.get(name)
+            if options.get(name, value) != value:
                 start = Setting("start", self.path)
-                problem = ("the model of ", start, f" has {own.get(name) or 'none'}")
+                problem = ("the model of ", start, f" has {value or 'none'}")
                 raise SettingError(name, options[name], problem, "leave it out")
-        return {
-            **{name: own[name] for name in (*KEPT, *FIXED) if own.get(name) is not None},
-            **options,
-        }
 
     def phrase_settings(self, options: Options) -> PhraseSettings:
         """How the collocations of the model were found, which are joined in the new text; those of
@@ -119,8 +146,10 @@ class Start:
         """
         if self.objective is None:
             return PhraseSettings.from_options(dict(options))
-        found = self.model.phrases
-        n_passes = min(len(found.passes), MAX_PASSES) if found else 0
+        phrases = self.model.phrases
+        n_passes = 0
+        if phrases:
+            n_passes = min(len(phrases.passes), MAX_PASSES)
         return PhraseSettings.from_options({**self.model.settings, "phrases": n_passes})
 
     def vocabulary(
@@ -129,14 +158,10 @@ class Start:
         """The words of the model and those that the settings add, by decreasing count in both
         texts, and the remap int32 (n_types,) from provisional ids, -1 if left out.
         """
-        model, n_old = self.model, len(self.model)
-        row = np.fromiter(
-            (self.index.get(word, -1) for word in corpus.words), np.int64, len(corpus.words)
-        )
-        form = model.settings.get("normalize")
-        new = np.flatnonzero((row < 0) & is_wanted(corpus, settings, form))
-        max_new = len(new) if settings.max_vocab is None else settings.max_vocab - n_old
-        new = new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
+        model = self.model
+        n_old = len(model)
+        row = self._rows_of(corpus.words)
+        new = self._new_types(corpus, settings, row)
         counts = np.concatenate([self.counts, corpus.counts[new]])
         np.add.at(counts, row[row >= 0], corpus.counts[row >= 0])
         if self.objective is None:
@@ -144,40 +169,66 @@ class Start:
         words = [*model.words, *corpus.words.at(new)]
         row[new] = np.arange(n_old, len(words))
         order = np.argsort(-counts, kind="stable")
-        # by row; the last is that of words left out
-        place = np.append(np.argsort(order), -1).astype(np.int32)
+        # The last place is that of types without a row, whose row is -1.
+        place_of_row = np.append(np.argsort(order), -1).astype(np.int32)
         held_out = model.arrays.get("heldout_counts")
         if held_out is not None:
             held_out = np.concatenate([held_out, np.zeros(len(new), np.int64)])[order]
-        return Vocabulary([words[k] for k in order.tolist()], counts[order], held_out), place[row]
+        ordered_words = [words[k] for k in order.tolist()]
+        return Vocabulary(ordered_words, counts[order], held_out), place_of_row[row]
+
+    def _rows_of(self, words: Collection[str]) -> np.ndarray:
+        """int64 (len(words),): the row of each word in the model, -1 where it has none."""
+        return np.fromiter((self.index.get(word, -1) for word in words), np.int64, len(words))
+
+    def _new_types(
+        self, corpus: EncodedCorpus, settings: VocabularySettings, row: np.ndarray
+    ) -> np.ndarray:
+        """The types of the corpus that the settings add to the model, by decreasing count."""
+        form = self.model.settings.get("normalize")
+        new = np.flatnonzero((row < 0) & is_wanted(corpus, settings, form))
+        max_new = len(new)
+        if settings.max_vocab is not None:
+            max_new = settings.max_vocab - len(self.model)
+        return new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
 
     def summary(
         self, corpus: EncodedCorpus, words: Vocabulary, objective: Objective, has_bias: bool
     ) -> str:
         """What changes, in a line."""
-        n_old, before, n_seen = (
-            len(self.model),
-            int(self.counts.sum()),
-            sum(word in self.index for word in corpus.words),
+        n_old = len(self.model)
+        n_seen = sum(word in self.index for word in corpus.words)
+        frozen = " and frozen" if self.settings.freeze else ""
+        change = (
+            f"{n_old:,} words kept{frozen}, {n_seen:,} of them in this text;"
+            f" {len(words) - n_old:,} added"
         )
         if self.objective is None:
-            begin = "output vectors begin at zero" + ", biases as in a new run" * has_bias
+            biases = ", biases as in a new run" if has_bias else ""
             return (
-                f"starting from the vectors of {self.path}: {n_old:,} words"
-                f" kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in this text;"
-                f" {len(words) - n_old:,} added; {begin}"
+                f"starting from the vectors of {self.path}: {change};"
+                f" output vectors begin at zero{biases}"
             )
-        lists = {True: ["word vectors"], False: []}  # kept, and reset
-        lists[self.keeps_outputs(objective)].append("output vectors")
-        if has_bias:
-            lists[self.keeps_bias(objective)].append("biases")
-        lists[False].append("the optimiser's state")
+        before = int(self.counts.sum())
+        kept, reset = self._kept_and_reset(objective, has_bias)
         return (
-            f"continuing from {self.path}: {n_old:,} words"
-            f" kept{' and frozen' * self.settings.freeze}, {n_seen:,} of them in this text;"
-            f" {len(words) - n_old:,} added; {before:,} + {words.n_tokens - before:,} words of"
-            f" text; kept: {', '.join(lists[True])}; reset: {', '.join(lists[False])}"
+            f"continuing from {self.path}: {change}; {before:,} + {words.n_tokens - before:,} words"
+            f" of text; kept: {', '.join(kept)}; reset: {', '.join(reset)}"
         )
+
+    def _kept_and_reset(self, objective: Objective, has_bias: bool) -> tuple[list[str], list[str]]:
+        """What is kept of the model, and what is initialised as usual."""
+        kept = ["word vectors"]
+        reset = []
+        if self.keeps_outputs(objective):
+            kept.append("output vectors")
+        else:
+            reset.append("output vectors")
+        if has_bias and self.keeps_bias(objective):
+            kept.append("biases")
+        elif has_bias:
+            reset.append("biases")
+        return kept, [*reset, "the optimiser's state"]
 
     def keeps_outputs(self, objective: Objective) -> bool:
         """Whether the model has output rows, which are those of words there and here."""
@@ -205,38 +256,31 @@ class Start:
 
         buckets   int32 (n,), ascending: those of n-grams that have a row
         """
-        arrays, dim, n_words = self.model.arrays, self.model.vectors.shape[1], len(words)
+        arrays = self.model.arrays
         row = np.array([self.index.get(word, -1) for word in words], np.int64)
         old = np.flatnonzero(row >= 0)
         row = row[old]
-        inputs, outputs = (
-            [(old, arrays["input" if settings.ngrams is None else "word_part"], row)],
-            [],
-        )
+        inputs = [Copies(old, arrays["input" if settings.ngrams is None else "word_part"], row)]
+        outputs = []
         if settings.ngrams is not None:
-            _, at, place = np.intersect1d(
-                buckets, arrays["ngram_bucket"], assume_unique=True, return_indices=True
-            )
-            inputs.append((n_words + at, arrays["ngram"], place))
+            inputs.append(self._copies_of_ngrams(len(words), buckets))
         if self.keeps_outputs(objective):
-            outputs.append((old, arrays["output"], row))
+            outputs.append(Copies(old, arrays["output"], row))
         if settings.bias != "none" and self.keeps_bias(objective):
-            tables.outputs.rows[old, dim] = arrays["bias"][row]
-        optimizer = optimizers.OPTIMIZERS[settings.optimizer]
-        state = min((float(settings.learning_rate or 0) / RATE) ** 2, optimizer.limit)
-        frozen = []
-        for table, copies in ((tables.inputs, inputs), (tables.outputs, outputs)):
-            is_old = np.zeros(len(table.rows), bool)
-            for to, source, of in copies:
-                is_old[to] = True
-                for start in range(0, len(to), STEP):
-                    table.rows[to[start : start + STEP], :dim] = source[of[start : start + STEP]]
-            if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
-                table.state[is_old] = state
-            frozen.append(table._replace(frozen=is_old.astype(np.uint8)))
-        return (
-            tables._replace(inputs=frozen[0], outputs=frozen[1]) if self.settings.freeze else tables
+            tables.outputs.rows[old, settings.dim] = arrays["bias"][row]
+        frozen_inputs = _write_copies(tables.inputs, inputs, settings)
+        frozen_outputs = _write_copies(tables.outputs, outputs, settings)
+        if not self.settings.freeze:
+            return tables
+        return tables._replace(inputs=frozen_inputs, outputs=frozen_outputs)
+
+    def _copies_of_ngrams(self, n_words: int, buckets: np.ndarray) -> Copies:
+        """The rows of n-grams that the model has; they follow those of so many words."""
+        model_buckets = self.model.arrays["ngram_bucket"]
+        _, place, model_row = np.intersect1d(
+            buckets, model_buckets, assume_unique=True, return_indices=True
         )
+        return Copies(n_words + place, self.model.arrays["ngram"], model_row)
 
     def identity(self) -> list[int]:
         """Checksums of the model."""
@@ -247,12 +291,25 @@ def started(options: Options, model: WordVectors | None = None) -> Start | None:
     """The model that the options name to start from, if it is not given; None if they name none.
     Raises `EmbedxError`.
     """
-    check_used(
-        {"freeze": options.get("freeze") or None},
-        [("freeze", options.get("start") is not None, Setting("start"))],
-    )
-    return (
-        Start(StartSettings.from_options(dict(options)), model)
-        if options.get("start") is not None
-        else None
-    )
+    has_start = options.get("start") is not None
+    check_used({"freeze": options.get("freeze") or None}, [("freeze", has_start, Setting("start"))])
+    if not has_start:
+        return None
+    return Start(StartSettings.from_options(dict(options)), model)
+
+
+def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings) -> Table:
+    """Write rows into a table, with the state of an optimizer that has moved; the table with these
+    rows frozen.
+    """
+    is_copied = np.zeros(len(table.rows), bool)
+    for to, source, rows in copies:
+        is_copied[to] = True
+        for start in range(0, len(to), ROWS_AT_A_TIME):
+            stop = start + ROWS_AT_A_TIME
+            table.rows[to[start:stop], : settings.dim] = source[rows[start:stop]]
+    optimizer = optimizers.OPTIMIZERS[settings.optimizer]
+    if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
+        rate = float(settings.learning_rate or 0)
+        table.state[is_copied] = min((rate / RATE) ** 2, optimizer.limit)
+    return table._replace(frozen=is_copied.astype(np.uint8))

@@ -23,6 +23,7 @@ from embedx.runtime.memory import allocating
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index
+from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.resolve import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
@@ -42,8 +43,9 @@ GENERATED = 2**36  # the place of the windows of tokens that are generated
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)  # of a chunk that is generated
-# The loss before training is that of one chunk in so many, of at most so many chunks.
-CHUNKS_PER_SAMPLE, MAX_SAMPLES = 100, 8
+# The loss before training is that of one chunk in CHUNKS_PER_SAMPLE, of MAX_SAMPLES at most.
+CHUNKS_PER_SAMPLE = 100
+MAX_SAMPLES = 8
 # After each chunk this share of the rows is brought up to date in the index, in turn, but at least
 # so many.
 REFRESHED_SHARE = 0.01
@@ -154,9 +156,10 @@ class Streamed(Strategy):
         self.generated = generated
         self.frequencies = frequencies
         self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
-        self.n_chunks = (
-            -(-len(stream.tokens) // CHUNK) if generated is None else generated.n_chunks(CHUNK)
-        )
+        if generated is None:
+            self.n_chunks = math.ceil(len(stream.tokens) / CHUNK)
+        else:
+            self.n_chunks = generated.n_chunks(CHUNK)
         self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
         self.n_words = len(tables.state)
         self.n_rows = len(tables.outputs.rows)
@@ -190,9 +193,8 @@ class Streamed(Strategy):
         )
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        return Tally(
-            *engine.train_chunk(*self.functions, *self._arguments(worker, epoch, chunk, rate))
-        )
+        arguments = self._arguments(worker, epoch, chunk, rate)
+        return Tally(*engine.train_chunk(*self.functions, *arguments))
 
     def state(self) -> TrainState:
         """The parameters, and what the optimiser and the objective keep beside them."""
@@ -210,10 +212,13 @@ class Streamed(Strategy):
         n = min(max(self.n_chunks // CHUNKS_PER_SAMPLE, 1), MAX_SAMPLES)
         tally = Tally()
         for k in range(n):
-            at = k * self.n_chunks // n
-            at = next(each for each in (at, k, 0) if self.phase(each) == 0 or each == 0)
-            tally += self.train(self.workers[0], 0, at, 0.0)
+            chunk = self._chunk_of_first_phase(k * self.n_chunks // n, k)
+            tally += self.train(self.workers[0], 0, chunk, 0.0)
         return tally.mean_loss
+
+    def _chunk_of_first_phase(self, *chunks: int) -> int:
+        """The first of these chunks that is trained in phase 0; chunk 0 if none is."""
+        return next((chunk for chunk in chunks if self.phase(chunk) == 0), 0)
 
     def baseline_loss(self) -> float | None:
         if self.frequencies is None:
@@ -234,12 +239,15 @@ class Streamed(Strategy):
 
     def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
         """The chunk that is trained as number `chunk` of an epoch."""
-        at = int(self.order_of(epoch)[chunk]) if self.settings.shuffle else chunk
-        start = at * CHUNK
+        number = chunk
+        if self.settings.shuffle:
+            number = int(self.order_of(epoch)[chunk])
+        start = number * CHUNK
         stop = min(start + CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
+        epoch_key = stream_key(seed, epoch)
         return engine.Chunk(
-            start, stop, np.float32(rate), stream_key(seed, epoch), stream_key(seed, epoch, at)
+            start, stop, np.float32(rate), epoch_key, stream_key(seed, epoch, number)
         )
 
     def on_tokens(
@@ -251,13 +259,14 @@ class Streamed(Strategy):
         if self.generated is None:
             return arguments
         run, *others, place = arguments
-        at = place.start // CHUNK
-        n = self.generated.write_chunk(epoch, at, CHUNK, workspace.tokens)
-        tokens = workspace.tokens[:n]
+        number = place.start // CHUNK
+        n_tokens = self.generated.write_chunk(epoch, number, CHUNK, workspace.tokens)
+        tokens = workspace.tokens[:n_tokens]
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
-        key = stream_key(self.settings.seed, epoch, at, GENERATED)
         stream = run.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
-        return run._replace(stream=stream), *others, place._replace(start=0, stop=n, key=key)
+        run = run._replace(stream=stream)
+        key = stream_key(self.settings.seed, epoch, number, GENERATED)
+        return run, *others, place._replace(start=0, stop=n_tokens, key=key)
 
 
 class RetrievedStream(Streamed):
@@ -266,33 +275,39 @@ class RetrievedStream(Streamed):
     blocks and one for searching.
     """
 
-    def __init__(self, objective: Objective, settings: Any, *of_run: Any) -> None:
-        super().__init__(objective, settings, *of_run)
-        n_rows, search = self.n_rows, objective.search(self.n_rows)
+    def __init__(self, objective: Objective, settings: Any, *others: Any) -> None:
+        super().__init__(objective, settings, *others)
         assert isinstance(objective, RetrievalObjective)
-        assert search is not None
-        own, self.columns = objective.settings, settings.dim + (settings.bias != "none")
+        self.columns = settings.dim + (settings.bias != "none")
         self.loss_unit += objective.loss_scope
-        n_found = min(objective.n_found, n_rows)  # of a word
-        max_candidates = max(n_found, math.ceil(own.candidate_fraction * search.n_scored))
-        self.search = search.for_columns(self.columns)._replace(max_candidates=max_candidates)
+        n_found = min(objective.n_found, self.n_rows)
+        self.search = self._search_spec(objective, n_found)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if objective.traits.has_tail else 0
         self.retrieved_run = self.run._replace(
             plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
         )
-        max_found = min(n_found * blocks.max_inputs(self.plan), n_rows)  # in a block
-        widest, stride = (
-            self.plan._replace(n_draws=self.plan.n_draws + max_found),
-            self.tables.inputs.rows.shape[1],
+        self.workers = [self._new_workspaces(n_found) for _ in range(settings.threads)]
+
+    def _search_spec(self, objective: RetrievalObjective, n_found: int) -> SearchSpec:
+        """The search for so many rows of a word."""
+        search = objective.search(self.n_rows)
+        assert search is not None
+        n_scored = objective.settings.candidate_fraction * search.n_scored
+        max_candidates = max(n_found, math.ceil(n_scored))
+        return search.for_columns(self.columns)._replace(max_candidates=max_candidates)
+
+    def _new_workspaces(
+        self, n_found: int
+    ) -> tuple[engine.SkipGramWorkspace, retrieved.RetrievalWorkspace]:
+        """A thread's workspaces, for blocks and for searching."""
+        max_found_in_block = min(n_found * blocks.max_inputs(self.plan), self.n_rows)
+        widest = self.plan._replace(n_draws=self.plan.n_draws + max_found_in_block)
+        stride = self.tables.inputs.rows.shape[1]
+        return (
+            self.new_workspace(widest),
+            retrieved.new_retrieval_workspace(self.n_rows, n_found, self.search, stride),
         )
-        self.workers = [
-            (
-                self.new_workspace(widest),
-                retrieved.new_retrieval_workspace(n_rows, n_found, self.search, stride),
-            )
-            for _ in range(settings.threads)
-        ]
 
     def memory(self) -> dict[str, Any]:
         return super().memory() | {
@@ -316,8 +331,9 @@ class RetrievedStream(Streamed):
         load_kernel(
             engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress
         )
-        size, n_found = self.found.rows.nbytes / 1e6, self.found.rows.shape[1]
-        progress.detail(f"each word keeps its {n_found} highest-scoring rows: {size:.3g} MB")
+        megabytes = self.found.rows.nbytes / 1e6
+        n_found = self.found.rows.shape[1]
+        progress.detail(f"each word keeps its {n_found} highest-scoring rows: {megabytes:.3g} MB")
 
     def phase(self, step: int) -> int:
         """1 where rows are retrieved."""
@@ -328,7 +344,8 @@ class RetrievedStream(Streamed):
             return super().train(worker, epoch, chunk, rate)
         arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
         tally = Tally(*engine.train_chunk_retrieved(*self.functions, *arguments))
-        self.updater.update_next(max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS))
+        n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS)
+        self.updater.update_next(n_refreshed)
         return tally
 
     def state(self) -> TrainState:
@@ -347,5 +364,7 @@ class RetrievedStream(Streamed):
         retrieval = retrieved.Retrieval(
             index, self.search, self.found, self.objective.settings.refresh
         )
-        arguments = self.retrieved_run, retrieval, *worker, self.place(epoch, chunk, rate)
-        return self.on_tokens(arguments, worker[0], epoch)
+        place = self.place(epoch, chunk, rate)
+        block_workspace, search_workspace = worker
+        arguments = (self.retrieved_run, retrieval, block_workspace, search_workspace, place)
+        return self.on_tokens(arguments, block_workspace, epoch)

@@ -25,6 +25,7 @@ from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record, as_typed
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import (
     SMALLER,
     Frequencies,
@@ -99,7 +100,7 @@ class TrainedVectors:
 
 
 @dataclass
-class Run:
+class WordVectorsRun:
     """A run on an encoded corpus, with resolved settings.
 
     remap      int32 (n_types,): the word of each type of the corpus, -1 where it is none
@@ -140,23 +141,20 @@ class Run:
         held_out = None
         if config.settings.heldout > 0:
             held_out = hold_out(corpus.tokens, remap, config.settings.heldout, len(words))
-            former = 0 if words.held_out is None else words.held_out
-            words = replace(words, held_out=held_out.counts + former)
+            words = _with_held_out(words, held_out)
         kept = kept_counts(words.trained_counts, config.vocabulary.sample)
         sampler = _prepared_sampler(config, words, kept)
+        settings = config.settings
         origins: dict[str, str] = {}
-        if config.collapsed is None:
+        if config.collapsed is not None:
+            settings = replace(settings, threads=settings.threads or usable_cores())
+        else:
             n_tokens = int(corpus.counts[remap >= 0].sum())
-            n_context = context_words(corpus.tokens, config.settings.window)
+            n_context = context_words(corpus.tokens, settings.window)
             text = CountedText(n_tokens, kept, n_context, sampler)
             settings, origins = resolve(config, text)
             warn_of_rate(settings, config.objective, progress)
-        else:
-            threads = config.settings.threads or usable_cores()
-            settings = replace(config.settings, threads=threads)
-        for name, reason in origins.items():
-            value = as_typed(getattr(settings, name))
-            progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
+        _tell_chosen(settings, origins, progress)
         config = replace(config, settings=settings)
         run = cls(corpus, config, words, remap, held_out, sampler, progress, origins)
         run.check_has_pairs()
@@ -200,6 +198,11 @@ class Run:
         identity: Record = {} if start is None else {"start": start.identity()}
         return identity | {"corpus": [checksum(self.corpus.tokens), words], "settings": settings}
 
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens of the corpus that are words of the vocabulary."""
+        return int(self.corpus.counts[self.remap >= 0].sum())
+
     # ---- allocate
 
     def allocate(self) -> MemoryPlan:
@@ -209,11 +212,12 @@ class Run:
         Raises `EmbedxError` where they cannot be had.
         """
         self._allocate_tables()
-        settings, tables = self.config.settings, self.tables
+        settings = self.config.settings
+        tables = self.tables
         threads = Setting("threads", settings.threads)
         window = Setting("window", settings.window)
         purpose = (self.size().parameters, " with ", threads, " and ", window)
-        # of a strategy that is dropped: --start replaces the tables before training
+        # This strategy is dropped: --start replaces the tables before training.
         with allocating(purpose, SMALLER):
             workspaces = self.new_strategy().memory()
         state = {
@@ -225,9 +229,10 @@ class Run:
         return plan_memory({**state, **workspaces, **subwords}, state)
 
     def _allocate_tables(self) -> None:
-        objective, settings = self.config.objective, self.config.settings
         parts, self.buckets = self._ngrams()
-        tables = empty_tables(objective, settings, len(self.words), len(self.buckets))
+        n_words = len(self.words)
+        n_buckets = len(self.buckets)
+        tables = empty_tables(self.config.objective, self.config.settings, n_words, n_buckets)
         self.tables = tables._replace(parts=parts)
 
     def _ngrams(self) -> tuple[subwords.Parts, ndarray]:
@@ -245,7 +250,7 @@ class Run:
     def new_strategy(self) -> Streamed:
         """What trains chunks of the text."""
         kind = RetrievedStream if self.config.retrieves else Streamed
-        kept = self.kept
+        kept_share = self.kept / max(int(self.words.trained_counts.sum()), 1)
         return kind(
             self.config.objective,
             self.config.settings,
@@ -253,17 +258,14 @@ class Run:
             self.tables,
             self.stream(),
             self.corpus.generated,
-            Frequencies(
-                kept / max(int(self.words.trained_counts.sum()), 1), self.frequency_scores()
-            ),
+            Frequencies(kept_share, self.frequency_scores()),
         )
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
+        counts = self.words.trained_counts
+        probability = keep_probability(counts, self.config.vocabulary.sample).astype(float64)
         is_word = self.remap >= 0
-        probability = keep_probability(
-            self.words.trained_counts, self.config.vocabulary.sample
-        ).astype(float64)
         keep = np.zeros(len(self.remap), np.uint32)
         keep[is_word] = np.minimum(probability * 2**32, 2**32 - 1)[self.remap[is_word]]
         if self.heldout is None:
@@ -282,12 +284,16 @@ class Run:
         tables = self.tables
         settings = self.config.settings
         n_words = len(self.words)
-        n_rows = n_words + len(tables.outputs.rows)
-        if settings.ngrams is not None:  # the words' own parts beside their vectors
-            n_rows += len(tables.inputs.rows)
-        numbers = n_rows * settings.dim + len(self.buckets) + len(tables.outputs.rows)
+        n_outputs = len(tables.outputs.rows)
+        n_rows = n_words + n_outputs
+        if settings.ngrams is not None:
+            n_rows += len(tables.inputs.rows)  # vectors are saved beside their parts
+        n_numbers = n_rows * settings.dim + len(self.buckets) + n_outputs
         state = (tables.inputs, tables.outputs, tables.state, tables.n_updates)
-        return DiskNeeds(4 * numbers + n_words * BYTES_PER_WORD, n_bytes(state))
+        return DiskNeeds(
+            model=4 * n_numbers + n_words * BYTES_PER_WORD,
+            state=n_bytes(state),
+        )
 
     # ---- train
 
@@ -309,10 +315,10 @@ class Run:
             strategy,
             self._schedule(strategy.n_chunks),
             self.progress,
-            self._after_epoch if is_watched else None,
-            self.snapshot,
-            state,
-            checkpoints,
+            after_epoch=self._after_epoch if is_watched else None,
+            snapshot=self.snapshot,
+            beside=state,
+            checkpoints=checkpoints,
             plan=plan,
         )
 
@@ -321,18 +327,13 @@ class Run:
         zero but for biases; and the rows of a model that it continues from.
         """
         settings = self.config.settings
-        inputs, outputs = self.tables.inputs.rows, self.tables.outputs.rows
+        inputs = self.tables.inputs.rows
         dim = settings.dim
-        rng = np.random.default_rng([settings.seed, INITIAL_VECTORS])
-        # by blocks, so that no second table is ever in memory
-        step = max(1, min(65536, FLOATS_AT_A_TIME // dim))
-        for start in range(0, len(inputs), step):
-            block = inputs[start : start + step, :dim]
-            block[:] = (rng.random(block.shape, dtype=float32) - float32(0.5)) / float32(dim)
+        _write_uniform(inputs[:, :dim], settings.seed)
         if settings.bias != "none":
             inputs[:, dim] = 1
         if settings.bias == "frequency":
-            outputs[:, dim] = self.frequency_scores()
+            self.tables.outputs.rows[:, dim] = self.frequency_scores()
         if self.config.start is not None:
             self.tables = self.config.start.write(
                 self.tables, self.words.words, self.config.objective, settings, self.buckets
@@ -340,7 +341,7 @@ class Run:
 
     def _schedule(self, n_chunks: int) -> Schedule:
         settings = self.config.settings
-        n_words = int(self.corpus.counts[self.remap >= 0].sum())
+        n_words = self.n_tokens
         if self.heldout is not None:
             n_words -= int(self.heldout.counts.sum())
         rate = float(settings.learning_rate or 0)
@@ -353,7 +354,8 @@ class Run:
             self._score_heldout(epoch + 1, seconds, points)
         end = EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None))
         answers = [callback(end) for callback in self.callbacks]
-        return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
+        booleans = [answer for answer in answers if isinstance(answer, bool | np.bool_)]
+        return any(booleans)
 
     def _score_heldout(self, epochs: int, seconds: float, points: int) -> None:
         """Report the held-out log-likelihood after so many epochs and seconds, if one of the points
@@ -404,21 +406,11 @@ class Run:
         """What was learned so far, as views of the tables; word vectors that are means of rows are
         new.
         """
-        settings, tables = self.config.settings, self.tables
-        dim = settings.dim
-        arrays = {
-            "input": engine.input_vectors(tables)[:, :dim],
-            "output": tables.outputs.rows[:, :dim],
-        }
+        ngrams = self.config.settings.ngrams
+        arrays = self._arrays()
         ngram_vectors = None
-        if settings.ngrams is not None:
-            words, ngrams = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
-            arrays |= {"word_part": words, "ngram": ngrams, "ngram_bucket": self.buckets}
-            ngram_vectors = Subwords(settings.ngrams, ngrams, self.buckets)
-        if settings.bias != "none":
-            arrays["bias"] = tables.outputs.rows[:, dim]
-        if self.words.held_out is not None:
-            arrays["heldout_counts"] = self.words.held_out
+        if ngrams is not None:
+            ngram_vectors = Subwords(ngrams, arrays["ngram"], self.buckets)
         return model.WordVectors(
             self.words.words,
             arrays,
@@ -429,16 +421,33 @@ class Run:
             subwords=ngram_vectors,
         )
 
+    def _arrays(self) -> dict[str, ndarray]:
+        """The arrays of a model, by name."""
+        settings = self.config.settings
+        tables = self.tables
+        dim = settings.dim
+        arrays = {
+            "input": engine.input_vectors(tables)[:, :dim],
+            "output": tables.outputs.rows[:, :dim],
+        }
+        if settings.ngrams is not None:
+            word_parts, ngrams = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
+            arrays |= {"word_part": word_parts, "ngram": ngrams, "ngram_bucket": self.buckets}
+        if settings.bias != "none":
+            arrays["bias"] = tables.outputs.rows[:, dim]
+        if self.words.held_out is not None:
+            arrays["heldout_counts"] = self.words.held_out
+        return arrays
+
     def _facts(self, outcome: trainer.Outcome | None) -> Record:
         """What a model records of its training."""
-        sources = [
-            source["name"] for source in self.corpus.report["sources"] if not source["skipped"]
-        ]
+        sources = self.corpus.report["sources"]
+        names = [source["name"] for source in sources if not source["skipped"]]
         facts = {
             "objective": self.config.objective.name,
             **objectives.packages(self.config.objective.name, self.config.settings.sampler),
             "corpus": self.corpus.key,
-            "sources": sources[:MAX_SOURCES_IN_MODEL],
+            "sources": names[:MAX_SOURCES_IN_MODEL],
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),
         }
@@ -494,26 +503,30 @@ class Run:
         after its rate was lowered, or far worse; a warning if it is no better, or only by scores
         divided by a temperature.
         """
-        best = max(metrics["log_likelihood"], metrics["calibrated"])
+        log_likelihood = metrics["log_likelihood"]
+        best = max(log_likelihood, metrics["calibrated"])
         unigram = metrics["unigram"]
         if best > unigram:
-            if metrics["log_likelihood"] <= unigram:
+            if log_likelihood <= unigram:
                 self.progress.warn(
                     "the model does not beat the unigram baseline on held-out text"
-                    f" ({metrics['log_likelihood']:.4f} and {unigram:.4f} nats a pair) unless its"
+                    f" ({log_likelihood:.4f} and {unigram:.4f} nats a pair) unless its"
                     f" scores are divided by a temperature ({best:.4f}): its probabilities are"
                     " overconfident; try a smaller ",
                     Setting("learning_rate"),
                 )
             return None
-        rate = [float(self.config.settings.learning_rate or 0), *outcome.lowered_rates][-1]
-        lowered = ", to which the run was lowered" if outcome.lowered_rates else ""
+        rate = float(self.config.settings.learning_rate or 0)
+        lowered = ""
+        if outcome.lowered_rates:
+            rate = outcome.lowered_rates[-1]
+            lowered = ", to which the run was lowered"
         problem = (
             f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram"
             f" baseline on held-out text ({best:.4f} and {unigram:.4f} nats a pair)"
         )
         remedy = ("try another ", Setting("learning_rate"))
-        if outcome.lowered_rates or metrics["log_likelihood"] < unigram - SLACK:
+        if outcome.lowered_rates or log_likelihood < unigram - SLACK:
             return DivergedError(problem, remedy)
         self.progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
         return None
@@ -540,7 +553,7 @@ def train(
     Raises as `embedx.training.life.train` does; Ctrl-C is raised if nothing was learned.
     """
     with read(corpora, config, progress, cache_dir) as corpus:
-        run = Run.prepared(corpus, config, progress)
+        run = WordVectorsRun.prepared(corpus, config, progress)
         run.snapshot = snapshot
         run.callbacks = tuple(callbacks)
         return life.train(run, checkpoints)
@@ -616,3 +629,30 @@ def _prepared_sampler(config: Configuration, words: Vocabulary, kept: ndarray) -
     counts = kept if config.draws_kept_words else words.trained_counts
     sampler.prepare(counts, paths=config.objective.paths())
     return sampler
+
+
+def _with_held_out(words: Vocabulary, held_out: HeldOut) -> Vocabulary:
+    """The vocabulary, with what is held out now and in the model that training continues from."""
+    counts = held_out.counts
+    if words.held_out is not None:
+        counts = counts + words.held_out
+    return replace(words, held_out=counts)
+
+
+def _tell_chosen(settings: SkipGramSettings, origins: dict[str, str], progress: Progress) -> None:
+    """Log the settings that were chosen from the data, with the reason of each."""
+    for name, reason in origins.items():
+        value = as_typed(getattr(settings, name))
+        progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
+
+
+def _write_uniform(vectors: ndarray, seed: int) -> None:
+    """Write initial vectors, float32 (n, dim), uniform in ±1/(2 dim). It is done by blocks, so that
+    no second table is ever in memory.
+    """
+    n_rows, dim = vectors.shape
+    rng = np.random.default_rng([seed, INITIAL_VECTORS])
+    step = max(1, min(65536, FLOATS_AT_A_TIME // dim))
+    for start in range(0, n_rows, step):
+        block = vectors[start : start + step]
+        block[:] = (rng.random(block.shape, dtype=float32) - float32(0.5)) / float32(dim)

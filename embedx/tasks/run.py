@@ -55,7 +55,7 @@ class Trained(Protocol):
         """The same without the memory that only training needed."""
 
 
-class ResolvedRun(life.Run[Trained], Protocol):
+class ResolvedRun(life.TrainableRun[Trained], Protocol):
     """A run with resolved settings, which can be shown."""
 
     @property

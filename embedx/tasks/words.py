@@ -13,7 +13,7 @@ from embedx.settings import Record
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import Run, TrainedVectors
+from embedx.skipgram.task import TrainedVectors, WordVectorsRun
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -90,7 +90,7 @@ class WordTask:
         request = self.request
         return skipgram.read(request.corpora, self.config, self.progress, request.cache_dir)
 
-    def resolve(self, data: EncodedCorpus, wrap: Wrap | None = None) -> Run:
+    def resolve(self, data: EncodedCorpus, wrap: Wrap | None = None) -> WordVectorsRun:
         """The run on the text."""
         config = self.config
         if config.collapsed is not None:
@@ -101,7 +101,7 @@ class WordTask:
             config = dataclasses.replace(
                 config, settings=dataclasses.replace(config.settings, threads=1)
             )
-        run = Run.prepared(data, config, self.progress)
+        run = WordVectorsRun.prepared(data, config, self.progress)
         run.wrap = wrap
         return run
 

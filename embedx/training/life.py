@@ -37,7 +37,7 @@ class DiskNeeds(NamedTuple):
     state: float
 
 
-class Run(Protocol[Trained]):
+class TrainableRun(Protocol[Trained]):
     """A task on its data, with resolved settings."""
 
     def size(self) -> Size:
@@ -56,7 +56,7 @@ class Run(Protocol[Trained]):
         """The trained model. Raises what ended the run if nothing was trained."""
 
 
-def train(run: Run[Trained], checkpoints: Checkpoints | None = None) -> Trained:
+def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) -> Trained:
     """The model of a run whose settings are resolved.
 
     Raises `EmbedxError` where memory or disk are too small, and `DivergedError` when training
