@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
 from embedx import api
-from embedx.classification import classifier
+from embedx.classification import classifier, row_blocks
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.row_blocks import all_rows
 from embedx.cli.app import application
@@ -200,5 +200,5 @@ def test_eval_takes_the_column_of_labels(tmp_path, capsys):
 def test_the_rows_of_a_request_do_not_ask_for_the_cores_of_the_machine(tmp_path, monkeypatch):
     (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
     made = api.classify(tmp_path / "rows.txt", neighbours="2", output=tmp_path / "model")
-    monkeypatch.setattr(classifier, "usable_cores", lambda: pytest.fail("the cores are counted"))
+    monkeypatch.setattr(row_blocks, "usable_cores", lambda: pytest.fail("the cores are counted"))
     assert made.predict(["one", "two"]).tolist() == ["a", "b"]

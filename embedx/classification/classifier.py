@@ -1,6 +1,6 @@
 """A trained classifier: labels and probabilities of rows, decisions, measures, and its folder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, vstack
 from embedx.classification import calibration, decisions, model_folder
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.ranking import LabelRanking
-from embedx.classification.row_blocks import all_rows
+from embedx.classification.row_blocks import Best, all_rows
 from embedx.errors import Reason, Setting, SettingError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
@@ -226,34 +226,33 @@ class Classifier(LabelRanking):
                 f"{n_unlabelled:,} of {len(data):,} test rows have no label and are not scored"
             )
         features = data.features[kept] if len(kept) < len(data) else data.features
-        propensity = (
-            self.settings.get("propensity_a", PROPENSITY_A),
-            self.settings.get("propensity_b", PROPENSITY_B),
-        )
-        metrics = LabelMetrics(
-            self.n_labels, self.counts, self.n_training_rows, propensity=propensity
-        )
+        metrics = self._new_metrics()
         tempered = LabelMetrics(self.n_labels)
+        has_temperature = "temperature" in self.facts
         if self.has_neighbours or self.is_searched:
-            begin = 0
-            for ids, _ in self.iter_top_k(features, max(metrics.ks), progress, threads):
-                end = begin + len(ids)
-                metrics.add_ranked(ids, labels.rows(slice(begin, end)))
-                begin = end
+            best = self.iter_top_k(features, max(metrics.ks), progress, threads)
+            _add_ranked(metrics, best, labels)
         if not self.is_searched:
             for rows, log_p in self.blocks(features, progress, threads):
-                metrics.add(log_p, None if self.has_neighbours else log_p, labels.rows(rows))
-                if "temperature" in self.facts:
+                ranked_by = None if self.has_neighbours else log_p
+                metrics.add(log_p, ranked_by, labels.rows(rows))
+                if has_temperature:
                     tempered.add(self.tempered(log_p), None, labels.rows(rows))
 
         result = metrics.result() | {"left_out": len(data) - len(kept)}
-        if "temperature" in self.facts:
+        if has_temperature:
             result["temperature"] = self.facts["temperature"]
             result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
         warning = self.likelihood_warning(result)
         if warning:
             progress.warn(warning)
         return result
+
+    def _new_metrics(self) -> LabelMetrics:
+        """Metrics of no rows yet, with the propensities of the training data."""
+        a = self.settings.get("propensity_a", PROPENSITY_A)
+        b = self.settings.get("propensity_b", PROPENSITY_B)
+        return LabelMetrics(self.n_labels, self.counts, self.n_training_rows, propensity=(a, b))
 
     def likelihood_warning(self, measures: Mapping[str, float]) -> Reason | None:
         """A warning where probabilities are worse than equal ones, else None."""
@@ -311,33 +310,47 @@ class Classifier(LabelRanking):
 
         threshold  only labels of at least this probability are predicted
         """
-        labels = known_labels(data.labels, self.trained_counts)
-        kept = np.flatnonzero(labels.n_of_row)
-        ids, p = all_rows(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
-        is_predicted = p >= threshold
+        labels, ids, is_predicted = self._predictions(data, k, threshold)
         n_predicted = int(is_predicted.sum())
-        n_right = int((hits(ids, labels.rows(kept)) & is_predicted).sum())
-        return len(kept), ratio(n_right, n_predicted), ratio(n_right, len(labels.ids))
+        n_right = int((hits(ids, labels) & is_predicted).sum())
+        return len(labels), ratio(n_right, n_predicted), ratio(n_right, len(labels.ids))
 
     def label_counts(self, data: Labeled, k: int, threshold: float = 0.0) -> ndarray:
         """int64 (n_labels, 3): for how many rows each label is true, predicted, and both.
 
         Predicted are the k best labels of at least the probability `threshold`.
         """
-        labels = known_labels(data.labels, self.trained_counts)
-        kept = np.flatnonzero(labels.n_of_row)
-        ids, p = all_rows(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
-        is_predicted = p >= threshold
-        is_right = hits(ids, labels.rows(kept)) & is_predicted
+        labels, ids, is_predicted = self._predictions(data, k, threshold)
+        is_right = hits(ids, labels) & is_predicted
         columns = (labels.ids, ids[is_predicted], ids[is_right])
         counts = [np.bincount(column, minlength=self.n_labels) for column in columns]
         return np.stack(counts, axis=1)
+
+    def _predictions(
+        self, data: Labeled, k: int, threshold: float
+    ) -> tuple[Labels, ndarray, ndarray]:
+        """The labels of the rows that have known ones, int32 (n, k): the best of each row, and
+        which of these have at least the probability `threshold`, bool (n, k).
+        """
+        labels = known_labels(data.labels, self.trained_counts)
+        kept = np.flatnonzero(labels.n_of_row)
+        ids, p = all_rows(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
+        return labels.rows(kept), ids, p >= threshold
 
     # ---- the folder
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         return model_folder.save(self, path, overwrite)
+
+
+def _add_ranked(metrics: LabelMetrics, best: Iterable[Best], labels: Labels) -> None:
+    """Add the best labels of one block of rows after another to metrics."""
+    begin = 0
+    for ids, _ in best:
+        end = begin + len(ids)
+        metrics.add_ranked(ids, labels.rows(slice(begin, end)))
+        begin = end
 
 
 def load(path: str | Path) -> Classifier:

@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from embedx.classification.classifier import Classifier
+from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled
 from embedx.runtime.progress import Progress
 from embedx.training.state import TrainState
 
-Watch = Callable[[Classifier, int, float], dict[str, float]]  # see `train`
+# See `ClassifierRun`.
+Watch = Callable[[Classifier, int, float], dict[str, float]]
+# Measures on validation data that the history has.
+NOTED = ("log_likelihood", "accuracy", "p@1", "ndcg@5")
 
 
 @dataclass
@@ -23,10 +27,12 @@ class History:
 
     classifier: Classifier
     validation: Labeled | None
-    settings: Any  # resolved `ClassifySettings`
+    # Resolved.
+    settings: ClassifySettings
     watch: Watch | None
     progress: Progress
-    seconds_before: float  # that fitting the sampler took
+    # What fitting the sampler took.
+    seconds_before: float
     epochs: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, np.ndarray] | None = None
     best_value: float = -math.inf
@@ -54,28 +60,31 @@ class History:
         if self.watch is not None:
             entry |= self.watch(self.classifier, epoch, seconds_passed)
         if self.validation is not None:
-            found = self.classifier.evaluate(self.validation, threads=self.settings.threads)
-            single = (
-                self.settings.labels in ("first", "lowest-id")
-                or (self.validation.labels.n_of_row <= 1).all()
-            )
-            measure = "log_likelihood" if single else "ndcg@5"
-            entry["validation"] = {
-                name: found[name]
-                for name in ("log_likelihood", "accuracy", "p@1", "ndcg@5")
-                if name in found
-            }
-            of_training = "" if loss is None else f"loss {loss:.4f}, "
-            self.progress.note(
-                f"epoch {epoch + 1}: {of_training}validation {measure} {found[measure]:.4f}"
-            )
-            if found[measure] > self.best_value:
-                self.best_value, self.waited = found[measure], 0
-                self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}
-            else:
-                self.waited += 1
+            entry["validation"] = self._validate(self.validation, epoch, loss)
         self.epochs.append(entry)
-        return bool(self.waited >= self.settings.patience)
+        return self.waited >= self.settings.patience
+
+    def _validate(self, validation: Labeled, epoch: int, loss: float | None) -> dict[str, float]:
+        """The noted measures on validation data; the parameters are kept if they are the best."""
+        measures = self.classifier.evaluate(validation, threads=self.settings.threads)
+        name = self._measure_of(validation)
+        value = measures[name]
+        of_training = "" if loss is None else f"loss {loss:.4f}, "
+        self.progress.note(f"epoch {epoch + 1}: {of_training}validation {name} {value:.4f}")
+        if value > self.best_value:
+            self.best_value = value
+            self.waited = 0
+            self.best = {name: array.copy() for name, array in self.classifier.arrays.items()}
+        else:
+            self.waited += 1
+        return {name: measures[name] for name in NOTED if name in measures}
+
+    def _measure_of(self, validation: Labeled) -> str:
+        """The measure that the best epoch is highest by: likelihood, or nDCG of several labels."""
+        takes_one = self.settings.labels in ("first", "lowest-id")
+        if takes_one or (validation.labels.n_of_row <= 1).all():
+            return "log_likelihood"
+        return "ndcg@5"
 
     def restore(self) -> None:
         """Give the classifier its best parameters back."""

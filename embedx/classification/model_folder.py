@@ -132,23 +132,22 @@ COLUMNS = {
 
 def save(model: LabelRanking, path: str | Path, overwrite: bool = False) -> Path:
     """Write the folder of a model."""
-    names: dict[str, Any] = {
-        "labels": ([model.name(k) for k in range(model.n_labels)], model.counts)
-    }
+    label_names = [model.name(k) for k in range(model.n_labels)]
+    names: dict[str, Any] = {"labels": (label_names, model.counts)}
     arrays = model.arrays
-    reader = {name: getattr(model.known, name) for name in RECORDED}
-    reader["named"] = model.known.names is not None
-    text = model.known.text
-    if text is not None:
-        names["features"] = (text.vocabulary, None)
-        arrays = {**arrays, "ngrams": text.hashes}
-        reader["text"] = text.settings
-    reader["columns"] = model.known.columns and dataclasses.asdict(model.known.columns)
+    known = model.known
+    reader = {name: getattr(known, name) for name in RECORDED}
+    reader["named"] = known.names is not None
+    if known.text is not None:
+        names["features"] = (known.text.vocabulary, None)
+        arrays = {**arrays, "ngrams": known.text.hashes}
+        reader["text"] = known.text.settings
+    reader["columns"] = known.columns and dataclasses.asdict(known.columns)
     facts = {
         **model.facts,
         "objective": model.objective.name,
         **objectives.packages(model.objective.name, model.settings.get("sampler")),
-        "n_features": model.known.n_features,
+        "n_features": known.n_features,
         "reader": reader,
     }
     return folder.save(

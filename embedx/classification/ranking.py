@@ -90,7 +90,8 @@ class LabelRanking(LabelScores):
         """(rows, their best labels and log-probabilities), found through the trees."""
         is_independent = self.judges_labels_alone
         beam = int(self.settings.get("beam", 10))
-        n_best = max(k, 1 if is_independent else CANDIDATES)
+        # Labels that share one probability need others to share it with.
+        n_best = max(k, 1) if is_independent else max(k, CANDIDATES)
 
         def best(rows: slice) -> Best:
             h = csr_matrix(self.prepared(features[rows]), dtype=float32)
@@ -146,25 +147,22 @@ class LabelRanking(LabelScores):
         self._check_can_be_searched(features)
         threads = threads or usable_cores()
         k = min(k, self.n_labels)
-        output = self.arrays["output"]
-        search = top_k_spec(len(output), share, k)
-        bias = self.arrays.get("bias", np.zeros(len(output), float32))
-        table = np.ascontiguousarray(np.column_stack([output, bias]), float32)
-        progress.note(f"building an index of {len(table):,} labels")
-        index = build_index(
-            table, len(table), table.shape[1], search, np.random.default_rng(0), threads
-        )
+        table = self._table_with_biases()
+        n_labels, dim = table.shape
+        search = top_k_spec(n_labels, share, k)
+        progress.note(f"building an index of {n_labels:,} labels")
+        index = build_index(table, n_labels, dim, search, np.random.default_rng(0), threads)
 
         def best(rows: slice) -> Best:
             h = np.asarray(self._inputs(self.prepared(features[rows])), float32)
             h = np.column_stack([h, np.ones(len(h), float32)])
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
-            return ids, self.probabilities(z if self.judges_labels_alone else z - log_sum[:, None])
+            if not self.judges_labels_alone:
+                z = z - log_sum[:, None]
+            return ids, self.probabilities(z)
 
         first_rows = slice(RECALLED)
-        true_ids, _ = top_k(self.scores(self.prepared(features[first_rows])), k)
-        pairs = zip(true_ids, best(first_rows)[0], strict=True)
-        recall = np.mean([np.isin(row_true, row_best).mean() for row_true, row_best in pairs])
+        recall = self._recall(features[first_rows], best(first_rows)[0])
         progress.note(
             f"{search.n_scored:,} of {self.n_labels:,} labels are scored for each row, which finds"
             f" {100 * recall:.1f} % of the best {k}; probabilities are relative to the labels"
@@ -172,6 +170,20 @@ class LabelRanking(LabelScores):
         )
         blocks = in_blocks(features.shape[0], SEARCHED_ROWS, best, progress)
         return (block_best for _, block_best in blocks)
+
+    def _table_with_biases(self) -> ndarray:
+        """Output vectors with their biases, zeros where there are none: float32 (rows, dim + 1),
+        scored by inputs that end in a one.
+        """
+        output = self.arrays["output"]
+        bias = self.arrays.get("bias", np.zeros(len(output), float32))
+        return np.ascontiguousarray(np.column_stack([output, bias]), float32)
+
+    def _recall(self, features: Any, ids: ndarray) -> float:
+        """The share of the true best labels of each row that are among those found, (n, k)."""
+        true_ids, _ = top_k(self.scores(self.prepared(features)), ids.shape[1])
+        pairs = zip(true_ids, ids, strict=True)
+        return float(np.mean([np.isin(true_row, row).mean() for true_row, row in pairs]))
 
     def _check_can_be_searched(self, features: Any) -> None:
         """Raise `EmbedxError` where an index does not find the best labels."""

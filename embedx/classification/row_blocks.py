@@ -25,7 +25,9 @@ def all_rows(best: Iterable[Best]) -> Best:
 
 def threads_for(features: Any, threads: int | None) -> int:
     """The number of threads: one where starting others takes longer than they save."""
-    return 1 if features.shape[0] <= FEW_ROWS else threads or usable_cores()
+    if features.shape[0] <= FEW_ROWS:
+        return 1
+    return threads or usable_cores()
 
 
 def in_blocks(

@@ -153,9 +153,9 @@ class LabelScores:
 
         log_noise  that of the same features, which may be left out where it does not depend on them
         """
-        return self.objective.log_probability(
-            z, self.log_noise(None) if log_noise is None else log_noise
-        )
+        if log_noise is None:
+            log_noise = self.log_noise(None)
+        return self.objective.log_probability(z, log_noise)
 
     def log_noise(self, features: Any) -> ndarray:
         """log of how often each label is noise for scaled inputs, up to a constant.

@@ -10,15 +10,18 @@ import numpy as np
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
+from embedx.classification.settings import DENSE
 from embedx.errors import Setting, SettingError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.progress import Progress
 
-# settings that go on as they were
+# Settings that a classifier keeps when training continues.
 KEPT = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")
-OF_BIAS = "bias"
+# Of these, the ones that may nevertheless be given another value.
+MAY_CHANGE = ("optimizer", "labels")
+TRAIN_TOGETHER = "train on the old and the new rows together"
 
 
 def word_vectors(
@@ -35,60 +38,86 @@ def word_vectors(
     vocabulary = data.schema.vocabulary
     if vocabulary is None:
         raise SettingError("pretrained", path, "these features are not words", "leave it out")
-    found = load(path, progress)
-    if hidden not in (None, found.vector_size):
-        problem = (f"vectors of {found.vector_size} dimensions for ", Setting("hidden", hidden))
+    pretrained = load(path, progress)
+    if hidden not in (None, pretrained.vector_size):
+        size = f"vectors of {pretrained.vector_size} dimensions for "
         remedy = ("leave ", Setting("hidden"), " out")
-        raise SettingError("pretrained", path, problem, remedy)
-    places = [(k, found.index(word)) for k, word in enumerate(vocabulary) if word in found]
-    progress.note(f"{path}: vectors of {len(places):,} of {len(vocabulary):,} words")
-    if not places:
+        raise SettingError("pretrained", path, (size, Setting("hidden", hidden)), remedy)
+
+    features = [k for k, word in enumerate(vocabulary) if word in pretrained]
+    progress.note(f"{path}: vectors of {len(features):,} of {len(vocabulary):,} words")
+    if not features:
         none = f"has none of the {len(vocabulary):,} words"
         check = ("check ", Setting("lowercase"), ", or give another file")
         raise SettingError("pretrained", path, none, check)
-    ids, rows = np.array(places).T
-    vectors = np.asarray(found.vectors[rows], np.float32)
+
+    rows = [pretrained.index(vocabulary[k]) for k in features]
+    vectors = np.asarray(pretrained.vectors[rows], np.float32)
+    return np.array(features), _scaled_as_hidden(vectors)
+
+
+def _scaled_as_hidden(vectors: np.ndarray) -> np.ndarray:
+    """Vectors by one factor, float32 (n, dim), so that the root of their mean square is that of
+    numbers that are uniform within ±1/√dim.
+    """
+    dim = vectors.shape[1]
     size = np.sqrt(np.mean(np.square(vectors, dtype=np.float64)))
-    return ids, (vectors / (max(size, 1e-30) * np.sqrt(3 * vectors.shape[1]))).astype(np.float32)
+    return (vectors / (max(size, 1e-30) * np.sqrt(3 * dim))).astype(np.float32)
 
 
 def settings_to_continue(
-    before: Classifier, name: str | None, typed: Mapping[str, Any], path: str
+    before: Classifier, name: str | None, options: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
     """The options by which a classifier, read from `path`, learns new rows: its own where they are
-    part of it, and those typed.
+    part of it, and those of the user.
 
-    Raises `EmbedxError` where weights cannot be trained further, or something typed contradicts the
+    Raises `EmbedxError` where weights cannot be trained further, or an option contradicts the
     model.
     """
-    both = "train on the old and the new rows together"
+    _check_can_continue(before, name, path)
+    kept = _kept_settings(before)
+    if kept.get("optimizer") == Lbfgs.name:
+        kept["optimizer"] = options.get("optimizer", "adagrad")
+    _check_agreement(kept, options, path)
+
+    bias = "none"
+    if "bias" in before.arrays:
+        bias = "frequency"
+        if options.get("bias") == "none":
+            remedy = ("leave ", Setting("bias"), f" out, or {TRAIN_TOGETHER}")
+            raise SettingError("start", path, "has biases", remedy)
+    continued = without_defaults(kept, before.objective)
+    return {**continued, "weights": DENSE, "bias": bias, **options}
+
+
+def _check_can_continue(before: Classifier, name: str | None, path: str) -> None:
+    """Raise `SettingError` for sparse weights, or where another objective is named."""
     if before.has_sparse_weights:
-        dense = (Setting("weights", "dense"), " ", Setting("optimizer", "adagrad"))
-        raise SettingError(
-            "start",
-            path,
-            "its sparse weights have only the features of its own rows",
-            (both, ", or train the first model with ", dense),
-        )
-    own = before.settings
-    if name not in (None, before.objective.name):
-        problem = ("was trained with ", Setting("objective", before.objective.name))
-        remedy = ("leave ", Setting("objective"), f" out, or {both}")
+        dense = (Setting("weights", DENSE), " ", Setting("optimizer", "adagrad"))
+        problem = "its sparse weights have only the features of its own rows"
+        remedy = (TRAIN_TOGETHER, ", or train the first model with ", dense)
         raise SettingError("start", path, problem, remedy)
-    kept = (*KEPT, *samplers.own_options(own), *dataclasses.asdict(before.objective.settings))
-    fixed = {each: own[each] for each in kept if own.get(each) is not None}
-    if fixed.get("optimizer") == Lbfgs.name:
-        fixed["optimizer"] = typed.get("optimizer", "adagrad")
-    has_bias = "bias" in before.arrays
-    for each in typed:
-        if each in fixed and typed[each] != fixed[each] and each not in ("optimizer", "labels"):
-            contradiction = (Setting(each), f" is {fixed[each]} in that model")
-            raise SettingError("start", path, contradiction, f"leave it out, or {both}")
-    if typed.get(OF_BIAS, "none" if not has_bias else "zero") == "none" and has_bias:
-        remedy = ("leave ", Setting("bias"), f" out, or {both}")
-        raise SettingError("start", path, "has biases", remedy)
-    continued = without_defaults(fixed, before.objective)
-    return {**continued, "weights": "dense", OF_BIAS: "frequency" if has_bias else "none", **typed}
+    if name not in (None, before.objective.name):
+        trained_with = ("was trained with ", Setting("objective", before.objective.name))
+        leave_out = ("leave ", Setting("objective"), f" out, or {TRAIN_TOGETHER}")
+        raise SettingError("start", path, trained_with, leave_out)
+
+
+def _kept_settings(before: Classifier) -> dict[str, Any]:
+    """The settings of a classifier that are part of it: its own, of its sampler and objective."""
+    recorded = before.settings
+    of_sampler = samplers.own_options(recorded)
+    of_objective = dataclasses.asdict(before.objective.settings)
+    names = (*KEPT, *of_sampler, *of_objective)
+    return {name: recorded[name] for name in names if recorded.get(name) is not None}
+
+
+def _check_agreement(kept: Mapping[str, Any], options: Mapping[str, Any], path: str) -> None:
+    """Raise `SettingError` for an option that has another value in the model, and must not."""
+    for name, value in options.items():
+        if name in kept and value != kept[name] and name not in MAY_CHANGE:
+            contradiction = (Setting(name), f" is {kept[name]} in that model")
+            raise SettingError("start", path, contradiction, f"leave it out, or {TRAIN_TOGETHER}")
 
 
 def without_defaults(options: Mapping[str, Any], objective: Objective) -> dict[str, Any]:
@@ -107,18 +136,12 @@ def check_new_labels(before: Classifier, n_labels: int) -> None:
     """Raise `EmbedxError` where a classifier cannot have more labels: each of its output rows is to
     be that of a label.
     """
-    if n_labels > before.n_labels and (
-        before.objective.n_rows(n_labels) != n_labels
-        or any(name.startswith("noise_") for name in before.arrays)
-    ):
-        n_new = n_labels - before.n_labels
-        raise SettingError(
-            "start",
-            None,
-            f"does not have {n_new:,} of the labels, but its tree over labels is fixed",
-            (
-                "train on the old and the new rows together, or start from ",
-                Setting("objective", "softmax"),
-                " or ova",
-            ),
-        )
+    n_new = n_labels - before.n_labels
+    if n_new <= 0:
+        return
+    has_row_per_label = before.objective.n_rows(n_labels) == n_labels
+    has_noise_tree = any(name.startswith("noise_") for name in before.arrays)
+    if not has_row_per_label or has_noise_tree:
+        problem = f"does not have {n_new:,} of the labels, but its tree over labels is fixed"
+        another = (", or start from ", Setting("objective", "softmax"), " or ova")
+        raise SettingError("start", None, problem, (TRAIN_TOGETHER, *another))

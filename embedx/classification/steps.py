@@ -103,11 +103,14 @@ class StepTrainer:
             self.strategy.hidden.rows[words, : vectors.shape[1]] = vectors
 
     def _set_biases(self) -> None:
+        """Write the biases to start from, and keep those that predict the frequencies."""
         strategy = self.strategy
         if not strategy.has_bias:
             return
         drawing = strategy.warm_up or strategy.sampler
-        examples, n, objective = strategy.examples, strategy.n, strategy.objective
+        examples = strategy.examples
+        objective = strategy.objective
+        n = strategy.n
         labels = Labels(examples.label_offsets, examples.label_ids)
         counts = weighted_counts(labels, examples.weight, drawing.counts)
         bias = str(strategy.settings.bias)
@@ -130,7 +133,9 @@ class StepTrainer:
                 state[:] = former
 
     def _schedule(self, n_chunks: int, seconds_before: float) -> Schedule:
-        settings, n = self.strategy.settings, self.strategy.n
+        """The learning rate over the run, whose time budget is what the sampler left of it."""
+        settings = self.strategy.settings
+        n = self.strategy.n
         budget = settings.time_budget
         if budget is not None:
             budget = max(budget - seconds_before, MIN_BUDGET)
