@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import embedx
+from embedx.cli.app import application
 from embedx.runtime.progress import Reporter
 from embedx.tasks.output import default_output
 from embedx.vectors import formats
@@ -219,9 +220,47 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
     ids=["help", "queries and exports", "names of sources"],
 )
 def test_what_is_light_imports_nothing_heavy(code, heavy):
-    probe = f"import sys\n{code}\nprint([m for m in {heavy.split()} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert imported_by(code, heavy) == []
+
+
+def imported_by(code, modules):
+    """Those of the modules that a process has imported after running some Python."""
+    probe = f"import sys\n{code}\nprint(*[m for m in {modules.split()} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=300, check=True
+    )
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_training_on_a_local_file_imports_no_client_of_networks(home, two_topics):
+    words = ["embedx", "train", two_topics, "--output", home / "light", "--epochs", 1, "--quiet"]
+    code = (
+        f"sys.argv = {[str(word) for word in words]}\n"
+        "from embedx.cli.app import main\ntry: main()\nexcept SystemExit as ended: print()"
+    )
+    heavy = "smart_open requests urllib3 http.client gensim sklearn pandas ray embedx.labeled.read"
+    assert imported_by(code, heavy) == []
+    assert len(embedx.load(home / "light")) == 16
+
+
+@pytest.mark.parametrize("words", [["info", "model"], ["corpus", "list"]])
+def test_a_command_is_made_alone(words):
+    (command,) = _listed(application(words))
+    assert command == " ".join(words[: command.count(" ") + 1])
+
+
+def test_a_shell_is_offered_all_commands_while_a_name_is_typed(monkeypatch):
+    monkeypatch.setenv("_EMBEDX_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "embedx test")
+    assert {"test", "test-label", "corpus list"} < set(_listed(application([])))
+
+
+def _listed(app):
+    """The names of the commands of an application."""
+    names = [command.name for command in app.registered_commands]
+    for group in app.registered_groups:
+        names += [f"{group.name} {each.name}" for each in group.typer_instance.registered_commands]
+    return names
 
 
 @pytest.mark.parametrize("corpus", ["words.txt", "-"])

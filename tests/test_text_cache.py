@@ -15,11 +15,18 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import reference_text
-import smart_open
 
 from embedx.errors import DataError, SettingError
 from embedx.runtime.progress import SILENT
-from embedx.text import cache, corpus_writer, encoded_corpus, sources, temporary_folders
+from embedx.text import (
+    cache,
+    corpus_writer,
+    decompression,
+    encoded_corpus,
+    read_ahead,
+    sources,
+    temporary_folders,
+)
 from embedx.text.cache import clear_caches, list_caches
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encode import encode, encode_sources
@@ -74,18 +81,19 @@ def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
 
 def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
     opened = []
-    real_open = smart_open.open
+    real_open = decompression.open_source
 
-    def noted_open(name, *arguments, **options):
-        opened.append(name)
-        return real_open(name, *arguments, **options)
+    def noted_open(source):
+        opened.append(source.name)
+        return real_open(source)
 
-    monkeypatch.setattr(smart_open, "open", noted_open)
+    monkeypatch.setattr(decompression, "open_source", noted_open)
+    monkeypatch.setattr(read_ahead, "open_source", noted_open)
     first = read(corpus, home)
-    assert opened == [f"file://{corpus}"]
+    assert opened == [str(corpus)]
     progress = Notes()
     again = read(corpus, home, progress)
-    assert opened == [f"file://{corpus}"]
+    assert opened == [str(corpus)]
     assert as_reference(again) == as_reference(first)
     assert progress.notes == [
         f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"

@@ -167,32 +167,56 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
-    """All commands. Only the one that `arguments` name gets the options of settings, because these
-    need an import of numba.
+    """All commands, or the one that `arguments` name, with the options of its settings.
+
+    The other commands would take longer to make than most commands take, and their settings need an
+    import of numba.
     """
-    if "_EMBEDX_COMPLETE" in os.environ:
+    is_completing = "_EMBEDX_COMPLETE" in os.environ
+    if is_completing:
         arguments = _completed_words()
+    named = _named_command(arguments)
     app = _group(
         "Word embeddings and classifiers with huge label sets, in one engine whose output layer is"
         " a flag."
     )
     app.callback()(_version_option)
     groups = {name: _group(text) for name, text in GROUPS.items()}
-    for section, commands in COMMANDS.items():
-        for path, command in commands.items():
-            words = path.split()
-            settings: options.Options = {}
-            if path in options.SETTINGS and list(arguments[: len(words)]) == words:
-                settings = options.SETTINGS[path]()
-            kind = type("SettingsCommand", (Command,), {"settings": settings})
-            run = with_settings(path, command, settings)
-            if len(words) > 1:
-                groups[words[0]].command(words[1], cls=kind)(run)
-            else:
-                app.command(path, cls=kind, rich_help_panel=section)(run)
+    for section, path in _listed_commands(None if is_completing else named):
+        command = COMMANDS[section][path]
+        settings: options.Options = {}
+        is_named = path == named
+        if is_named and path in options.SETTINGS:
+            settings = options.SETTINGS[path]()
+        kind = type("SettingsCommand", (Command,), {"settings": settings})
+        run = with_settings(path, command, settings, shows_options=is_named)
+        group_name, _, name = path.rpartition(" ")
+        if group_name:
+            groups[group_name].command(name, cls=kind)(run)
+        else:
+            app.command(path, cls=kind, rich_help_panel=section)(run)
     for name, group in groups.items():
         app.add_typer(group, name=name, rich_help_panel="Data")
     return app
+
+
+def _named_command(arguments: Sequence[str]) -> str | None:
+    """The command that the first words name, such as "train" or "corpus list"; None without one."""
+    for _, path in _listed_commands():
+        words = path.split()
+        if list(arguments[: len(words)]) == words:
+            return path
+    return None
+
+
+def _listed_commands(only: str | None = None) -> list[tuple[str, str]]:
+    """Section and name of each command, or of one."""
+    return [
+        (section, path)
+        for section, commands in COMMANDS.items()
+        for path in commands
+        if only in (None, path)
+    ]
 
 
 def _completed_words() -> list[str]:

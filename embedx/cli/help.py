@@ -18,7 +18,15 @@ from typer.models import OptionInfo
 from embedx.cli.aliases import COMMANDS_INSTEAD, INSTEAD, long_names, own_name
 from embedx.cli.config import words_of
 from embedx.cli.files import check_outputs
-from embedx.cli.options import SHORT_HELP, Option, as_option, documented, keyword, set_option
+from embedx.cli.options import (
+    SHORT_HELP,
+    Option,
+    as_option,
+    documented,
+    keyword,
+    set_option,
+    with_formats,
+)
 from embedx.cli.requests import parameters_of, request_of
 from embedx.errors import DataError, EmbedxError, Setting, Text
 from embedx.settings import option_name
@@ -211,13 +219,19 @@ HELP_ALL = Annotated[
 
 
 def with_settings(
-    name: str, command: Callable[..., None], settings: Mapping[str, Option]
+    name: str,
+    command: Callable[..., None],
+    settings: Mapping[str, Option],
+    shows_options: bool,
 ) -> Callable[..., None]:
     """The command with its settings as options; it gets those that were given as `typed`, by name.
 
-    name  of the command, as it is typed after `embedx`
+    name           of the command, as it is typed after `embedx`
+    shows_options  whether its own help may be asked for
     """
     text, texts = documented(command)
+    if shows_options:
+        texts = with_formats(texts)
     request_class = request_of(command)
     options = [option for option in settings.values() if not option.is_fine]
     parameters = _parameters(name, command, settings, texts)

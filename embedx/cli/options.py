@@ -153,16 +153,18 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
         else:
             last = None
             rest.append(line)
-    return "\n".join(rest).strip(), {name: _with_formats(text) for name, text in texts.items()}
+    return "\n".join(rest).strip(), texts
 
 
-def _with_formats(text: str) -> str:
-    """The text with the formats of labelled data in place of {formats}."""
-    if "{formats}" not in text:
-        return text
+def with_formats(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts with the formats of labelled data, whose readers need numba, in place of
+    {formats}.
+    """
+    if not any("{formats}" in text for text in texts.values()):
+        return dict(texts)
     from embedx.labeled import formats
 
-    return text.replace("{formats}", formats.names())
+    return {name: text.replace("{formats}", formats.names()) for name, text in texts.items()}
 
 
 def docstring_of(function: Callable[..., None]) -> str:

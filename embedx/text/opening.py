@@ -2,11 +2,9 @@
 stored.
 """
 
-import http.client
 import io
 import select
 import sys
-from pathlib import Path
 from typing import Any
 
 from embedx.errors import DataError
@@ -66,19 +64,16 @@ def _open_standard_input() -> "CountedReader":
     return CountedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
 
 
-# smart_open takes a while to import, so it is imported where it is used. It decompresses nothing:
-# it goes by names, and takes damaged data for the end of a file.
-
-
 def _open_file(path: str) -> "CountedReader":
-    import smart_open
-
-    # with its scheme and from the root on, so that no name is read as anything else
-    address = f"file://{Path(path).absolute()}"
-    return CountedReader(smart_open.open(address, "rb", buffering=0, compression="disable"))
+    return CountedReader(io.FileIO(path))
 
 
 def _open_url(url: str) -> "CountedReader":
+    """What smart_open reads of a URL.
+
+    It decompresses nothing: it goes by names, and takes damaged data for the end of a file.
+    """
+    # Imported here, with an HTTP client, because few runs read a URL.
     import smart_open
 
     scheme = scheme_of(url)
@@ -151,6 +146,9 @@ def reason(error: BaseException) -> str:
     It is what the system said first: libraries wrap that in errors of their own, which repeat the
     secrets of a URL.
     """
+    # Imported here, with TLS, because few files cannot be read.
+    import http.client
+
     response = getattr(error, "response", None)
     if response is not None and hasattr(response, "status_code"):
         return f"HTTP {response.status_code} {response.reason}"

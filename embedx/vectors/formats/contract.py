@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
-import smart_open
 from numpy import float32, ndarray
 
 from embedx.errors import DataError, Setting, SettingError, Text
@@ -181,6 +180,9 @@ class Format:
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file, compressed if its suffix says so."""
+    # Imported here, with an HTTP client, because most commands write no file of vectors.
+    import smart_open
+
     suffix = path.suffix if path.suffix in COMPRESSED else "disable"
     with smart_open.open(str(path), "wb", compression=suffix) as stream:
         stream.writelines(pieces)
