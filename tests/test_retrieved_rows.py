@@ -228,7 +228,7 @@ def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
         progress=Reporter(printed, is_verbose=True),
         cache_dir=tmp_path,
     )
-    assert "each word keeps its 4 highest-scoring rows" in printed.getvalue()
+    assert "each word keeps its 2 highest-scoring rows" in printed.getvalue()
 
 
 # ---- prediction

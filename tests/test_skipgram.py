@@ -130,6 +130,25 @@ def test_a_setting_that_is_chosen_from_the_text_has_a_value(objective):
     assert ("draws" in origins) == (config.settings.draws is None and settings.draws is not None)
 
 
+@pytest.mark.parametrize(
+    ("objective", "draws"),
+    [
+        ("ns", 32),  # of 5 negatives for each of 96 pairs, one for 15
+        ("ove", 31),  # one for 7.5 of 48 pairs, and the positive fills the last of 32 places
+        ("sampled-softmax", 31),
+        ("ar", 96),  # one for 10 of 192 pairs, beside the other centres of the block
+        ("umax", 128),  # one for 7.5
+        ("implicit", 64),
+    ],
+)
+def test_a_block_draws_as_many_negatives_as_its_pairs_need(objective, draws):
+    config, counts = configure(objective, {}), np.ones(100_000, dtype=np.int64)
+    sampler = config.new_sampler()
+    sampler.prepare(counts)
+    text = CountedText(len(counts), counts, config.settings.window + 1, sampler)
+    assert resolve(config, text).settings.draws == draws
+
+
 def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
     """In a list such as "genus a genus b ..." each block of 64 has 32 inputs of the same word,
     which move one after another.

@@ -45,7 +45,8 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 
 # the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
 SCORE_PADDING = 2 * SIMD_WIDTH
-FILTER_SIZE = 512  # entries of the filter that says whether a row may have been seen in this block
+# entries of the filter that says whether a row may have been seen in this block
+FILTER_SIZE = 2048
 N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
 # Places in the cursor of a chunk: its words, the next centre, the end of the centres, the next
 # context of the next centre where each pair is a block, and the number of random numbers drawn;
@@ -338,16 +339,22 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
     """
     plan = run.plan
     cursor = workspace.cursor
+    seen = workspace.seen
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
+    # the candidates among which a draw is sought; a centre that is drawn is no noise in JOINT
+    first_sought = n_centres
+    if plan.form == JOINT:
+        first_sought = 0
+        for k in range(n_centres):
+            seen[block.candidates[k] % FILTER_SIZE] = first
     n_drawn = sample(
         run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling
     )
     n = n_centres
     for d in range(n_drawn):
         row = int64(workspace.sampling.rows[d])
-        if plan.form != JOINT or _place(row, block.candidates, 0, n_centres) == n_centres:
-            n = _count_draw(block, row, n_centres, n, workspace.seen, first, first + d)
+        n = _count_draw(block, row, first_sought, n_centres, n, seen, first, first + d)
     cursor[N_DRAWN] += n_drawn
     return n - n_centres
 
@@ -362,15 +369,17 @@ def _place(row, rows, first, last):
 
 
 @kernel_part
-def _count_draw(block, row, n_centres, n, seen, first_draw, this_draw):
-    """Count one draw of `row`; return the number of candidates.
+def _count_draw(block, row, first_sought, n_centres, n, seen, first_draw, this_draw):
+    """Count one draw of `row`, unless it is found among the centres; return the number of
+    candidates.
 
-    The noise rows are searched only if the row's entry in the filter was used in this block.
+    The candidates are searched only if the row's entry in the filter was used in this block.
     """
     slot = row % FILTER_SIZE
-    k = _place(row, block.candidates, n_centres if seen[slot] >= first_draw else n, n)
+    k = _place(row, block.candidates, first_sought if seen[slot] >= first_draw else n, n)
     if k < n:
-        block.drawn[0, k] += ONE
+        if k >= n_centres:
+            block.drawn[0, k] += ONE
         return n
     seen[slot] = this_draw
     block.candidates[n] = row

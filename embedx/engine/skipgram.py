@@ -310,12 +310,26 @@ def start_chunk(run, workspace, chunk):
 
 @kernel_part
 def prefetch_block(tables, block):
-    """Prefetch the rows of a planned block."""
+    """Prefetch the rows of a planned block, and what the optimizer keeps of them."""
+    inputs = tables.inputs
+    outputs = tables.outputs
     for j in range(block.sizes[N_INPUTS]):
-        prefetch_word(tables.inputs.rows, tables.parts, int64(block.inputs[j]))
+        word = int64(block.inputs[j])
+        prefetch_word(inputs.rows, tables.parts, word)
+        if inputs.state.shape[0] > 0:
+            prefetch_word(inputs.state, tables.parts, word)
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
-        for d in range(0, tables.outputs.rows.shape[1], SIMD_WIDTH):
-            prefetch(tables.outputs.rows, int64(block.candidates[k]), d)
+        row = int64(block.candidates[k])
+        _prefetch_row(outputs.rows, row)
+        if outputs.state.shape[0] > 0:
+            _prefetch_row(outputs.state, row)
+
+
+@kernel_part
+def _prefetch_row(matrix, row):
+    """Prefetch a row of a matrix."""
+    for d in range(0, matrix.shape[1], SIMD_WIDTH):
+        prefetch(matrix, row, d)
 
 
 @kernel_part

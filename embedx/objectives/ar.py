@@ -15,9 +15,17 @@ All is done with logarithms. `threshold` limits how far u may be below the score
 
 import numpy as np
 
-from embedx.kernels import kernel
+from embedx.kernels import exp, kernel, log
 from embedx.objectives.contract import About
-from embedx.objectives.parts import AugmentSettings, LocalObjective, double_sum, log_sums, positive
+from embedx.objectives.parts import (
+    AugmentSettings,
+    LocalObjective,
+    double_sum,
+    largest_score,
+    log_mean,
+    replace_by_masses,
+    weight_and_score_of_positives,
+)
 from embedx.settings import param
 
 
@@ -32,21 +40,19 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     decay = constants[2]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(batch, e, n)
-        if y < 0:
+        n_labels, score = weight_and_score_of_positives(batch, e, n)
+        if n_labels == 0:
             z[e, :n] = 0
             continue
-        estimate, largest = log_sums(batch, e, n)
-        origin = relative * z[e, y]
-        u = estimate - origin
+        origin = relative * score / n_labels
+        largest = largest_score(batch, e, n)
+        u = largest + log(replace_by_masses(batch, e, n, largest)) - origin
         if n_updates[e] > 0:
-            rate = (1 + n_updates[e]) ** -decay
-            before = state[key[e], 0]
-            above = max(before, u)
-            u = above + np.log((1 - rate) * np.exp(before - above) + rate * np.exp(u - above))
+            share = exp(-decay * log(z.dtype.type(1 + n_updates[e])))
+            u = log_mean(z.dtype.type(state[key[e], 0]), u, share)
         u = max(u, largest - origin - threshold)
         state[key[e], 0] = u
-        total += double_sum(batch, e, n, y, u, relative > 0)
+        total += double_sum(batch, e, n, u, largest, n_labels, score, relative > 0)
     return total
 
 
@@ -75,4 +81,5 @@ class AugmentReduce(LocalObjective):
     Settings = SoftmaxAugmentSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "optimizer": "adagrad"}
+    pairs_per_draw = 10  # eval/results/speed.md#what-was-tried
     in_kernel = ("threshold", "local_decay")

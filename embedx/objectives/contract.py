@@ -186,6 +186,9 @@ class Objective(abc.ABC):
     label_defaults: Options = {}
     word_defaults: Options = {}
     large_text_defaults: Options = {}
+    # Pairs of a block of text that one drawn negative stands for. More saves draws; above 15
+    # vectors get worse, and 60 diverges (eval/results/objectives.md).
+    pairs_per_draw: float = 7.5
     # settings of its own that have no effect in classification, and in skip-gram
     word_settings: tuple[str, ...] = ()
     label_settings: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ from embedx.objectives.parts import (
     LocalObjective,
     best_positive,
     importance,
+    log_mean,
     log_sums,
     n_positives,
     positive,
@@ -190,12 +191,9 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
 
     mean_share = (1.0 + n_updates) ** -0.9
     share = z.dtype.type(1 - (1 - mean_share) / (1 + (1 - mean_share) * n_labels * shift))
-    above = max(before, estimate)
-    mean = above + np.log((1 - share) * np.exp(before - above) + share * np.exp(estimate - above))
+    mean = log_mean(before, estimate, share)
     unit = log(n_labels)  # so that b_k = W(e^{z_k - (u - unit)})
-    u = solve_raman(
-        batch, e, n, lr, z.dtype.type(mean - unit), z.dtype.type(before - unit), n_labels, share
-    )
+    u = solve_raman(batch, e, n, lr, mean - unit, before - unit, n_labels, share)
     for k in range(n):
         coefficient = larger(z[e, k], zero) / max(lr * score_gain[e, k], min_shift) - label[e, k]
         z[e, k] = coefficient if label[e, k] + sample_count[e, k] > 0 else zero

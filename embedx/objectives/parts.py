@@ -8,7 +8,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy import float32, ndarray
 
-from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, sigmoid, softplus
+from embedx.kernels import ONE, ZERO, exp, kernel_part, larger, log, sigmoid, softplus
 from embedx.objectives.contract import Objective, SampledSettings, Traits
 from embedx.settings import param
 
@@ -35,7 +35,7 @@ def importance(batch, e, k):
     for what was not drawn.
     """
     count = batch.sample_count[e, k]
-    return count * exp(-batch.log_expected_count[e, k]) if count > 0 else ZERO
+    return count * exp(-batch.log_expected_count[e, k] if count > 0 else ZERO)
 
 
 @register_jitable
@@ -125,7 +125,7 @@ def log_sums(batch, e, n):
         is_label = label[e, k] > 0
         weight = ONE if is_label else sample_count[e, k]
         shifted = z[e, k] - largest - (ZERO if is_label else log_expected_count[e, k])
-        estimate += weight * exp(shifted) if weight > 0 else ZERO
+        estimate += weight * exp(shifted if weight > 0 else ZERO)
     return largest + np.log(estimate), largest
 
 
@@ -140,15 +140,62 @@ def log_sum_seen(batch, e, n, largest):
 
 
 @kernel_part
-def double_sum(batch, e, n, y, u, is_relative):
-    """The loss of example e, whose first positive is y, at u = log Z or, where it `is_relative`,
-    log Z - z_y; overwrites its scores by ∂loss/∂z.
-    """
-    return _double_sum_of_gaps(batch, e, n, y, u) if is_relative else _double_sum(batch, e, n, u)
+def log_mean(before, estimate, share):
+    """log((1 - share) e^before + share e^estimate), for a share above 0."""
+    gap = estimate - before
+    smaller = exp(-abs(gap))
+    if gap > 0:
+        return estimate + log(share + (ONE - share) * smaller)
+    return before + log(ONE - share + share * smaller)
 
 
 @kernel_part
-def _double_sum(batch, e, n, u):
+def replace_by_masses(batch, e, n, largest):
+    """Overwrite the scores of example e by weight_k e^{z_k - largest}, their terms of the estimate
+    of Σ_k e^{z_k - largest} over all rows; return their sum.
+
+    An arbitrary score is left out before its exponential: a loop with a branch around that does
+    not vectorise.
+    """
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
+    log_expected_count = batch.log_expected_count
+    total = ZERO
+    for k in range(n):
+        is_label = label[e, k] > 0
+        weight = ONE if is_label else sample_count[e, k]
+        shifted = z[e, k] - largest - (ZERO if is_label else log_expected_count[e, k])
+        z[e, k] = weight * exp(shifted if weight > 0 else ZERO)
+        total += z[e, k]
+    return total
+
+
+@kernel_part
+def weight_and_score_of_positives(batch, e, n):
+    """Σ_k label_k and Σ_k label_k z_k of example e."""
+    z, label = batch.z, batch.label
+    weight = label[e, 0]
+    score = label[e, 0] * z[e, 0] if label[e, 0] > 0 else ZERO
+    for k in range(1, n):
+        weight += label[e, k]
+        score += label[e, k] * z[e, k] if label[e, k] > 0 else ZERO
+    return weight, score
+
+
+@kernel_part
+def double_sum(batch, e, n, u, largest, n_labels, score, is_relative):
+    """The loss of example e at u = log Z or, where it `is_relative`, log Z - z_y; overwrites its
+    masses (`replace_by_masses`) by ∂loss/∂z. Its positives have the weight `n_labels` and the
+    summed score `score`.
+    """
+    if is_relative:
+        return _double_sum_of_gaps(batch, e, n, u, largest, n_labels, score)
+    return _double_sum(batch, e, n, u, largest, n_labels, score)
+
+
+@kernel_part
+def _double_sum(batch, e, n, u, largest, n_labels, score):
     """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y.
 
     A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z
@@ -156,42 +203,33 @@ def _double_sum(batch, e, n, u):
     """
     z = batch.z
     label = batch.label
-    sample_count = batch.sample_count
-    log_expected_count = batch.log_expected_count
-    n_labels = n_positives(batch, e, n)
     level = z.dtype.type(u)
-    loss = n_labels * (level - ONE)
+    scale = n_labels * exp(min(largest - level, LARGEST_EXPONENT))
+    shares = ZERO
     for k in range(n):
-        is_label = label[e, k] > 0
-        weight = n_labels * (ONE if is_label else sample_count[e, k])
-        log_weight = ZERO if is_label else -log_expected_count[e, k]
-        share = (
-            weight * exp(min(z[e, k] - level, LARGEST_EXPONENT) + log_weight)
-            if weight > 0
-            else ZERO
-        )
-        loss += share - (label[e, k] * z[e, k] if is_label else ZERO)
+        share = scale * z[e, k]
+        shares += share
         z[e, k] = share - label[e, k]
-    return loss
+    return n_labels * (level - ONE) + shares - score
 
 
 @kernel_part
-def _double_sum_of_gaps(batch, e, n, y, u):
+def _double_sum_of_gaps(batch, e, n, u, largest, weight, score):
     """The same for one positive y with u = log Z - z_y held fixed: every other term depends on
     z_y.
     """
     z = batch.z
-    label = batch.label
-    origin = z[e, y]
-    weight = label[e, y]
-    loss = u - ONE + exp(min(-u, LARGEST_EXPONENT))
+    y = positive(batch, e, n)
+    level = z.dtype.type(u)
+    scale = exp(min(largest - score / weight - level, LARGEST_EXPONENT))
+    z[e, y] = 0
     others = ZERO
     for k in range(n):
-        share = importance(batch, e, k) * exp(min(z[e, k] - origin - u, LARGEST_EXPONENT))
+        share = scale * z[e, k]
         others += share
         z[e, k] = weight * share
     z[e, y] = -weight * others
-    return weight * (loss + others)
+    return weight * (level - ONE + exp(min(-level, LARGEST_EXPONENT)) + others)
 
 
 class LocalObjective(Objective):

@@ -74,7 +74,7 @@ class SearchSettings(Settings, fine=True):
     )
     found: int | None = param(
         None,
-        "highest-scoring rows that are kept for each word; by default 4 with drawn rows, 8 without",
+        "highest-scoring rows that are kept for each word; by default 2 with drawn rows, 8 without",
         at_least=1,
         at_most=256,
     )
@@ -122,7 +122,7 @@ class RetrievalObjective(Objective):
     @property
     def n_found(self) -> int:
         """How many rows each word keeps."""
-        return self.settings.found or (4 if self.traits.has_tail else 8)
+        return self.settings.found or (2 if self.traits.has_tail else 8)
 
     @property
     def loss_scope(self) -> str:

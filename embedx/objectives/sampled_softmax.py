@@ -88,8 +88,8 @@ def _complementary(batch, e, n):
         is_label = label[e, k] > 0
         reward += label[e, k] * z[e, k] if is_label else ZERO
         weight = ONE if is_label else sample_count[e, k]
-        mass = weight * exp(z[e, k] - largest - (ZERO if is_label else log_expected_count[e, k]))
-        z[e, k] = mass if weight > 0 else ZERO
+        shifted = z[e, k] - largest - (ZERO if is_label else log_expected_count[e, k])
+        z[e, k] = weight * exp(shifted if weight > 0 else ZERO)
         total += z[e, k]
     scale = n_labels / total
     for k in range(n):

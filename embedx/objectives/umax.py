@@ -20,7 +20,7 @@ step up stops too; docs/derivations.md has this and other differences from the p
 
 import numpy as np
 
-from embedx.kernels import kernel
+from embedx.kernels import kernel, log
 from embedx.objectives.contract import About
 from embedx.objectives.parts import (
     LARGEST_EXPONENT,
@@ -28,10 +28,10 @@ from embedx.objectives.parts import (
     LocalObjective,
     best_positive,
     double_sum,
+    largest_score,
     log_sum_seen,
-    log_sums,
-    n_positives,
-    positive,
+    replace_by_masses,
+    weight_and_score_of_positives,
 )
 from embedx.settings import param
 
@@ -47,21 +47,22 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     relative, threshold = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
-        y = positive(batch, e, n)
-        if y < 0:
+        n_labels, score = weight_and_score_of_positives(batch, e, n)
+        if n_labels == 0:
             z[e, :n] = 0
             continue
-        estimate, largest = log_sums(batch, e, n)
-        seen = log_sum_seen(batch, e, n, largest) if threshold < np.inf else largest
         least = best_positive(batch, e, n)
         origin = relative * least
+        largest = largest_score(batch, e, n)
+        seen = log_sum_seen(batch, e, n, largest) if threshold < np.inf else largest
+        estimate = largest + log(replace_by_masses(batch, e, n, largest))
         estimate, seen, least = estimate - origin, seen - origin, least - origin
         u = state[key[e], 0] if n_updates[e] > 0 else estimate
         u = max(seen if u < seen - threshold else u, least)
-        slope = n_positives(batch, e, n) * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
+        slope = n_labels * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
         highest = max(u, estimate) if threshold < np.inf else np.inf
         state[key[e], 0] = max(min(u - lr * slope, highest), least)
-        total += double_sum(batch, e, n, y, u, relative > 0)
+        total += double_sum(batch, e, n, u, largest, n_labels, score, relative > 0)
     return total
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from numpy import ndarray
 
 from embedx import optimizers
+from embedx.engine.blocks import SCORE_PADDING
 from embedx.engine.encoders import pairs_of_centre
 from embedx.errors import Setting, Text
 from embedx.objectives.contract import Objective
@@ -21,9 +22,6 @@ from embedx.samplers.contract import Sampler
 from embedx.skipgram.configuration import Configuration, retrieves, usual_rate
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 
-# Pairs of a block that one drawn negative stands for. More saves draws; above 15 vectors get worse,
-# and 60 diverges (eval/results/objectives.md).
-PAIRS_PER_DRAW = 7.5
 # From FEW_DRAWS on a negative may stand for more pairs, where the loss is a sum over pairs.
 FEW_DRAWS = 32
 PAIRS_PER_MORE_DRAWS = 20
@@ -123,10 +121,21 @@ def negatives_of_block(
     n_negatives = negatives_of_pair(settings, objective, text.sampler)
     n_pairs = pairs_of_centre(settings.architecture, text.n_context)
     n_wanted = n_negatives * settings.block_size * n_pairs
-    draws = max(n_negatives, math.ceil(n_wanted / PAIRS_PER_DRAW))
+    joins_pairs = objective.traits.merges_pairs or objective.traits.pairs_as_set
+    draws = max(n_negatives, math.ceil(n_wanted / objective.pairs_per_draw))
     if objective.positives == "summed" and draws > FEW_DRAWS:
         draws = max(FEW_DRAWS, math.ceil(n_wanted / PAIRS_PER_MORE_DRAWS))
-    return min(draws, MAX_DRAWS) or None
+    draws = min(draws, MAX_DRAWS)
+    if objective.positives == "single" and not joins_pairs:
+        draws = with_room_for_positive(draws)
+    return draws or None
+
+
+def with_room_for_positive(draws: int) -> int:
+    """The draws, or one fewer where the positive beside them would take the scores of a pair to
+    the next multiple of what kernels compute at once.
+    """
+    return draws - 1 if draws > 0 and draws % SCORE_PADDING == 0 else draws
 
 
 def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Progress) -> None:

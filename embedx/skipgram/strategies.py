@@ -25,7 +25,6 @@ from embedx.samplers.contract import Sampler
 from embedx.search.index import Index
 from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater
-from embedx.skipgram.resolve import PAIRS_PER_DRAW
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import GeneratedTokens
 from embedx.text.heldout import PIECE
@@ -96,7 +95,8 @@ def block_plan(
     elif n_draws:
         # A row that is drawn more rarely than by default has a gradient that is so much longer.
         n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_around)
-        max_gradient *= max(objective.negatives * n_pairs / PAIRS_PER_DRAW / n_draws, 1.0)
+        usual = objective.negatives * n_pairs / objective.pairs_per_draw
+        max_gradient *= max(usual / n_draws, 1.0)
     return blocks.BlockPlan(
         encoder=list(ENCODERS).index(settings.architecture),
         window=settings.window,
