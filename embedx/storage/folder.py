@@ -49,10 +49,16 @@ from embedx.storage.schema import FolderSchema, check_can_be_saved, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
+# The JSON objects of a description, and what it must have.
+PARTS = ("names", "arrays", "settings", "facts")
+REQUIRED_KEYS = ("format", *PARTS, "task")
 REMEDY = "restore the folder from a copy, or train again"
-MAX_TRIES = 20  # to read a model that another process replaces
-MAX_COUNT = 2**62  # of all names together, so that sums stay within int64
-# of arrays, and stems of names: so no file outside the folder is ever meant
+# Attempts to read a model that another process replaces.
+MAX_TRIES = 20
+# Counts of all names together, so that sums stay within int64.
+MAX_SUM_OF_COUNTS = 2**62
+MAX_LETTERS_IN_MESSAGE = 200
+# Names of arrays and stems of names: no file outside the folder can be meant.
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 ESCAPE = re.compile(r"\\.")
@@ -86,16 +92,15 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
         folder = present(Path(path))
         with _held(folder) as is_replaced:
             try:
-                found = _read(folder, schema)
+                content = _read(folder, schema)
             except EmbedxError:
                 if not is_replaced():
                     raise
             else:
                 if not is_replaced():
-                    return found
-    raise DataError(
-        path, None, "replaced again and again while it was read", "read it when no run writes it"
-    )
+                    return content
+    problem = "replaced again and again while it was read"
+    raise DataError(path, None, problem, "read it when no run writes it")
 
 
 @contextlib.contextmanager
@@ -123,14 +128,13 @@ def _held(folder: Path) -> Iterator[Callable[[], bool]]:
 
 
 def _read(path: Path, schema: FolderSchema) -> Folder:
-    file = path / DESCRIPTION
-    if not _exists(file):
-        what = (
-            f"not a model folder (it has no {DESCRIPTION})"
-            if os.path.exists(path)
-            else "no such folder"
-        )
-        raise DataError(path, None, what, f"give one that {schema.source}")
+    """The model in a folder that no process replaces meanwhile."""
+    if not _exists(path / DESCRIPTION):
+        remedy = f"give one that {schema.source}"
+        if not os.path.exists(path):
+            raise DataError(path, None, "no such folder", remedy)
+        problem = f"not a model folder (it has no {DESCRIPTION})"
+        raise DataError(path, None, problem, remedy)
     description = read_described(path, schema)
     names = {
         stem: read_names(path / f"{stem}.tsv", lines)
@@ -171,18 +175,18 @@ def reading(file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise damaged(file, "missing") from None
     except PermissionError as error:
-        raise DataError(
-            file, None, f"cannot be read ({error.strerror})", "check its permissions"
-        ) from error
+        problem = f"cannot be read ({error.strerror})"
+        raise DataError(file, None, problem, "check its permissions") from error
     except Exception as error:  # numpy raises what it likes, given the bytes
-        text = (
-            f"no {error}"
-            if isinstance(error, KeyError)
-            else str(getattr(error, "strerror", None) or error)
-        )
-        raise damaged(
-            file, f"damaged ({_short(' '.join(text.split()) or type(error).__name__)})"
-        ) from error
+        raise damaged(file, f"damaged ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, in one line."""
+    text = str(getattr(error, "strerror", None) or error)
+    if isinstance(error, KeyError):
+        text = f"no {error}"
+    return _short(" ".join(text.split()) or type(error).__name__)
 
 
 @contextlib.contextmanager
@@ -204,7 +208,9 @@ def task_of(path: str | Path) -> str | None:
     description is damaged.
     """
     path = present(Path(path))
-    return str(read_description(path)["task"]) if _exists(path / DESCRIPTION) else None
+    if not _exists(path / DESCRIPTION):
+        return None
+    return str(read_description(path)["task"])
 
 
 def _exists(file: Path) -> bool:
@@ -225,25 +231,27 @@ def read_description(path: Path) -> Record:
         description = json.loads(file.read_bytes())
         if not isinstance(description, dict):
             raise ValueError("it is not a JSON object")
+        missing = [key for key in REQUIRED_KEYS if key not in description]
+        if missing:
+            raise KeyError(missing[0])
         version = description["format"]
-        names, arrays, settings, facts, _ = (
-            description[key] for key in ("names", "arrays", "settings", "facts", "task")
-        )
         if version != FORMAT:
-            raise DataError(
-                file,
-                None,
-                f"format {_short(version)}, while this embedx reads format {FORMAT}",
-                "upgrade embedx",
-            )
-        if description.get("checksum", checksum_of(description)) != checksum_of(description):
+            problem = f"format {_short(version)}, while this embedx reads format {FORMAT}"
+            raise DataError(file, None, problem, "upgrade embedx")
+        checksum = checksum_of(description)
+        if description.get("checksum", checksum) != checksum:
             raise ValueError("its checksum differs")
-        if not (
-            all(isinstance(each, dict) for each in (names, arrays, settings, facts))
-            and all(map(PLAIN_NAME.fullmatch, (*names, *arrays)))
-        ):
+        if not _describes_files(description):
             raise ValueError("it does not describe files as `embedx` does")
         return description
+
+
+def _describes_files(description: Record) -> bool:
+    """Whether the parts of a description are JSON objects, and its names those of files."""
+    if not all(isinstance(description[part], dict) for part in PARTS):
+        return False
+    names = (*description["names"], *description["arrays"])
+    return all(PLAIN_NAME.fullmatch(name) for name in names)
 
 
 def read_described(path: Path, schema: FolderSchema) -> Record:
@@ -253,7 +261,8 @@ def read_described(path: Path, schema: FolderSchema) -> Record:
     if description["task"] != schema.task:
         problem = f"a model of the task {_short(description['task'])!r}"
         raise DataError(file, None, problem, f"give one that {schema.source}")
-    if problem := schema.missing(description) or schema.wrong_values(description):
+    problem = schema.missing(description) or schema.wrong_values(description)
+    if problem:
         raise damaged(file, problem)
     return description
 
@@ -280,7 +289,9 @@ def json_text(value: Options) -> str:
 
 def _short(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    if len(text) <= MAX_LETTERS_IN_MESSAGE:
+        return text
+    return f"{text[:MAX_LETTERS_IN_MESSAGE]}…"
 
 
 def read_array(file: Path, expected: Record) -> ndarray:
@@ -289,15 +300,14 @@ def read_array(file: Path, expected: Record) -> ndarray:
     """
     with reading(file):
         mapped = map_array(file)
-        shape, dtype = mapped.shape, mapped.dtype
-        if [list(shape), str(dtype)] != [expected["shape"], expected["dtype"]]:
-            raise damaged(
-                file,
-                f"holds {dtype} {shape}, but {DESCRIPTION} says {expected['dtype']}"
-                f" {expected['shape']}",
-            )
-        if (have := file.stat().st_size - mapped.offset) != mapped.nbytes:
-            raise ValueError(f"{have:,} bytes of numbers instead of {mapped.nbytes:,}")
+        shape = mapped.shape
+        dtype = mapped.dtype
+        if list(shape) != expected["shape"] or str(dtype) != expected["dtype"]:
+            described = f"{expected['dtype']} {expected['shape']}"
+            raise damaged(file, f"holds {dtype} {shape}, but {DESCRIPTION} says {described}")
+        n_bytes = file.stat().st_size - mapped.offset
+        if n_bytes != mapped.nbytes:
+            raise ValueError(f"{n_bytes:,} bytes of numbers instead of {mapped.nbytes:,}")
         # the same pages without the memmap class, which slows every small slice
         return np.asarray(mapped)
 
@@ -337,8 +347,8 @@ def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
             problem = "no count after the name; lines look like `name TAB count`"
             raise DataError(file, line, problem, REMEDY)
     counts = [int(count) for _, _, count in parts]
-    if sum(counts) > MAX_COUNT:
-        raise damaged(file, f"counts of more than {MAX_COUNT:,} together")
+    if sum(counts) > MAX_SUM_OF_COUNTS:
+        raise damaged(file, f"counts of more than {MAX_SUM_OF_COUNTS:,} together")
     return names, np.array(counts, np.int64)
 
 
@@ -355,43 +365,42 @@ def check_output(folder: Path, overwrite: bool) -> None:
     if not place.name:
         raise DataError(folder, None, "the root of all folders", "name a folder within it")
     try:
-        there = present(place)
-        if there.exists():
-            if not overwrite:
-                raise DataError(
-                    there,
-                    None,
-                    "exists already",
-                    ("add ", Setting("overwrite", True), ", or choose another ", Setting("output")),
-                )
-            if os.path.ismount(there):
-                raise DataError(
-                    there,
-                    None,
-                    "a mount point, which cannot be replaced",
-                    ("name a folder within it as ", Setting("output")),
-                )
-            if not is_model(there) and not (there.is_dir() and not any(there.iterdir())):
-                raise DataError(
-                    there,
-                    None,
-                    "not a model folder, so it is not overwritten",
-                    ("choose another ", Setting("output")),
-                )
-        parent = next(each for each in place.parents if each.exists())
-        # the longest of the names that a model and its checkpoints get until they are complete
-        trial = parent / atomic.beside(place, "replaced").name
-        trial.mkdir()
-        # another process may have deleted it as left by a killed one
-        with contextlib.suppress(FileNotFoundError):
-            trial.rmdir()
+        existing = present(place)
+        if existing.exists():
+            _check_replaceable(existing, overwrite)
+        _try_to_write_beside(place)
     except OSError as error:
-        raise DataError(
-            folder,
-            None,
-            f"{error.strerror or error}, so it cannot be written to",
-            ("choose another ", Setting("output")),
-        ) from error
+        problem = f"{error.strerror or error}, so it cannot be written to"
+        raise DataError(folder, None, problem, ("choose another ", Setting("output"))) from error
+
+
+def _check_replaceable(folder: Path, overwrite: bool) -> None:
+    """Raise `DataError` if a folder may not or cannot be replaced by a model."""
+    output = Setting("output")
+    if not overwrite:
+        remedy = ("add ", Setting("overwrite", True), ", or choose another ", output)
+        raise DataError(folder, None, "exists already", remedy)
+    if os.path.ismount(folder):
+        problem = "a mount point, which cannot be replaced"
+        raise DataError(folder, None, problem, ("name a folder within it as ", output))
+    if is_model(folder):
+        return
+    is_empty_folder = folder.is_dir() and not any(folder.iterdir())
+    if not is_empty_folder:
+        problem = "not a model folder, so it is not overwritten"
+        raise DataError(folder, None, problem, ("choose another ", output))
+
+
+def _try_to_write_beside(place: Path) -> None:
+    """Make a folder with the longest of the names that a model and its checkpoints get until they
+    are complete, and delete it. Raises `OSError` where that cannot be done.
+    """
+    parent = next(folder for folder in place.parents if folder.exists())
+    trial = parent / atomic.beside(place, "replaced").name
+    trial.mkdir()
+    # another process may have deleted it as left by a killed one
+    with contextlib.suppress(FileNotFoundError):
+        trial.rmdir()
 
 
 def save(
@@ -411,10 +420,10 @@ def save(
     arrays    by name; rows may be padded views
     settings  those of the run, as JSON types; `facts` likewise: objective, final loss, seconds
     """
-    for stem, (each, _) in names.items():
-        if len(set(each)) < len(each):
+    for stem, (names_in_file, _) in names.items():
+        if len(set(names_in_file)) < len(names_in_file):
             raise ValueError(f"{stem}: a name occurs twice")
-        check_can_be_saved(each, stem)
+        check_can_be_saved(names_in_file, stem)
     for name, array in arrays.items():
         if array.dtype.hasobject:
             raise ValueError(f"{name}: arrays are plain numbers")
@@ -425,7 +434,7 @@ def save(
         "embedx": installed_version(),
         "task": task,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "names": {stem: len(each) for stem, (each, _) in names.items()},
+        "names": {stem: len(names_in_file) for stem, (names_in_file, _) in names.items()},
         "arrays": {
             name: {"shape": list(array.shape), "dtype": str(array.dtype)}
             for name, array in arrays.items()
@@ -433,27 +442,38 @@ def save(
         "settings": settings,
         "facts": facts,
     }
-    partial, lock = atomic.beside(folder, "partial"), None
+    partial = atomic.beside(folder, "partial")
+    lock: locks.Lock | None = None
 
-    def make() -> Path:
+    def make_partial() -> Path:
         partial.mkdir(parents=True, exist_ok=True)
         return partial
 
     try:
         with atomic.errors_named(folder, "cannot write the model"):
-            _, lock = locks.new_locked(make)
-            atomic.write_bytes(partial / DESCRIPTION, [as_text(description).encode()])
-            for name, array in arrays.items():
-                atomic.write_bytes(partial / f"{name}.npy", npy_blocks(array))
-            for stem, (each, counts) in names.items():
-                atomic.write_bytes(partial / f"{stem}.tsv", name_lines(each, counts))
-            atomic.sync_folder(partial)
+            _, lock = locks.new_locked(make_partial)
+            _write_files(partial, description, arrays, names)
             check_output(folder, overwrite)  # which another process may have made meanwhile
             put_in_place(partial, folder)
     finally:
         locks.remove(partial, lock)
     sweep(folder)
     return folder
+
+
+def _write_files(
+    folder: Path,
+    description: Options,
+    arrays: Mapping[str, ndarray],
+    names: Mapping[str, tuple[Sequence[str], ndarray | None]],
+) -> None:
+    """Write all files of a model, and wait until they are on disk."""
+    atomic.write_bytes(folder / DESCRIPTION, [as_text(description).encode()])
+    for name, array in arrays.items():
+        atomic.write_bytes(folder / f"{name}.npy", npy_blocks(array))
+    for stem, (names_in_file, counts) in names.items():
+        atomic.write_bytes(folder / f"{stem}.tsv", name_lines(names_in_file, counts))
+    atomic.sync_folder(folder)
 
 
 def npy_blocks(array: ndarray) -> Iterator[bytes | memoryview]:
@@ -465,8 +485,9 @@ def npy_blocks(array: ndarray) -> Iterator[bytes | memoryview]:
         "fortran_order": False,
         "shape": array.shape,
     }
-    np.lib.format.write_array_header_1_0(begun := io.BytesIO(), header)
-    yield begun.getvalue()
+    header_bytes = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header_bytes, header)
+    yield header_bytes.getvalue()
     for rows in row_blocks(array):
         yield np.ascontiguousarray(rows).data
 
@@ -482,7 +503,8 @@ def name_lines(names: Sequence[str], counts: ndarray | None) -> Iterator[bytes]:
 
 def put_in_place(partial: Path, folder: Path) -> None:
     """Rename `partial` to `folder`; an old model there is renamed before and deleted after."""
-    old, replaced = present(folder), atomic.beside(folder, "replaced")
+    old = present(folder)
+    replaced = atomic.beside(folder, "replaced")
     lock = locks.lock(old, wait=False)
     try:
         if old.exists():
@@ -506,7 +528,7 @@ def discard(old: Path, new: Path) -> None:
     """
     files = files_of(old)
     with contextlib.suppress(OSError):
-        for other in {each.name for each in old.iterdir()} - set(files):
+        for other in {file.name for file in old.iterdir()} - set(files):
             if not os.path.lexists(new / other):
                 with contextlib.suppress(OSError):
                     (old / other).rename(new / other)
@@ -532,7 +554,8 @@ def present(folder: Path) -> Path:
     """
     if os.path.exists(folder) or not folder.name:
         return folder
-    return next((each for each in atomic.leftovers(folder, "replaced") if is_model(each)), folder)
+    models = (left for left in atomic.leftovers(folder, "replaced") if is_model(left))
+    return next(models, folder)
 
 
 def is_model(folder: Path) -> bool:

@@ -145,21 +145,16 @@ class WordVectors:
         output = self.output_vectors
         if output is None:
             name = self.facts.get("source", "this model")
-            raise SettingError(
-                "vectors", which, f"{name} has no output vectors, which only a model folder keeps"
-            )
+            problem = f"{name} has no output vectors, which only a model folder keeps"
+            raise SettingError("vectors", which, problem)
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
-            raise SettingError(
-                "vectors",
-                which,
-                f"the {len(output):,} output rows of {objective} do not belong to words",
-            )
-        return replace(
-            self,
-            arrays={"input": output if which == VECTORS[1] else self.vectors + output},
-            subwords=None,
-        )
+            problem = f"the {len(output):,} output rows of {objective} do not belong to words"
+            raise SettingError("vectors", which, problem)
+        vectors = output
+        if which != VECTORS[1]:
+            vectors = self.vectors + output
+        return replace(self, arrays={"input": vectors}, subwords=None)
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"
@@ -212,7 +207,9 @@ class WordVectors:
         """The row of a word, or of a row number; None for an unknown one."""
         if isinstance(key, int | np.integer):
             return int(key) if 0 <= key < len(self) else None
-        return self.key_to_index.get(self.spelled(key)) if isinstance(key, str) else None
+        if isinstance(key, str):
+            return self.key_to_index.get(self.spelled(key))
+        return None
 
     def spelled(self, word: str) -> str:
         """The word in the Unicode form of the text that the model was trained on."""
@@ -254,14 +251,18 @@ class WordVectors:
         return row
 
     def _unknown(self, word: Key) -> UnknownWordError:
+        """The error for a word or a row that the model does not have."""
+        n_words = f"{len(self):,}"
         if not isinstance(word, str):
             return UnknownWordError(
-                f"row {word}: not among the {len(self):,} rows of the model, from 0"
+                f"row {word}: not among the {n_words} rows of the model, from 0"
             )
-        of_ngrams = ", nor is any of its n-grams" if self.subwords is not None else ""
+        ngrams = ""
+        if self.subwords is not None:
+            ngrams = ", nor is any of its n-grams"
         remedy = near(word, self.words[:MAX_SUGGESTED], "give a word of the vocabulary")
         return UnknownWordError(
-            f"{word}: not among the {len(self):,} words of the model{of_ngrams}; {remedy}"
+            f"{word}: not among the {n_words} words of the model{ngrams}; {remedy}"
         )
 
     def similarity(self, a: Key, b: Key) -> float:
@@ -276,8 +277,12 @@ class WordVectors:
         """Cosine of the means of two lists of words' vectors; words without one are ignored. Raises
         EmbedxError where none of a list has one.
         """
-        a, b = (np.mean(self._known(words)[1], axis=0) for words in (some, others))
-        return float(unit(a) @ unit(b))
+        return float(self._unit_mean(some) @ self._unit_mean(others))
+
+    def _unit_mean(self, words: Sequence[Key]) -> ndarray:
+        """The mean of the vectors of words, at length 1; words without one are ignored."""
+        _, vectors = self._known(words)
+        return unit(np.mean(vectors, axis=0))
 
     def doesnt_match(self, words: Sequence[K]) -> K:
         """The word with the smallest cosine to the mean of all unit vectors; words without a vector
@@ -313,8 +318,9 @@ class WordVectors:
         means = []
         for document, tokens in enumerate(documents, 1):
             check_words(tokens, document, "documents")
-            vectors = [v for token in tokens if (v := self._vector(token)) is not None]
-            means.append(np.mean(vectors, axis=0) if vectors else np.zeros(self.vector_size))
+            vectors = [self._vector(token) for token in tokens]
+            known = [vector for vector in vectors if vector is not None]
+            means.append(np.mean(known, axis=0) if known else np.zeros(self.vector_size))
         return np.array(means, float32).reshape(len(means), self.vector_size)
 
     def analogy(
@@ -426,13 +432,12 @@ class WordVectors:
         results = []
         step = max(1, MAX_COSINES // max(1, len(vectors)))
         for start in range(0, len(units), step):
-            cosines = np.array(units[start : start + step], float32) @ vectors.T / norms
-            for row, left_out in zip(cosines, excluded[start : start + step], strict=True):
-                hidden = [k for k in left_out if k < len(vectors)]
+            stop = start + step
+            cosines = np.array(units[start:stop], float32) @ vectors.T / norms
+            for row, excluded_rows in zip(cosines, excluded[start:stop], strict=True):
+                hidden = [k for k in excluded_rows if k < len(vectors)]
                 row[hidden] = -np.inf
-                n = min(top_k, len(vectors) - len(hidden))
-                best = np.argpartition(-row, max(n - 1, 0))[:n]
-                best = best[np.lexsort((best, -row[best]))]
+                best = _largest(row, min(top_k, len(vectors) - len(hidden)))
                 results.append([(self.words[k], float(row[k])) for k in best.tolist()])
         return results
 
@@ -451,11 +456,11 @@ class WordVectors:
         if self.counts is not None and np.any(self.counts[1:] > self.counts[:-1]):
             raise ValueError("counts must not increase")
         names = {"vocabulary": (self.words, self.counts)}
-        for stem, found in zip(PASSES, self.phrases.passes if self.phrases else (), strict=False):
-            names[stem] = (
-                [" ".join(each.words) for each in found],
-                np.array([each.times for each in found], np.int64),
-            )
+        passes = self.phrases.passes if self.phrases else ()
+        for stem, collocations in zip(PASSES, passes, strict=False):
+            joined = [" ".join(collocation.words) for collocation in collocations]
+            times = [collocation.times for collocation in collocations]
+            names[stem] = (joined, np.array(times, np.int64))
         return save_folder(
             Path(folder),
             task=TASK,
@@ -487,10 +492,17 @@ class WordVectors:
             return export(self, format, Path(path), overwrite, **options)
 
     @cached_property
-    def _norms(self) -> ndarray:  # float32 (words,), 1 where a vector is zero
+    def _norms(self) -> ndarray:
+        """The lengths of the vectors, float32 (words,); 1 where a vector is zero."""
         norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in row_blocks(self.vectors)])
         norms[norms == 0] = 1
         return norms
+
+
+def _largest(values: ndarray, n: int) -> ndarray:
+    """int64 (n,): the places of the largest values, the largest first; of equal ones the first."""
+    places = np.argpartition(-values, max(n - 1, 0))[:n]
+    return places[np.lexsort((places, -values[places]))]
 
 
 def unit(vector: ndarray) -> ndarray:
@@ -537,14 +549,16 @@ def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     folder = present(Path(path))
     if os.path.isdir(folder):
         return load_folder(Path(path))
-    found = formats.read(path, progress, trust_pickle)
-    arrays = {"input": found.vectors} | ({} if found.own is None else {"word_part": found.own})
+    content = formats.read(path, progress, trust_pickle)
+    arrays = {"input": content.vectors}
+    if content.own is not None:
+        arrays["word_part"] = content.own
     return WordVectors(
-        found.words,
+        content.words,
         arrays,
-        counts=found.counts,
+        counts=content.counts,
         facts={"source": str(path)},
-        subwords=found.subwords,
+        subwords=content.subwords,
     )
 
 
@@ -572,18 +586,17 @@ def load_folder(path: Path) -> WordVectors:
 
 def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
     """The n-grams of a model; None if it has none."""
-    known = {**stored.settings, **stored.arrays}
     if not any(name in stored.arrays for name in OF_SUBWORDS):
         return None
-    if missing := next(
-        (name for name in ("subwords", "buckets", *OF_SUBWORDS) if known.get(name) is None), None
-    ):
-        raise damaged(path / DESCRIPTION, f"no {missing}, which a model with n-grams has")
-    lengths, n_buckets, _, rows, buckets = (
-        known[name] for name in ("subwords", "buckets", *OF_SUBWORDS)
-    )
+    known = {**stored.settings, **stored.arrays}
+    for name in ("subwords", "buckets", *OF_SUBWORDS):
+        if known.get(name) is None:
+            raise damaged(path / DESCRIPTION, f"no {name}, which a model with n-grams has")
+    rows = known["ngram"]
+    buckets = known["ngram_bucket"]
+    n_buckets = known["buckets"]
     with blamed_on(path / DESCRIPTION):
-        spec = ngrams(lengths, n_buckets)
+        spec = ngrams(known["subwords"], n_buckets)
         problem = checks.wrong_indices(buckets, n_buckets)
         if not problem and np.any(buckets[1:] <= buckets[:-1]):
             problem = "buckets that do not ascend"
@@ -598,18 +611,16 @@ def _phrases_in(path: Path, stored: Folder) -> Phrases | None:
     passes = []
     for stem in itertools.takewhile(stored.names.__contains__, PASSES):
         names, counts = stored.names[stem]
-        if wrong := next((name for name in names if not all(name.partition(" ")[::2])), None):
-            raise damaged(
-                path / f"{stem}.tsv", f"{wrong!r} is no list of words with spaces between them"
-            )
+        for name in names:
+            first, _, rest = name.partition(" ")
+            if not first or not rest:
+                problem = f"{name!r} is no list of words with spaces between them"
+                raise damaged(path / f"{stem}.tsv", problem)
         times = [0] * len(names) if counts is None else counts.tolist()
-        passes.append(
-            tuple(
-                Collocation(tuple(name.split(" ")), n, 0.0)
-                for name, n in zip(names, times, strict=True)
-            )
-        )
-    return Phrases(
-        PhraseSettings(connector_words=stored.settings.get("connector_words")).connectors,
-        tuple(passes),
-    )
+        collocations = [
+            Collocation(tuple(name.split(" ")), n_times, 0.0)
+            for name, n_times in zip(names, times, strict=True)
+        ]
+        passes.append(tuple(collocations))
+    settings = PhraseSettings(connector_words=stored.settings.get("connector_words"))
+    return Phrases(settings.connectors, tuple(passes))
