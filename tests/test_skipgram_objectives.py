@@ -17,6 +17,7 @@ from embedx.optimizers.contract import WORDS
 from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import configure, in_order
 from embedx.skipgram.settings import SkipGramSettings
+from embedx.skipgram.strategies import empty_tables
 from embedx.testing.objectives import coefficients_of
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
@@ -128,6 +129,24 @@ def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
         ]
         == 0.1
     )
+
+
+@pytest.mark.parametrize(
+    ("objective", "first"), [("softmax", 1.0), ("ns", 0.0)], ids=["all rows", "drawn rows"]
+)
+def test_output_rows_that_every_block_moves_begin_with_a_gradient(objective, first):
+    config = configure(objective, {"optimizer": "rowwise-adagrad", "dim": 3})
+    tables = empty_tables(config.objective, config.settings, config.new_sampler(), 4)
+    assert (tables.outputs.state == first).all()
+    assert (tables.inputs.state == 0).all()
+
+
+@pytest.mark.slow
+def test_the_exact_softmax_beats_the_frequencies_in_one_epoch_of_a_small_text():
+    options = {"epochs": 1, "dim": 12, "max_vocab": 4000, "heldout": 0.05, "threads": 1}
+    fitted = embedx.SkipGram(objective="softmax", **options).fit("wikipedia-sample")
+    measured = fitted.model.facts["heldout"]
+    assert measured["log_likelihood"] > measured["unigram"] + 0.03
 
 
 @pytest.mark.parametrize("optimizer", taken_by(WORDS))

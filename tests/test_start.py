@@ -262,7 +262,7 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     settings = config.settings
     objective = config.objective
     words = [*start.model.words, "new"]
-    tables = empty_tables(objective, settings, 17)
+    tables = empty_tables(objective, settings, config.new_sampler(), 17)
     start.write(tables, words, objective, settings, np.zeros(0, np.int32))
     for table in (tables.inputs, tables.outputs):
         rates = settings.learning_rate / np.sqrt(table.state[:-1, 0])

@@ -69,7 +69,7 @@ class WordsPlan(Plan):
 
     def build(self, threads: int) -> Streamed:
         settings = dataclasses.replace(self.settings, threads=threads)
-        tables = empty_tables(self.objective, settings, *self.n_rows)
+        tables = empty_tables(self.objective, settings, self.sampler, *self.n_rows)
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels. The
         # tokens are read-only everywhere.
         tokens = self.stream.tokens

@@ -51,7 +51,7 @@ class Softmax(Objective):
         advice="up to about ten thousand classes: the loss that the others approximate",
     )
     coefficients = staticmethod(coefficients)
-    word_defaults = {"block_size": 32}
+    word_defaults = {"block_size": 32, "optimizer": "adagrad", "learning_rate": 0.15}
     positives = "joint"
     traits = Traits(merges_pairs=True, uses_log_expected_count=False)
     candidates = ("all",)

@@ -42,6 +42,10 @@ GENERATED = 2**36  # the place of the windows of tokens that are generated
 SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)  # of a chunk that is generated
+# Where every row is a candidate of every block: what the accumulators of the output rows begin at.
+# From 0, Adagrad's first steps are as long for gradients of next to nothing as for any other
+# (docs/objectives.md, "The exact softmax of words").
+FIRST_STATE_OF_ALL_ROWS = 1.0
 # The loss before training is that of one chunk in CHUNKS_PER_SAMPLE, of MAX_SAMPLES at most.
 CHUNKS_PER_SAMPLE = 100
 MAX_SAMPLES = 8
@@ -54,7 +58,11 @@ REBUILD_SHARE = 0.5
 
 
 def empty_tables(
-    objective: Objective, settings: SkipGramSettings, n_words: int, n_buckets: int = 0
+    objective: Objective,
+    settings: SkipGramSettings,
+    sampler: Sampler,
+    n_words: int,
+    n_buckets: int = 0,
 ) -> engine.SkipGramTables:
     """Parameters of zeros, whose memory is taken when they are written to, with rows for buckets of
     n-grams after those of the words. Raises `EmbedxError` when they cannot be had.
@@ -65,6 +73,8 @@ def empty_tables(
     with allocating(f"two tables of {n_inputs:,} rows × {settings.dim} numbers", SMALLER):
         inputs = new_table(n_inputs, columns, rule)
         outputs = new_table(objective.n_rows(n_words), columns, rule)
+        if sampler.candidates == "all" and not rule.is_ema:
+            outputs.state.fill(FIRST_STATE_OF_ALL_ROWS)
     state = np.zeros((n_words, objective.state_width), np.float32)
     n_updates = np.zeros(n_words if state.size else 1, np.int64)
     return engine.SkipGramTables(inputs, outputs, state, n_updates)

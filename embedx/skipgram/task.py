@@ -232,7 +232,8 @@ class WordVectorsRun:
         parts, self.buckets = self._ngrams()
         n_words = len(self.words)
         n_buckets = len(self.buckets)
-        tables = empty_tables(self.config.objective, self.config.settings, n_words, n_buckets)
+        config = self.config
+        tables = empty_tables(config.objective, config.settings, self.sampler, n_words, n_buckets)
         self.tables = tables._replace(parts=parts)
 
     def _ngrams(self) -> tuple[subwords.Parts, ndarray]:
