@@ -15,7 +15,8 @@ from typing import Annotated
 import typer
 
 from embedx.cli import data, fasttext, models, options, peers, training
-from embedx.cli.help import OF_PEERS, Command, Group, UsageError, with_settings
+from embedx.cli.commands import Command, UsageError, with_settings
+from embedx.cli.help import OF_PEERS, Group
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import DataError, EmbedxError
 from embedx.runtime.interrupts import SIGNALS

@@ -1,41 +1,16 @@
-"""Commands: their options from settings and files, other programs' names for these, and
-the help.
-"""
+"""The help of commands and of lists: sections, wrapped to the terminal."""
 
-import difflib
-import inspect
-import itertools
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import OptionInfo
 
-from embedx.cli.aliases import COMMANDS_INSTEAD, INSTEAD, long_names, own_name
-from embedx.cli.config import words_of
-from embedx.cli.files import check_outputs
-from embedx.cli.options import (
-    SHORT_HELP,
-    Option,
-    as_option,
-    documented,
-    keyword,
-    set_option,
-    with_formats,
-)
-from embedx.cli.requests import parameters_of, request_of
-from embedx.errors import DataError, EmbedxError, Setting, Text
-from embedx.settings import option_name
+from embedx.cli.aliases import COMMANDS_INSTEAD
+from embedx.errors import EmbedxError
 
 # The section of the help with the commands of other programs, of which it has the names alone.
 OF_PEERS = "Commands of word2vec.c and fastText"
-
-# typer does not export the base class of its errors
-UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 def help_formatter() -> Any:
@@ -94,114 +69,6 @@ def first_sentence(text: str | None) -> str:
     return " ".join((text or "").split("\n\n")[0].split())
 
 
-class Command(TyperCommand):
-    """A command that takes other programs' names for its options, and options from a file."""
-
-    # By name.
-    settings: Mapping[str, Option] = {}
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As any command, after translating names and reading --config. Raises `EmbedxError` for
-        wrong usage.
-        """
-        known_names = {
-            name.lstrip("-")
-            for parameter in self.get_params(ctx)
-            for name in (*parameter.opts, *parameter.secondary_opts)
-        }
-        ctx.token_normalize_func = partial(own_name, known=known_names)
-        args = long_names(args, known_names)
-        _check_no_empty_value(args)
-
-        path = None
-        file_args: list[str] = []
-        try:
-            path = self.make_parser(ctx).parse_args(list(args))[0].get("config")
-            # A shell that completes needs no options of a file.
-            if path is not None and not ctx.resilient_parsing:
-                file_args = words_of(Path(path), self)
-            return super().parse_args(ctx, [*file_args, *args])
-        except (UsageError, EmbedxError) as error:
-            problem: Text = self._usage_message(error, known_names)
-            if _is_about_file(self._option_at_fault(error), file_args, args):
-                raise DataError(path, None, problem) from error
-            if isinstance(error, EmbedxError):
-                raise
-            raise EmbedxError(problem) from error
-
-    def _usage_message(self, error: Any, known_names: Iterable[str]) -> Text:
-        """One line about wrong usage."""
-        if isinstance(error, EmbedxError):
-            return error.parts
-        if not hasattr(error, "possibilities"):
-            return f"{error.format_message().rstrip('.')}; see --help"
-        name = error.option_name.lstrip("-")
-        if name in INSTEAD:
-            return f"--{name}: {INSTEAD[name]}"
-
-        spellings = {known: f"--{known}" for known in known_names}
-        for option in self.settings.values():
-            if option.is_fine:
-                setting = option.field.name.replace("_", "-")
-                spellings[setting] = f"--set {setting}=VALUE"
-        matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
-        questions = [f"did you mean {spellings[match]}? " for match in matches]
-        return f"{error.message}; {''.join(questions)}see --help"
-
-    def _option_at_fault(self, error: Any) -> str | None:
-        """The option that an error is about, as it is typed; None where it is about none."""
-        if isinstance(error, EmbedxError):
-            by_set = {name for name, option in self.settings.items() if option.by_set}
-            names = [part.name for part in error.parts if isinstance(part, Setting)]
-            return option_name(names[0], by_set).split()[0] if names else None
-        if hasattr(error, "option_name"):
-            return str(error.option_name)
-        parameter = getattr(error, "param", None)
-        return None if parameter is None else str(parameter.opts[0])
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options by sections.
-
-        Where some are hidden, the others are in one section, each with its first clause.
-        """
-        parameters = self.get_params(ctx)
-        is_short = any(getattr(parameter, "hidden", False) for parameter in parameters)
-        rows: list[tuple[Any, tuple[str, str]]] = []
-        for parameter in parameters:
-            record = parameter.get_help_record(ctx)
-            if record is None:
-                continue
-            name, text = record
-            if not name.startswith("-"):
-                # The record of an argument has its type after its name.
-                rows.append((parameter, (name.split()[0], text)))
-            elif is_short:
-                rows.append((None, (name, first_clause(text))))
-            else:
-                rows.append((parameter, (name, text)))
-        write_sections(formatter, rows, "Options")
-
-
-def _check_no_empty_value(args: list[str]) -> None:
-    """Raise `EmbedxError` for an option whose value is empty."""
-    for word, next_word in itertools.zip_longest(args, args[1:]):
-        if word.startswith("-") and (next_word == "" or word.endswith("=")):
-            name = word.rstrip("=")
-            raise EmbedxError(f"{name} '': an empty value; give one, or leave {name} out")
-
-
-def _is_about_file(option: str | None, file_args: list[str], args: list[str]) -> bool:
-    """Whether an option at fault is one that only the file of options has."""
-    if option is None:
-        return False
-    return _has_option(file_args, option) and not _has_option(args, option)
-
-
-def _has_option(args: list[str], option: str) -> bool:
-    """Whether an option is among the words of a command line."""
-    return any(word.split("=")[0] == option for word in args)
-
-
 def show_all(ctx: Any, wanted: bool) -> None:
     """Print the help with all options."""
     if wanted:
@@ -209,85 +76,3 @@ def show_all(ctx: Any, wanted: bool) -> None:
             parameter.hidden = False
         print(ctx.get_help())
         raise typer.Exit
-
-
-CONFIG_TEXT = "TOML file of options, such as epochs = 5; the command line has priority"
-CONFIG = Annotated[Path | None, typer.Option(help=CONFIG_TEXT, rich_help_panel="Configuration")]
-HELP_ALL = Annotated[
-    bool, typer.Option("--help-all", is_eager=True, callback=show_all, help="Show all options.")
-]
-
-
-def with_settings(
-    name: str,
-    command: Callable[..., None],
-    settings: Mapping[str, Option],
-    shows_options: bool,
-) -> Callable[..., None]:
-    """The command with its settings as options; it gets those that were given as `typed`, by name.
-
-    name           of the command, as it is typed after `embedx`
-    shows_options  whether its own help may be asked for
-    """
-    text, texts = documented(command)
-    if shows_options:
-        texts = with_formats(texts)
-    request_class = request_of(command)
-    options = [option for option in settings.values() if not option.is_fine]
-    parameters = _parameters(name, command, settings, texts)
-
-    def run(**arguments: Any) -> None:
-        arguments.pop("config", None)
-        arguments.pop("help_all", None)
-        typed = {option.field.name: arguments.pop(option.field.name) for option in options}
-        typed |= dict(arguments.pop("set_", None) or [])
-        typed = {setting: value for setting, value in typed.items() if value is not None}
-
-        check_outputs(arguments | typed)
-        if settings:
-            arguments["typed"] = typed
-        if request_class is not None:
-            command(request_class(**arguments))
-        else:
-            command(**arguments)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__doc__ = text
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-def _parameters(
-    name: str,
-    command: Callable[..., None],
-    settings: Mapping[str, Option],
-    texts: Mapping[str, str],
-) -> list[inspect.Parameter]:
-    """The arguments and options of a command as typer wants them.
-
-    texts  of the help, by parameter
-    """
-    parameters = [as_option(parameter, texts) for parameter in parameters_of(command)]
-    parameters += [option.parameter() for option in settings.values() if not option.is_fine]
-    fine = {
-        option.field.name.replace("_", "-"): option
-        for option in settings.values()
-        if option.is_fine
-    }
-    if fine:
-        parameters.append(set_option(name, fine))
-
-    shown = SHORT_HELP.get(name, ())
-    if shown:
-        parameters += [keyword("config", CONFIG), keyword("help_all", HELP_ALL, False)]
-        # A shell completes all options.
-        if "_EMBEDX_COMPLETE" not in os.environ:
-            _hide(parameters, {*shown, "help_all"})
-    return parameters
-
-
-def _hide(parameters: Iterable[inspect.Parameter], shown: Collection[str]) -> None:
-    """Leave all options but those shown out of --help."""
-    for parameter in parameters:
-        about = parameter.annotation.__metadata__[0]
-        about.hidden = isinstance(about, OptionInfo) and parameter.name not in shown
