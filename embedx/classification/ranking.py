@@ -46,7 +46,7 @@ class LabelRanking(LabelScores):
         probability; those that a tree finds, if there is one.
         """
         if k < 0:
-            raise SettingError("top_k", k, "must be 0 or more")
+            raise SettingError("top_k", k, "must be at least 0")
         is_blended = self.has_neighbours and k > 0
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
         for rows, ids, scores in self.best(features, n_best, progress, threads):

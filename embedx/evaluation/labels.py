@@ -324,7 +324,7 @@ def top_k(scores: ndarray, k: int) -> tuple[ndarray, ndarray]:
             -inf
     """
     if k < 0:
-        raise SettingError("top_k", k, "must be 0 or more")
+        raise SettingError("top_k", k, "must be at least 0")
     k = min(k, scores.shape[1])
     if k > MAX_INSERTED and scores.shape[1] < MIN_LABELS_PER_INSERTED * k:
         without_nan = np.fmax(scores, -np.inf)
