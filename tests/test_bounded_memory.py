@@ -157,7 +157,7 @@ def test_lines_have_an_end(write, monkeypatch):
 def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, reading):
     (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\ntiger hen 7 8\n" * 50))
     assert len(reading(tmp_path / "set.txt.gz")) == 100
-    monkeypatch.setattr(word_sets, "MAX_TEXT", 1399)
+    monkeypatch.setattr(word_sets, "MAX_BYTES", 1399)
     with refused_data("set.txt.gz", quoting="1,399 bytes"):
         reading(tmp_path / "set.txt.gz")
 

@@ -78,6 +78,8 @@ GROUPS = {
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
+OUTPUT_CLOSED = 128 + 13  # exit code, as for SIGPIPE
+
 _heard: list[signal.Signals] = []  # the signals that end a run
 _received: list[int] = []  # the signal that ended the run
 
@@ -85,43 +87,11 @@ _received: list[int] = []  # the signal that ended the run
 def main() -> None:
     """The console script."""
     open_streams()
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, _interrupt)
-            _heard.append(number)
-    if os.path.expanduser("~") == "~":  # a user without a home, where importing smart_open fails
+    _listen_to_signals()
+    has_no_home = os.path.expanduser("~") == "~"
+    if has_no_home:  # importing smart_open would fail
         os.environ["HOME"] = "/nonexistent"
-    code = None
-    try:
-        _check_working_folder()
-        code = application(sys.argv[1:])(prog_name="embedx", standalone_mode=False)
-        sys.stdout.flush()
-    except EmbedxError as error:
-        from embedx.cli.spelling import spelling_of
-
-        _print_error(f"embedx: {error.spelled(spelling_of(sys.argv[1:]))}")
-        code = error.exit_code
-    except UsageError as error:  # a command that there is not; the help where it is missing
-        message = error.format_message()
-        _print_error(
-            message
-            if "\n" in message
-            else f"embedx: {message}{'' if message.endswith('?') else ';'} see --help"
-        )
-        code = 2
-    except OutputClosedError:
-        code = 128 + 13  # as SIGPIPE
-    except RuntimeError as error:
-        if str(error) == NO_NEW_THREAD:
-            _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
-            code = 2
-        elif not _comes_from_interrupt(error):
-            raise
-    except (KeyboardInterrupt, typer.Abort):
-        pass
-    except BaseException as error:
-        if not _comes_from_interrupt(error):
-            raise
+    code = _run_command(sys.argv[1:])
     if _received:  # whatever typer made of it
         for number in _heard:
             signal.signal(number, signal.SIG_IGN)  # one may be about to come again
@@ -129,6 +99,58 @@ def main() -> None:
         code = 128 + _received[0]
     close_error_stream()
     sys.exit(code)
+
+
+def _listen_to_signals() -> None:
+    """Have signals end the run, but for those that are ignored, as under nohup."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+            _heard.append(number)
+
+
+def _run_command(arguments: list[str]) -> int | None:
+    """Run a command, and print its error; the exit code, None where it came to its end or was
+    interrupted. Raises what is our bug.
+    """
+    try:
+        _check_working_folder()
+        code: int | None = application(arguments)(prog_name="embedx", standalone_mode=False)
+        sys.stdout.flush()
+        return code
+    except EmbedxError as error:
+        from embedx.cli.spelling import spelling_of
+
+        _print_error(f"embedx: {error.spelled(spelling_of(arguments))}")
+        return error.exit_code
+    except UsageError as error:
+        _print_error(_usage_message(error))
+        return 2
+    except OutputClosedError:
+        return OUTPUT_CLOSED
+    except RuntimeError as error:
+        if str(error) == NO_NEW_THREAD:
+            _print_error(f"embedx: the system starts no more threads; {MORE_THREADS}")
+            return 2
+        if not _comes_from_interrupt(error):
+            raise
+    except (KeyboardInterrupt, typer.Abort):
+        pass
+    except BaseException as error:
+        if not _comes_from_interrupt(error):
+            raise
+    return None
+
+
+def _usage_message(error: UsageError) -> str:
+    """What is printed for a command that there is not; the help where the command is missing."""
+    message = error.format_message()
+    is_help = "\n" in message
+    if is_help:
+        return message
+    if message.endswith("?"):
+        return f"embedx: {message} see --help"
+    return f"embedx: {message}; see --help"
 
 
 def _check_working_folder() -> None:

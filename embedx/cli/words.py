@@ -91,21 +91,20 @@ def score_text(
             problem = ("not a folder written by `embedx train`, which ", Setting("text"), " needs")
             raise DataError(path, None, problem)
     loaded = [load_folder(Path(path)) for path in models]
-    for path, each in zip(models, loaded, strict=True):
-        objectives.check_packages(path, each.facts, each.settings)
-        heldout.trained_on(each)
-        heldout.check_same_words(loaded[0].words, each.words)
+    for path, model in zip(models, loaded, strict=True):
+        objectives.check_packages(path, model.facts, model.settings)
+        heldout.trained_on(model)
+        heldout.check_same_words(loaded[0].words, model.words)
     pairs, calibration = heldout.pairs_of(corpus, loaded[0], seed=seed, progress=progress)
-    found = [heldout.evaluate(each, pairs, calibration, progress) for each in loaded]
-    names, metrics = list(models), [each.metrics() for each in found]
-    if len(found) == 2:
-        gain = heldout.compare(*found)
-        names, difference = (
-            ["model", "other", "difference"],
-            {"log_likelihood": gain.value, "standard_error": gain.error},
-        )
-        metrics.append(difference)
-    numbers, lines = [*map(results.plain_numbers, metrics)], results.metric_lines(*metrics)
-    if len(found) == 1:
+    likelihoods = [heldout.evaluate(model, pairs, calibration, progress) for model in loaded]
+    names = list(models)
+    metrics = [likelihood.metrics() for likelihood in likelihoods]
+    if len(likelihoods) == 2:
+        gain = heldout.compare(*likelihoods)
+        names = ["model", "other", "difference"]
+        metrics.append({"log_likelihood": gain.value, "standard_error": gain.error})
+    numbers = [results.plain_numbers(metrics_of_model) for metrics_of_model in metrics]
+    lines = results.metric_lines(*metrics)
+    if len(loaded) == 1:
         return numbers[0], lines
     return dict(zip(names, numbers, strict=True)), [*tab_separated([["metric", *names]]), *lines]

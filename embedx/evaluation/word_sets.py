@@ -32,10 +32,11 @@ PAIR_CANDIDATES = 300_000
 ANALOGY_CANDIDATES = 30_000
 # with the number of candidates of analogies
 PROTOCOLS = {"embedx": ANALOGY_CANDIDATES, "gensim": PAIR_CANDIDATES}
-MAX_TEXT = 1 << 23  # bytes; Google's analogies are 600,000
+MAX_BYTES = 1 << 23  # of text; Google's analogies are 600,000
 MIN_ITEMS = 3  # below this many items there is no correlation to speak of
 METHODS = ("3cosadd", "3cosmul")
-PAIR, QUESTION = "tiger TAB cat TAB 7.35", "Athens Greece Oslo Norway"  # lines
+LINE_OF_PAIR = "tiger TAB cat TAB 7.35"
+LINE_OF_QUESTION = "Athens Greece Oslo Norway"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,10 +79,10 @@ class Analogies:
         depend on each other.
         """
         number: dict[tuple[str, ...], int] = {}
-        words = [tuple(map(str.upper, question)) for question in self.words]
-        return np.array(
-            [[number.setdefault(each[k : k + 2], len(number)) for each in words] for k in (0, 2)]
-        )
+        questions = [tuple(map(str.upper, words)) for words in self.words]
+        first_pairs = [number.setdefault(words[:2], len(number)) for words in questions]
+        second_pairs = [number.setdefault(words[2:], len(number)) for words in questions]
+        return np.array([first_pairs, second_pairs])
 
 
 TestSet = SimilarityPairs | Analogies
@@ -99,12 +100,13 @@ class Answers:
     @cached_property
     def score(self) -> float:
         """Spearman's correlation, or the mean of the values; NaN if there are too few."""
-        return (
-            self.scored(resamples=1).value if np.count_nonzero(self.used) >= MIN_ITEMS else math.nan
-        )
+        if np.count_nonzero(self.used) < MIN_ITEMS:
+            return math.nan
+        return self.scored(resamples=1).value
 
     @property
-    def used(self) -> ndarray:  # bool (items,)
+    def used(self) -> ndarray:
+        """bool (items,): the items that are not excluded."""
         return ~np.isnan(self.values)
 
     def scored(
@@ -113,14 +115,15 @@ class Answers:
         """The score of some items, bool (items,), by default all used; of a set of pairs MIN_ITEMS
         or none.
         """
-        items = self.used if items is None else items
+        if items is None:
+            items = self.used
         if not isinstance(self.test, SimilarityPairs):
             return statistics.grouped(self.values[items], self.test.clusters[:, items])
-        sets = zip(*map(self.test.by_set, (self.test.gold, self.values, items)), strict=True)
-        kept = [(gold[some], values[some]) for gold, values, some in sets if some.any()]
-        return statistics.resampled(
-            statistics.mean_spearman(kept), [len(gold) for gold, _ in kept], seed, resamples
-        )
+        by_set = self.test.by_set
+        sets = zip(by_set(self.test.gold), by_set(self.values), by_set(items), strict=True)
+        kept = [(gold[used], values[used]) for gold, values, used in sets if used.any()]
+        sizes = [len(gold) for gold, _ in kept]
+        return statistics.resampled(statistics.mean_spearman(kept), sizes, seed, resamples)
 
 
 def folded(words: Sequence[str]) -> dict[str, str]:
@@ -147,28 +150,24 @@ class WordTests:
         """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown
         protocol or method.
         """
-        for name, value, known in (
-            ("protocol", self.protocol, PROTOCOLS),
-            ("method", self.method, METHODS),
-        ):
-            if value not in known:
-                raise SettingError(name, value, choice(value, known))
+        if self.protocol not in PROTOCOLS:
+            raise SettingError("protocol", self.protocol, choice(self.protocol, PROTOCOLS))
+        if self.method not in METHODS:
+            raise SettingError("method", self.method, choice(self.method, METHODS))
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
-        method = "" if self.method == METHODS[0] else f" ({self.method})"
-        how: Any = {
-            "method": self.method,
-            "candidates": self.candidates or PROTOCOLS[self.protocol],
-        }
-        return [
-            (
-                dataclasses.replace(test, name=test.name + method, **how)
-                if isinstance(test, Analogies)
-                else test
-            )
-            for test in tests or default_tests()
-        ]
+        return [self._with_method(test) for test in tests or default_tests()]
+
+    def _with_method(self, test: TestSet) -> TestSet:
+        """The test set; analogies with method and candidates, and a name that tells the method."""
+        if not isinstance(test, Analogies):
+            return test
+        name = test.name
+        if self.method != METHODS[0]:
+            name += f" ({self.method})"
+        candidates = self.candidates or PROTOCOLS[self.protocol]
+        return dataclasses.replace(test, name=name, method=self.method, candidates=candidates)
 
 
 def default_tests() -> list[TestSet]:
@@ -198,20 +197,15 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
         except (IndexError, ValueError):
             if order == 0 and len(fields) > 2:
                 continue  # the names of the columns
-            raise DataError(
-                where, None, "not a pair with its score", f"lines look like `{PAIR}`"
-            ) from None
+            remedy = f"lines look like `{LINE_OF_PAIR}`"
+            raise DataError(where, None, "not a pair with its score", remedy) from None
         if not (a and b and math.isfinite(score)):
-            raise DataError(
-                where,
-                None,
-                "a word is missing or the score is not finite",
-                "fix or delete the line",
-            )
+            problem = "a word is missing or the score is not finite"
+            raise DataError(where, None, problem, "fix or delete the line")
         words.append((a, b))
         gold.append(score)
     if not words:
-        raise DataError(path, None, "holds no pairs", f"lines look like `{PAIR}`")
+        raise DataError(path, None, "holds no pairs", f"lines look like `{LINE_OF_PAIR}`")
     return SimilarityPairs(name or path.stem, words, np.array(gold))
 
 
@@ -230,13 +224,12 @@ def read_analogies(
         # a word with a comma in it is no list
         question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
-            raise DataError(
-                where, None, f"{len(question)} words", f"a question has four, such as `{QUESTION}`"
-            )
+            remedy = f"a question has four, such as `{LINE_OF_QUESTION}`"
+            raise DataError(where, None, f"{len(question)} words", remedy)
         sections.append(section)
         words.append(question)
     if not words:
-        raise DataError(path, None, "holds no questions", f"lines look like `{QUESTION}`")
+        raise DataError(path, None, "holds no questions", f"lines look like `{LINE_OF_QUESTION}`")
     return Analogies(name or path.stem, sections, words, candidates)
 
 
@@ -262,13 +255,10 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     lines = Lines(source_of(str(path)), Silent())
     for chunk in lines:
         n_bytes += len(chunk)
-        if n_bytes > MAX_TEXT:
-            raise DataError(
-                path,
-                None,
-                f"more than {MAX_TEXT:,} bytes of text",
-                "is it the right file? If so, give a part of it",
-            )
+        if n_bytes > MAX_BYTES:
+            problem = f"more than {MAX_BYTES:,} bytes of text"
+            remedy = "is it the right file? If so, give a part of it"
+            raise DataError(path, None, problem, remedy)
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
             if line.strip() and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

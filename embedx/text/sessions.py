@@ -8,7 +8,7 @@ import datetime
 import io
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,56 +45,95 @@ def sessions(
                one
     time_unit  of times that are numbers, one of `times.UNITS`; None: recognised
     """
+    names = _three_columns(columns)
+    if time_unit is not None and time_unit not in UNITS:
+        raise SettingError("time_unit", time_unit, choice(time_unit, UNITS))
+    events = _read_events(table, names, Times(time_unit), progress)
+    begins, ends = _bounds(events, gap)
+    is_short = ends - begins < 2
+    _check_lengths(table, columns, gap, is_short)
+    n_short = int(is_short.sum())
+    if n_short:
+        progress.note(
+            f"{table}: {n_short:,} of {len(begins):,} sessions have a single item, and are left out"
+        )
+    for k in np.argsort(events.times[begins], kind="stable"):
+        if not is_short[k]:
+            yield " ".join(events.names[item] for item in events.items[begins[k] : ends[k]])
+
+
+def _three_columns(columns: str) -> list[str]:
+    """The names of the columns of user, item and time."""
     names = [name.strip() for name in columns.split(",")]
     if len(names) != 3 or not all(names):
         problem = "must be three names, of the columns of user, item and time"
         raise SettingError("columns", columns, problem)
-    if time_unit is not None and time_unit not in UNITS:
-        raise SettingError("time_unit", time_unit, choice(time_unit, UNITS))
-    users, items = dict[str, int](), dict[str, int]()
+    return names
+
+
+class _Events(NamedTuple):
+    """The events of a table, those of each user in the order of their times.
+
+    users, items  int32 (n,)
+    times         (n,), in seconds
+    names         of the items
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    times: np.ndarray
+    names: list[str]
+
+
+def _read_events(table: str, names: list[str], times: Times, progress: Progress) -> _Events:
+    """The events of a table. Raises `DataError` where there are none."""
+    users: dict[str, int] = {}
+    items: dict[str, int] = {}
     ids = array.array("i")
-    times = Times(time_unit)
     for line, (user, item, time) in _events(table, names, progress):
         _check_event(table, line, names, user, item)
         try:
             times.add(time)
         except ValueError as error:
             problem = f"{names[2]} is {time[:40]!r}, {error}"
-            raise DataError(
-                table, line, problem, "write seconds or a date such as 2026-01-31T12:00"
-            ) from error
-        ids.extend((users.setdefault(user, len(users)), items.setdefault(item, len(items))))
+            remedy = "write seconds or a date such as 2026-01-31T12:00"
+            raise DataError(table, line, problem, remedy) from error
+        user_number = users.setdefault(user, len(users))
+        item_number = items.setdefault(item, len(items))
+        ids.extend((user_number, item_number))
     if not users:
         raise DataError(table, None, "no rows", "is it the right file?")
-    when, written_as = times.seconds(table)
-    progress.note(f"{table}: {names[2]} is read as {written_as}{_range(when)}")
+    seconds, written_as = times.seconds(table)
+    progress.note(f"{table}: {names[2]} is read as {written_as}{_range(seconds)}")
     user_and_item = np.asarray(ids, np.int32).reshape(-1, 2)
     # stable: events of one time stay in the order of their rows
-    order = np.lexsort((when, user_and_item[:, 0]))
-    user_and_item, when = user_and_item[order], when[order]
-    is_new = np.diff(user_and_item[:, 0], prepend=-1) != 0
+    order = np.lexsort((seconds, user_and_item[:, 0]))
+    user_and_item = user_and_item[order]
+    return _Events(user_and_item[:, 0], user_and_item[:, 1], seconds[order], list(items))
+
+
+def _bounds(events: _Events, gap: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Where sessions begin and end among the events: at another user, or after a pause."""
+    is_new = np.diff(events.users, prepend=-1) != 0
     if gap is not None:
-        is_new |= np.diff(when, prepend=when[0]) > gap
+        is_new |= np.diff(events.times, prepend=events.times[0]) > gap
     begins = np.flatnonzero(is_new)
-    ends = np.append(begins[1:], len(when))
-    known = list(items)
-    n_short = int((ends - begins < 2).sum())
-    if n_short == len(begins):
-        problem = f"each of the {n_short:,} sessions has a single item"
-        remedy: tuple[Part, ...] = ("check which column is which: ", Setting("columns", columns))
-        if gap is not None:
-            remedy = ("take a longer ", Setting("gap"), ", or ", *remedy)
-        raise DataError(table, None, problem, remedy)
-    if n_short:
-        progress.note(
-            f"{table}: {n_short:,} of {len(begins):,} sessions have a single item, and are left out"
-        )
-    for k in np.argsort(when[begins], kind="stable"):
-        if ends[k] - begins[k] > 1:
-            yield " ".join(known[item] for item in user_and_item[begins[k] : ends[k], 1])
+    return begins, np.append(begins[1:], len(events.times))
+
+
+def _check_lengths(table: str, columns: str, gap: float | None, is_short: np.ndarray) -> None:
+    """Raise `DataError` if no session has two items."""
+    if not is_short.all():
+        return
+    problem = f"each of the {len(is_short):,} sessions has a single item"
+    remedy: tuple[Part, ...] = ("check which column is which: ", Setting("columns", columns))
+    if gap is not None:
+        remedy = ("take a longer ", Setting("gap"), ", or ", *remedy)
+    raise DataError(table, None, problem, remedy)
 
 
 def _check_event(table: str, line: int, names: list[str], user: str, item: str) -> None:
+    """Raise `DataError` for a row without a user, or whose item is not a word."""
     if not user.strip():
         raise DataError(table, line, f"{names[0]} is empty", "leave such rows out")
     if len(item.split()) != 1:

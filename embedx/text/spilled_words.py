@@ -38,7 +38,7 @@ class Spill:
     """Tables of words on disk, in `folder`, to be merged."""
 
     def __init__(self, folder: Path) -> None:
-        # of each how many entries, and how many tokens, there are up to its end
+        # the numbers of entries and of tokens up to the end of each
         self.segments: list[tuple[int, int]] = []
         self._runs = SortedRuns(folder, "spilled", int64)
         files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "numbers"))
@@ -66,42 +66,62 @@ class Spill:
         words than numbers, and OSError.
         """
         _append(self._starts, np.array([self._n_letters]))
-        n_entries, n_tokens = self.segments[-1]
-        numbers = np.memmap(self._numbers, int64, "w+", shape=(n_entries,))
-        n_types = 0
-        for _, entries, groups in self._runs.merged(memory, progress, "merging words", " words"):
-            numbers[entries] = np.repeat(entries[groups], np.diff(groups, append=len(entries)))
-            n_types += len(groups)
+        n_types = self._find_first_entries(memory, progress)
         if n_types > MAX_TYPES:
             raise too_many_words()
-        old_letters, old_starts = (
-            np.memmap(self._letters, uint8, "r").data,
-            np.memmap(self._starts, int64, "r"),
-        )
-        new_starts = np.lib.format.open_memmap(starts, "w+", int64, shape=(n_types + 1,))
-        all_tokens = np.memmap(tokens, int32, "r+")
-        n = start = begin = 0
-        progress.start("numbering words", n_tokens, " tokens")
-        with letters.open("wb") as out:
-            for stop, end in self.segments:
-                first = np.array(numbers[start:stop])
-                new = start + np.flatnonzero(first == np.arange(start, stop))
-                numbers[new] = np.arange(n, n + len(new))
-                numbers[start:stop] = numbers[first]
-                own = np.asarray(numbers[start:stop], int32)
-                begins, ends = old_starts[new], old_starts[new + 1]
-                out.writelines(
-                    old_letters[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
-                )
-                new_starts[n + 1 : n + 1 + len(new)] = new_starts[n] + np.cumsum(ends - begins)
-                n += len(new)
-                renumber(np.asarray(all_tokens[begin:end]), own)
-                progress.update(end)
-                start, begin = stop, end
-        progress.finish()
+        self._number_words(tokens, letters, starts, n_types, progress)
         for file in (self._letters, self._starts, self._numbers):
             file.unlink()
         return n_types
+
+    def _find_first_entries(self, memory: int, progress: Progress) -> int:
+        """Write for each entry the one at which its word was seen first; the number of words."""
+        n_entries, _ = self.segments[-1]
+        first_entries = np.memmap(self._numbers, int64, "w+", shape=(n_entries,))
+        n_types = 0
+        for _, entries, groups in self._runs.merged(memory, progress, "merging words", " words"):
+            sizes = np.diff(groups, append=len(entries))
+            first_entries[entries] = np.repeat(entries[groups], sizes)
+            n_types += len(groups)
+        return n_types
+
+    def _number_words(
+        self, tokens: Path, letters: Path, starts: Path, n_types: int, progress: Progress
+    ) -> None:
+        """Number the words in the order in which they were seen, write them, and renumber the
+        tokens.
+        """
+        numbers = np.memmap(self._numbers, int64, "r+")
+        old_letters = np.memmap(self._letters, uint8, "r").data
+        old_starts = np.memmap(self._starts, int64, "r")
+        new_starts = np.lib.format.open_memmap(starts, "w+", int64, shape=(n_types + 1,))
+        all_tokens = np.memmap(tokens, int32, "r+")
+        _, n_tokens = self.segments[-1]
+        n_words = 0
+        first_entry = 0
+        first_token = 0
+        progress.start("numbering words", n_tokens, " tokens")
+        with letters.open("wb") as out:
+            for end_entry, end_token in self.segments:
+                first_seen = np.array(numbers[first_entry:end_entry])
+                is_new = first_seen == np.arange(first_entry, end_entry)
+                new = first_entry + np.flatnonzero(is_new)
+                numbers[new] = np.arange(n_words, n_words + len(new))
+                # an entry that is not new has the number that its first one got
+                numbers[first_entry:end_entry] = numbers[first_seen]
+                begins = old_starts[new]
+                ends = old_starts[new + 1]
+                spans = zip(begins.tolist(), ends.tolist(), strict=True)
+                out.writelines(old_letters[begin:end] for begin, end in spans)
+                next_starts = new_starts[n_words] + np.cumsum(ends - begins)
+                new_starts[n_words + 1 : n_words + 1 + len(new)] = next_starts
+                n_words += len(new)
+                number_of_entry = np.asarray(numbers[first_entry:end_entry], int32)
+                renumber(np.asarray(all_tokens[first_token:end_token]), number_of_entry)
+                progress.update(end_token)
+                first_entry = end_entry
+                first_token = end_token
+        progress.finish()
 
 
 def _append(path: Path, array: np.ndarray) -> None:

@@ -62,6 +62,7 @@ BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
 INNERMOST_LINK = re.compile(
     r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]"
 )
+FILES_AND_CATEGORIES = ("6", "14")  # keys of namespaces
 MAX_NESTED = 50  # links within links that are recognised: captions of captions have three
 # to a character far beyond the last; Python reads no such number
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")
@@ -159,63 +160,90 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
     """The articles as wikitext, whatever the namespace or encoding of the XML. Of several revisions
     the last one is read.
     """
-    pages = []
-    page = {}
-    namespaces = {}  # key by lower-case name, as the dump declares them
-    hidden_links = HIDDEN_LINKS
-    content: list[str] = []  # of the element that was opened last
-    key = ""  # of a namespace
-    depth = n_bytes = 0  # elements that have not ended; bytes since a page, or a part of one, ended
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth, key
-        depth += 1
-        key = attributes.get("key", "")
-        content.clear()
-
-    def end(name: str) -> None:
-        nonlocal depth, n_bytes, hidden_links, page
-        depth -= 1
-        name = name.rpartition("}")[2]
-        if name in ("title", "ns", "text", "redirect"):
-            page[name] = "".join(content)
-        elif name == "namespace":
-            namespace = "".join(content).lower()
-            namespaces[namespace] = key
-            if key in ("6", "14"):  # files and categories
-                hidden_links |= {namespace}
-        elif name == "page":
-            if _is_article(page, namespaces):
-                pages.append((page.get("text", ""), hidden_links))
-            page = {}
-        if depth <= 2:  # what the file, or a page, consists of
+    reader = _DumpReader()
+    n_bytes = 0
+    an_empty_block = b""  # is the end
+    for block in itertools.chain(filter(None, blocks), [an_empty_block]):
+        error = reader.feed(block)
+        yield from reader.pages
+        reader.pages.clear()
+        is_cut_off = cut_off and not block
+        if error is not None and not is_cut_off:
+            problem = f"not a whole Wikipedia dump ({error}); fetch or copy it again"
+            raise DumpError(problem) from error
+        if reader.has_ended_part:
             n_bytes = 0
-        content.clear()
-
-    parser = expat.ParserCreate(namespace_separator="}")
-    parser.buffer_text = True
-    parser.buffer_size = BUFFER_BYTES
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = (
-        start,
-        end,
-        content.append,
-    )
-    for block in itertools.chain(filter(None, blocks), [b""]):  # an empty one is the end
-        error = None
-        try:
-            parser.Parse(block, not block)
-        except expat.ExpatError as found:
-            error = found
-        yield from pages
-        pages.clear()
-        if error is not None and (block or not cut_off):
-            raise DumpError(
-                f"not a whole Wikipedia dump ({error}); fetch or copy it again"
-            ) from error
+            reader.has_ended_part = False
         n_bytes += len(block)
         if n_bytes > MAX_BYTES:
             limit = f"a page of more than {MAX_BYTES:,} bytes"
             raise DumpError(f"not a MediaWiki dump ({limit}); is it the right file?")
+
+
+class _DumpReader:
+    """Finds the articles in the XML of a dump.
+
+    pages           articles that have ended, to be taken
+    has_ended_part  a page, or a part of one, has ended, until it is set to False
+    page            the text of the parts of the page that is read
+    namespaces      their keys by lower-case name, as the dump declares them
+    content         of the element that was opened last
+    key             of the namespace that is read
+    depth           elements that have not ended
+    """
+
+    def __init__(self) -> None:
+        self.pages: list[Page] = []
+        self.has_ended_part = False
+        self.page: dict[str, str] = {}
+        self.namespaces: dict[str, str] = {}
+        self.hidden_links = HIDDEN_LINKS
+        self.content: list[str] = []
+        self.key = ""
+        self.depth = 0
+        self.parser = expat.ParserCreate(namespace_separator="}")
+        self.parser.buffer_text = True
+        self.parser.buffer_size = BUFFER_BYTES
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self.content.append
+
+    def feed(self, block: bytes) -> expat.ExpatError | None:
+        """Read a block, an empty one at the end; the error where the XML is damaged."""
+        try:
+            self.parser.Parse(block, not block)
+        except expat.ExpatError as error:
+            return error
+        return None
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
+        self.depth += 1
+        self.key = attributes.get("key", "")
+        self.content.clear()
+
+    def _end(self, name: str) -> None:
+        """An element ends."""
+        self.depth -= 1
+        name = name.rpartition("}")[2]
+        if name in ("title", "ns", "text", "redirect"):
+            self.page[name] = "".join(self.content)
+        elif name == "namespace":
+            self._add_namespace("".join(self.content).lower())
+        elif name == "page":
+            if _is_article(self.page, self.namespaces):
+                self.pages.append((self.page.get("text", ""), self.hidden_links))
+            self.page = {}
+        is_part_of_file_or_page = self.depth <= 2
+        if is_part_of_file_or_page:
+            self.has_ended_part = True
+        self.content.clear()
+
+    def _add_namespace(self, namespace: str) -> None:
+        """Add a namespace; links to files and categories are hidden."""
+        self.namespaces[namespace] = self.key
+        if self.key in FILES_AND_CATEGORIES:
+            self.hidden_links |= {namespace}
 
 
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
