@@ -14,16 +14,19 @@ if not (__file__.endswith(".py") and os.path.isfile(__file__)):
 
 if TYPE_CHECKING:
     from embedx.api import classify, compare, evaluate, train, write_report
+    from embedx.classification.classifier import Classifier
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
     from embedx.graphs.graph import Graph
+    from embedx.models import load
     from embedx.skipgram.estimator import SkipGram
     from embedx.skipgram.task import EpochEnd as EpochEnd
-    from embedx.vectors.model import WordVectors, load
+    from embedx.vectors.model import WordVectors
 
     __version__: str
 
 __all__ = [  # what `import *` gets, without scikit-learn too
+    "Classifier",
     "EmbedxError",
     "Graph",
     "SkipGram",
@@ -37,13 +40,14 @@ __all__ = [  # what `import *` gets, without scikit-learn too
 ]
 
 _HOME = {
+    "Classifier": "classification.classifier",
     "EmbedxError": "errors",
     "EpochEnd": "skipgram.task",
     "Graph": "graphs.graph",
     "SkipGram": "skipgram.estimator",
     "SoftmaxClassifier": "classification.estimator",
     "WordVectors": "vectors.model",
-    "load": "vectors.model",
+    "load": "models",
     **dict.fromkeys(("train", "classify", "compare", "evaluate", "write_report"), "api"),
 }
 

@@ -24,7 +24,10 @@ def main(corpus: str, folder: str) -> None:
     fitted = embedx.SkipGram("ns", dim=4, epochs=3).fit(corpus, callbacks=[listener])
     assert_type(fitted, embedx.SkipGram)
     assert_type(fitted.save(folder), Path)
-    vectors = embedx.load(folder)
+    model = embedx.load(folder)
+    assert_type(model, embedx.WordVectors | embedx.Classifier)
+    assert isinstance(model, embedx.WordVectors)
+    vectors = model
     assert_type(vectors, embedx.WordVectors)
     assert_type(vectors.most_similar(["cat", "dog"], ["car"], top_k=3), list[tuple[str, float]])
     assert_type(vectors.most_similar_batch(["cat", "dog"]), list[list[tuple[str, float]]])

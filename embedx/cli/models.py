@@ -152,7 +152,7 @@ def nearest(
     restrict  look only at the N most frequent words
     exclude   leave out these words
     """
-    from embedx import load
+    from embedx.vectors.model import load
     from embedx.cli import fasttext_queries, queries
     from embedx.cli.peers import folder_of
 
@@ -187,7 +187,7 @@ def vectors(
     output  file to write: .npy has a row for each line, of zeros where no word is known; other
             names get text
     """
-    from embedx import load
+    from embedx.vectors.model import load
     from embedx.cli.queries import write_vectors
 
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
@@ -207,7 +207,7 @@ def analogy(
     model  model folder, or a vector file of another program, such as word2vec's
     a      - reads three words from each line of standard input, and answers each as it comes
     """
-    from embedx import load
+    from embedx.vectors.model import load
     from embedx.cli import queries
 
     loaded = load(model)
@@ -233,7 +233,7 @@ def export(
     model  model folder, or a vector file of another program, such as word2vec's
     out    file or folder to write; .gz, .bz2, .xz compress text and .bin
     """
-    from embedx import load
+    from embedx.vectors.model import load
     from embedx.vectors.export import export as write
 
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)

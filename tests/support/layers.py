@@ -23,6 +23,7 @@ LAYERS = (
     {"vectors"},
     {"evaluation", "graphs"},
     {"skipgram", "classification"},
+    {"models"},
     {"report", "distributed"},
     {"tasks"},
     {"comparison"},

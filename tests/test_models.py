@@ -1,0 +1,100 @@
+"""`embedx.load`: any model, ready to answer, by several threads, without scikit-learn."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import embedx
+from embedx.classification.classifier import Classifier
+from embedx.vectors.model import WordVectors
+from tests.support.refusals import refused_data
+
+TICKETS = "title,weight,topic\n" + "".join(
+    f"{word} number {n},{weight + n % 3},{topic}\n"
+    for n in range(20)
+    for word, weight, topic in (("broken lamp", 2, "repair"), ("late parcel", 40, "delivery"))
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a model of a table, of texts and of features."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "tickets.csv").write_text(TICKETS)
+    lines = [line.split(",") for line in TICKETS.splitlines()[1:]]
+    (folder / "tickets.txt").write_text(
+        "".join(f"__label__{topic} {title}\n" for title, _, topic in lines)
+    )
+    (folder / "parts.svm").write_text("1 1:1 2:0.1\n0 1:0.1 2:1\n" * 20)
+    for name in ("tickets.csv", "tickets.txt", "parts.svm"):
+        embedx.classify(folder / name, output=folder / f"{name}.embedx", epochs=20)
+    return folder
+
+
+def test_records_texts_and_features_are_answered(folder):
+    table = embedx.load(folder / "tickets.csv.embedx")
+    assert isinstance(table, Classifier)
+    rows = [{"title": "broken lamp", "weight": 2}, {"title": "late parcel", "weight": 41}]
+    assert table.predict(rows).tolist() == ["repair", "delivery"]
+    texts = embedx.load(str(folder / "tickets.txt.embedx"))
+    assert texts.predict(["a late parcel", "my lamp"]).tolist() == ["delivery", "repair"]
+    assert texts.predict_proba(["a late parcel"]).sum() == pytest.approx(1, abs=1e-5)
+    features = embedx.load(folder / "parts.svm.embedx")
+    assert features.predict(np.array([[1.0, 0.0], [0.0, 1.0]])).tolist() == ["1", "0"]
+
+
+def test_word_vectors_are_opened_as_before(tmp_path):
+    WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(
+        tmp_path / "words"
+    )
+    assert isinstance(embedx.load(tmp_path / "words"), WordVectors)
+    with refused_data("nowhere"):
+        embedx.load("nowhere")
+
+
+def test_a_classifier_answers_without_scikit_learn(folder):
+    code = (
+        "import sys\nfor name in ('sklearn', 'pandas', 'joblib'): sys.modules[name] = None\n"
+        "import embedx\nmodel = embedx.load(sys.argv[1])\n"
+        "print(model.predict(['a late parcel'])[0])"
+    )
+    assert printed(code, folder / "tickets.txt.embedx") == "delivery"
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("tickets.csv", [{"title": "broken lamp", "weight": 2}]),
+        ("tickets.txt", ["a late parcel"]),
+        ("parts.svm", [[1.0, 0.0]]),
+    ],
+)
+def test_the_first_answer_of_a_loaded_classifier_loads_no_kernels(folder, name, rows):
+    code = (
+        "import sys\nimport embedx\nfrom embedx.kernels import adjusted\n"
+        "model = embedx.load(sys.argv[1])\nadjusted._Kernel._compiled = None\n"
+        f"print(model.predict({rows!r})[0])"
+    )
+    assert printed(code, folder / f"{name}.embedx") in ("repair", "delivery", "1")
+
+
+def printed(code, *arguments):
+    """What Python code prints in a process of its own."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout.strip()
+
+
+def test_eight_threads_get_the_answers_of_one(folder):
+    model = embedx.load(folder / "tickets.txt.embedx")
+    texts = [f"{word} {n}" for n in range(40) for word in ("late lamp", "broken parcel", "zzz")]
+    expected = [model.top_k([text], 2) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            answers = list(pool.map(lambda text: model.top_k([text], 2), texts))
+            for (labels, p), (expected_labels, expected_p) in zip(answers, expected, strict=True):
+                assert labels.tolist() == expected_labels.tolist()
+                assert p.tolist() == expected_p.tolist()
