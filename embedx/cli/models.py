@@ -152,9 +152,9 @@ def nearest(
     restrict  look only at the N most frequent words
     exclude   leave out these words
     """
-    from embedx.vectors.model import load
     from embedx.cli import fasttext_queries, queries
     from embedx.cli.peers import folder_of
+    from embedx.vectors.model import load
 
     if fasttext_queries.is_query(model, words):
         fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
@@ -187,8 +187,8 @@ def vectors(
     output  file to write: .npy has a row for each line, of zeros where no word is known; other
             names get text
     """
-    from embedx.vectors.model import load
     from embedx.cli.queries import write_vectors
+    from embedx.vectors.model import load
 
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     n_unknown = write_vectors(load(model).of(vectors), lines or ["-"], output, overwrite)
@@ -207,8 +207,8 @@ def analogy(
     model  model folder, or a vector file of another program, such as word2vec's
     a      - reads three words from each line of standard input, and answers each as it comes
     """
-    from embedx.vectors.model import load
     from embedx.cli import queries
+    from embedx.vectors.model import load
 
     loaded = load(model)
     if a == STANDARD_INPUT:
@@ -233,8 +233,8 @@ def export(
     model  model folder, or a vector file of another program, such as word2vec's
     out    file or folder to write; .gz, .bz2, .xz compress text and .bin
     """
-    from embedx.vectors.model import load
     from embedx.vectors.export import export as write
+    from embedx.vectors.model import load
 
     progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
     options = {"format": None} | (typed or {})
