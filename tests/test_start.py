@@ -9,15 +9,18 @@ import pytest
 
 import embedx
 from embedx.evaluation import heldout
+from embedx.evaluation.word_sets import WordTests
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import RATE, Start
 from embedx.skipgram.strategies import empty_tables
+from embedx.tasks.words import report_scores
 from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
+from embedx.vectors.model import WordVectors
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data, refused_on_command_line
@@ -121,6 +124,108 @@ def test_going_on_over_the_same_text_does_not_lose_what_was_learned(folder, obje
     on = going_on(folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3).model
     ways = [np.abs(rows(model, old.words, "input") - old.vectors).max() for model in (on, fresh)]
     assert ways[0] < 0.1 < ways[1]
+
+
+@pytest.mark.parametrize("objective", ["ns", "ar", "hs"])
+def test_kept_rows_are_means_weighted_by_their_counts_in_both_texts(folder, objective):
+    old = embedx.load(folder(objective))
+    new = going_on(folder(objective), objective=objective).model
+    free = going_on(folder(objective), objective=objective, anchored=False).model
+    former = old.counts[:, None]
+    counts = new.counts[[new.index(word) for word in old.words]][:, None]
+    kept = ["input"] if objective == "hs" else ["input", "output"]
+    for name in kept:
+        trained = rows(free, old.words, name)
+        mean = (former * old.arrays[name] + (counts - former) * trained) / counts
+        np.testing.assert_allclose(rows(new, old.words, name), mean, atol=1e-6)
+    if objective == "ar":
+        trained = rows(free, old.words, "bias")
+        mean = (former[:, 0] * old.arrays["bias"] + (counts - former)[:, 0] * trained) / counts[
+            :, 0
+        ]
+        np.testing.assert_allclose(rows(new, old.words, "bias"), mean, atol=1e-6)
+    is_new = ["kitty", "lorry"]
+    assert rows(new, is_new, "input").tobytes() == rows(free, is_new, "input").tobytes()
+    assert not np.array_equal(rows(free, old.words, "input"), rows(new, old.words, "input"))
+
+
+def test_ngrams_that_are_in_old_words_alone_stay_where_they_were(tmp_path):
+    options = {**FEW, "subwords": "3-3", "buckets": 1000}
+    old = embedx.SkipGram(**options).fit(TEXT).model
+    new = embedx.SkipGram(**options, start=str(old.save(tmp_path / "old"))).fit([["the", "a"]] * 50)
+    same, moved = ({"cat", "purr"}, {"the"})
+    for word in same:
+        np.testing.assert_array_equal(new.model[word], old[word])
+    for word in moved:
+        assert not np.array_equal(new.model[word], old[word])
+
+
+def test_partial_fit_keeps_words_near_their_vectors_too(folder):
+    model = embedx.SkipGram(**FEW).fit(TEXT)
+    before = {word: model.model[word].copy() for word in ["cat", "fur"]}
+    after = model.partial_fit([["fur", "the", "a"]] * 5).model
+    np.testing.assert_array_equal(after["cat"], before["cat"])
+    assert 0 < np.abs(after["fur"] - before["fur"]).max() < 0.05
+
+
+def test_without_a_model_there_is_nothing_to_keep_near():
+    with refused("anchored", "start"):
+        embedx.SkipGram(**FEW, anchored=False)
+
+
+def test_text_in_another_case_or_split_otherwise_is_warned_of(folder):
+    def warnings(text):
+        progress = Notes()
+        config = configure("ns", FEW | {"start": str(folder()), "epochs": 1})
+        skipgram.WordVectorsRun.prepared(
+            skipgram.read(text, config, progress, None), config, progress
+        )
+        return progress.warnings
+
+    assert not warnings(MORE)
+    upper = [[word.capitalize() for word in sentence] for sentence in MORE]
+    (case,) = warnings(upper)
+    assert "would be in lower case; train with --lowercase" in case
+    marked = [[*sentence[:-1], f"{sentence[-1]}."] for sentence in MORE]
+    (marks,) = warnings(marked)
+    assert "without punctuation at their end; train with --tokenizer words" in marks
+    (other,) = warnings([["der", "Hund", "bellt", "laut"]] * 9)
+    assert "100.0% of the tokens" in other
+    assert "is it text of the same language" in other
+
+
+def test_held_out_text_is_scored_before_and_after_and_a_fall_is_warned_of(folder):
+    def notes(**options):
+        progress = Notes()
+        options = FEW | {"start": str(folder()), "heldout": 0.2} | options
+        skipgram.train(MORE, configure("ns", options), progress=progress)
+        return [note for note in progress.notes if "before training" in note]
+
+    (better,) = notes()
+    assert not better.startswith("warning")
+    (worse,) = notes(learning_rate=300.0, optimizer="rowwise-adagrad", anchored=False, epochs=1)
+    assert worse.startswith("warning: held-out log-likelihood")
+    assert "lower --learning-rate or --epochs" in worse
+
+
+def test_scores_that_fall_are_warned_of(write):
+    words = [f"w{k}" for k in range(40)]
+    rng = np.random.default_rng(0)
+    good, bad = (
+        WordVectors(words, {"input": rng.normal(size=(40, 5)).astype(np.float32)}) for _ in range(2)
+    )
+    pairs = [(a, b) for a in words[:20] for b in words[20:]]
+    lines = [f"{a}\t{b}\t{good.similarity(a, b)}\n" for a, b in pairs]
+    tests = WordTests(pairs=[write("".join(lines))])
+    progress = Notes()
+    scores = report_scores(bad, good, progress, tests)
+    assert min(scores.values()) < 0.5 < max(scores.values())
+    (warning,) = progress.warnings
+    assert "1.000 before" in warning
+    assert "lower --learning-rate or --epochs" in warning
+    progress = Notes()
+    report_scores(good, good, progress, tests)
+    assert not progress.warnings
 
 
 @pytest.mark.parametrize("objective", REPRESENTATIVES)

@@ -35,7 +35,10 @@ def train(request: TrainRequest) -> None:
     model = finished.model
     facts = model.facts
     if request.as_json:
-        print(json.dumps({"model": str(finished.output), **facts, "settings": model.settings}))
+        record = {"model": str(finished.output), **facts, "settings": model.settings}
+        if finished.metrics is not None:
+            record["scores"] = finished.metrics
+        print(json.dumps(record))
         return
     otherwise = "ended before the first iteration" if request.collapsed else "no pair was seen"
     parts = [f"{facts['words']:,} words", results.loss_line(facts, otherwise)]

@@ -49,6 +49,7 @@ class SkipGramParameters(TypedDict, total=False):
     phrase_memory: float | None
     start: str | PathLike[str] | None
     freeze: bool | None
+    anchored: bool | None
     walks: int | None
     walk_length: int | None
     p: float | None

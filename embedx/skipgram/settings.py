@@ -174,6 +174,12 @@ class StartSettings(Settings):
         metavar="path",
     )
     freeze: bool = param(False, "with --start: train only the vectors of new words")
+    anchored: bool = param(
+        True,
+        "with --start: a word of the model gets the mean of its old and its trained vector,"
+        " weighted by its counts in both texts; no: the trained one",
+        fine=True,
+    )
 
     def record(self) -> Record:
         """The values; none without --start."""

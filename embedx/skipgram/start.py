@@ -11,6 +11,15 @@ descent,
 
 Vectors of n-grams are kept like those of words.
 
+What is trained on other text alone forgets, so a kept row is in the end the mean of what it was and
+of what training made of it, weighted by its occurrences in the text of the model, n, and in the
+new one, m:
+
+    v = (n v_model + m v_trained) / (n + m)
+
+A word that is not in the new text stays where it was, and one that is mostly there goes nearly all
+the way. docs/words.md says what that is good for.
+
 Output rows that belong to the nodes of a tree mean something else under other counts, and are
 initialised as usual. Biases are kept where the scores of the objective mean the same as those of
 the model: both, or neither, have the log of the noise added for predictions.
@@ -19,7 +28,7 @@ A vector file gives words and their input vectors alone: output vectors begin at
 settings as in a new run. Counts are those of the text, and words that are not in it count once.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +36,7 @@ import numpy as np
 
 from embedx import checks, objectives, optimizers
 from embedx.engine.skipgram import SkipGramTables
+from embedx.engine.subwords import Parts
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
@@ -57,6 +67,19 @@ class Copies(NamedTuple):
     to: np.ndarray
     source: np.ndarray
     rows: np.ndarray
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Places in the table and their rows, some at a time."""
+        for first in range(0, len(self.to), ROWS_AT_A_TIME):
+            block = slice(first, first + ROWS_AT_A_TIME)
+            yield self.to[block], self.source[self.rows[block]]
+
+
+class KeptRows(NamedTuple):
+    """The rows of both tables that are the model's."""
+
+    inputs: list[Copies]
+    outputs: list[Copies]
 
 
 class Start:
@@ -256,20 +279,12 @@ class Start:
 
         buckets   int32 (n,), ascending: those of n-grams that have a row
         """
-        arrays = self.model.arrays
-        row = np.array([self.index.get(word, -1) for word in words], np.int64)
-        old = np.flatnonzero(row >= 0)
-        row = row[old]
-        inputs = [Copies(old, arrays["input" if settings.ngrams is None else "word_part"], row)]
-        outputs = []
-        if settings.ngrams is not None:
-            inputs.append(self._copies_of_ngrams(len(words), buckets))
-        if self.keeps_outputs(objective):
-            outputs.append(Copies(old, arrays["output"], row))
+        kept = self._kept_rows(words, objective, settings, buckets)
         if settings.bias != "none" and self.keeps_bias(objective):
-            tables.outputs.rows[old, settings.dim] = arrays["bias"][row]
-        frozen_inputs = _write_copies(tables.inputs, inputs, settings)
-        frozen_outputs = _write_copies(tables.outputs, outputs, settings)
+            place, row = self._places(words)
+            tables.outputs.rows[place, settings.dim] = self.model.arrays["bias"][row]
+        frozen_inputs = _write_copies(tables.inputs, kept.inputs, settings)
+        frozen_outputs = _write_copies(tables.outputs, kept.outputs, settings)
         if not self.settings.freeze:
             return tables
         return tables._replace(inputs=frozen_inputs, outputs=frozen_outputs)
@@ -282,9 +297,92 @@ class Start:
         )
         return Copies(n_words + place, self.model.arrays["ngram"], model_row)
 
+    def anchored(
+        self,
+        tables: SkipGramTables,
+        words: Vocabulary,
+        objective: Objective,
+        settings: SkipGramSettings,
+        buckets: np.ndarray,
+    ) -> SkipGramTables:
+        """Copies of trained tables, whose kept rows are the means of the model's and the trained
+        ones, weighted by occurrences in the text of the model and in the new one.
+        """
+        if self.objective is None or self.settings.freeze or not self.settings.anchored:
+            return tables
+        kept = self._kept_rows(words.words, objective, settings, buckets)
+        dim = self.model.vectors.shape[1]
+        place, row = self._places(words.words)
+        former = np.zeros(len(words), np.int64)
+        former[place] = self.counts[row]
+        weight = _weights(former, words.counts)
+        anchored = []
+        for table, copies in ((tables.inputs, kept.inputs), (tables.outputs, kept.outputs)):
+            row_weight = weight
+            if table is tables.inputs and len(tables.parts.offsets):
+                row_weight = _weights_of_parts(former, words.counts, tables.parts, len(table.rows))
+            rows = table.rows.copy()
+            for copy in copies:
+                for at, old_rows in copy.blocks():
+                    moved = rows[at, :dim] - old_rows
+                    rows[at, :dim] = old_rows + row_weight[at, None] * moved
+            anchored.append(table._replace(rows=rows))
+        if settings.bias != "none" and self.keeps_bias(objective):
+            old_bias = self.model.arrays["bias"][row]
+            bias = anchored[1].rows[place, dim]
+            anchored[1].rows[place, dim] = old_bias + weight[place] * (bias - old_bias)
+        return tables._replace(inputs=anchored[0], outputs=anchored[1])
+
+    def _places(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the words of the model are among `words`, and where they are in the model."""
+        row = np.array([self.index.get(word, -1) for word in words], np.int64)
+        place = np.flatnonzero(row >= 0)
+        return place, row[place]
+
+    def _kept_rows(
+        self,
+        words: list[str],
+        objective: Objective,
+        settings: SkipGramSettings,
+        buckets: np.ndarray,
+    ) -> KeptRows:
+        """The rows of both tables that are the model's."""
+        arrays = self.model.arrays
+        place, row = self._places(words)
+        name = "input" if settings.ngrams is None else "word_part"
+        inputs = [Copies(place, arrays[name], row)]
+        if settings.ngrams is not None:
+            inputs.append(self._copies_of_ngrams(len(words), buckets))
+        outputs = []
+        if self.keeps_outputs(objective):
+            outputs.append(Copies(place, arrays["output"], row))
+        return KeptRows(inputs, outputs)
+
     def identity(self) -> list[int]:
         """Checksums of the model."""
         return [checksum(array) for _, array in sorted(self.model.arrays.items())]
+
+
+def _weights(former: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """float32 (n,): the weights of trained rows beside the model's: the shares of their occurrences
+    that are new.
+
+    former  how often they occur in the text of the model
+    counts  and in both texts together
+    """
+    return ((counts - former) / np.maximum(counts, 1)).astype(np.float32)
+
+
+def _weights_of_parts(
+    former: np.ndarray, counts: np.ndarray, parts: Parts, n_rows: int
+) -> np.ndarray:
+    """The same for the rows whose means are word vectors; they occur where their words do."""
+    n_parts = np.diff(parts.offsets)
+    sums = [
+        np.bincount(parts.rows, np.repeat(occurrences, n_parts), n_rows)
+        for occurrences in (former, counts)
+    ]
+    return _weights(*sums)
 
 
 def started(options: Options, model: WordVectors | None = None) -> Start | None:
@@ -292,7 +390,14 @@ def started(options: Options, model: WordVectors | None = None) -> Start | None:
     Raises `EmbedxError`.
     """
     has_start = options.get("start") is not None
-    check_used({"freeze": options.get("freeze") or None}, [("freeze", has_start, Setting("start"))])
+    other_than_default = {
+        name: options[name]
+        for name, default in (("freeze", False), ("anchored", True))
+        if options.get(name, default) not in (None, default)
+    }
+    check_used(
+        other_than_default, [(name, has_start, Setting("start")) for name in other_than_default]
+    )
     if not has_start:
         return None
     return Start(StartSettings.from_options(dict(options)), model)
@@ -303,11 +408,10 @@ def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings
     rows frozen.
     """
     is_copied = np.zeros(len(table.rows), bool)
-    for to, source, rows in copies:
-        is_copied[to] = True
-        for start in range(0, len(to), ROWS_AT_A_TIME):
-            stop = start + ROWS_AT_A_TIME
-            table.rows[to[start:stop], : settings.dim] = source[rows[start:stop]]
+    for copy in copies:
+        is_copied[copy.to] = True
+        for place, rows in copy.blocks():
+            table.rows[place, : settings.dim] = rows
     optimizer = optimizers.OPTIMIZERS[settings.optimizer]
     if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
         rate = float(settings.learning_rate or 0)

@@ -33,6 +33,7 @@ from embedx.skipgram.strategies import (
     Streamed,
     empty_tables,
 )
+from embedx.skipgram.unknown_words import report_unknown_words
 from embedx.text.cooccurrence import no_pair_kept
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -57,6 +58,14 @@ from embedx.vectors.subwords import Subwords
 # The place of the initial vectors among a seed's random numbers.
 INITIAL_VECTORS = 2**32
 FLOATS_AT_A_TIME = 1 << 23
+# What to do where training makes a model worse that it continues from.
+TRAIN_LESS: tuple[Text, ...] = (
+    "lower ",
+    Setting("learning_rate"),
+    " or ",
+    Setting("epochs"),
+    ", or train on the old and the new text together",
+)
 MAX_SOURCES_IN_MODEL = 20
 # A word with its count, in a model's folder, about.
 BYTES_PER_WORD = 12
@@ -129,6 +138,8 @@ class WordVectorsRun:
     # int32 (n,), ascending: buckets of n-grams, whose rows follow those of the words
     buckets: ndarray = field(init=False)
     loss_unit: str = field(init=False, default="")
+    # Held-out metrics of the model that training continues from.
+    start_metrics: dict[str, float] | None = field(init=False, default=None)
 
     @classmethod
     def prepared(cls, corpus: EncodedCorpus, config: Configuration, progress: Progress) -> Self:
@@ -301,6 +312,8 @@ class WordVectorsRun:
     def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> trainer.Outcome:
         """Train the tables from their initial values, in place."""
         self.initialise()
+        if self.config.start is not None and self.heldout is not None:
+            self.start_metrics = self.heldout_metrics()
         strategy: Strategy = self.new_strategy()
         if self.wrap is not None:
             strategy = self.wrap(strategy)
@@ -399,6 +412,8 @@ class WordVectorsRun:
         elif outcome.interrupted_by is None:
             metrics = to_the_end(self.heldout_metrics)
             vectors.facts["heldout"] = metrics
+            if self.start_metrics is not None:
+                self._compare_with_start(metrics, self.start_metrics)
             if self.config.objective.traits.calibrated and outcome.diverged is None:
                 outcome.diverged = self._divergence_on_heldout(metrics, outcome)
         return TrainedVectors(vectors, outcome)
@@ -425,7 +440,7 @@ class WordVectorsRun:
     def _arrays(self) -> dict[str, ndarray]:
         """The arrays of a model, by name."""
         settings = self.config.settings
-        tables = self.tables
+        tables = self._tables_of_model()
         dim = settings.dim
         arrays = {
             "input": engine.input_vectors(tables)[:, :dim],
@@ -439,6 +454,15 @@ class WordVectorsRun:
         if self.words.held_out is not None:
             arrays["heldout_counts"] = self.words.held_out
         return arrays
+
+    def _tables_of_model(self) -> engine.SkipGramTables:
+        """The trained tables; anchored copies of them where training continues from a model."""
+        config = self.config
+        if config.start is None:
+            return self.tables
+        return config.start.anchored(
+            self.tables, self.words, config.objective, config.settings, self.buckets
+        )
 
     def _facts(self, outcome: trainer.Outcome | None) -> Record:
         """What a model records of its training."""
@@ -472,6 +496,17 @@ class WordVectorsRun:
             "words_trained": n_words,
             "words_per_second": round(n_words / max(outcome.seconds, 1e-9)),
         }
+
+    def _compare_with_start(self, metrics: dict[str, float], former: dict[str, float]) -> None:
+        """Report the held-out likelihood before and after; a warning where it fell."""
+        name = "log_likelihood"
+        text = (
+            f"held-out log-likelihood {former[name]:.4f} before training, {metrics[name]:.4f} now"
+        )
+        if metrics[name] < former[name]:
+            self.progress.warn(text, ": ", *TRAIN_LESS)
+        else:
+            self.progress.note(text)
 
     def _warn_of_loss(self, outcome: trainer.Outcome) -> None:
         """Warn of a loss that is not below that of a model of word frequencies alone."""
@@ -620,6 +655,8 @@ def _vocabulary(
     if start is not None:
         has_bias = config.settings.bias != "none"
         progress.note(start.summary(corpus, words, config.objective, has_bias))
+        if config.graph is None:
+            report_unknown_words(corpus, start.index, str(start.path), progress)
     return words, remap
 
 

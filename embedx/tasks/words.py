@@ -1,25 +1,31 @@
 """The task of `embedx train`: word vectors of text, or of walks over a graph."""
 
+import contextlib
 import dataclasses
+import math
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from embedx.distributed.settings import ClusterSettings
 from embedx.engine.settings import check_stopping
 from embedx.errors import DataError, InapplicableError, Setting, SettingError, Text
+from embedx.evaluation.word_report import shown
+from embedx.evaluation.word_sets import WordTests
+from embedx.evaluation.words import POOLED, evaluate
 from embedx.runtime.atomic import followed
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import TrainedVectors, WordVectorsRun
+from embedx.skipgram.task import TRAIN_LESS, TrainedVectors, WordVectorsRun
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.sources import check_formats, resolve, text_defaults
 from embedx.training.strategy import Wrap
 from embedx.vectors import formats
+from embedx.vectors.model import WordVectors
 
 
 class WordTask:
@@ -106,5 +112,40 @@ class WordTask:
         return run
 
     def scores(self, trained: TrainedVectors) -> dict[str, float] | None:
-        """None: held-out text is scored with the model in memory."""
-        return None
+        """Where training continued from a model, the scores of both on similarity and analogies;
+        else None, for held-out text is scored with the model in memory.
+        """
+        start = self.config.start
+        if start is None or self.config.graph is not None or trained.outcome.interrupted_by:
+            return None
+        return report_scores(trained.vectors, start.model, self.progress)
+
+
+def report_scores(
+    new: WordVectors,
+    former: WordVectors,
+    progress: Progress,
+    tests: WordTests | None = None,
+) -> dict[str, float] | None:
+    """The scores of a model and of the one that it continued from, which are reported; None where
+    the words of both are too few.
+
+    tests  by default the packaged ones
+    """
+    with contextlib.suppress(DataError):  # the sets are not installed
+        report = evaluate([new], [former], tests)
+        scores: dict[str, float] = {}
+        for difference in report.differences:
+            if math.isnan(difference.difference) or difference.test == POOLED:
+                continue
+            name = difference.test
+            after, before = (score.score for score in report.scores if score.test == name)
+            scores |= {name: after, f"{name} before": before}
+            values = [shown(difference.measure, value) for value in (before, after)]
+            text = f"{name}: {values[0]} before, {values[1]} now"
+            if difference.interval[1] < 0:
+                progress.warn(text, ": ", *TRAIN_LESS)
+            else:
+                progress.note(text)
+        return scores or None
+    return None
