@@ -37,6 +37,7 @@ from embedx.labeled.records import (
 )
 from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.objectives.contract import Objective
+from embedx.optimizers.lbfgs import Lbfgs
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
 from embedx.runtime.progress import reporter
 from embedx.storage.schema import check_can_be_saved
@@ -172,11 +173,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective = self._new_objective(data)
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, X):
-            chosen["optimizer"] = "lbfgs"
+            chosen["optimizer"] = Lbfgs.name
             if self.calibration is None:
                 chosen["calibration"] = 0.0
             if self.l2 is None:
-                chosen["l2"] = 1 / float(len(data) if data.weights is None else data.weights.sum())
+                total_weight = len(data) if data.weights is None else data.weights.sum()
+                chosen["l2"] = 1 / float(total_weight)
         self.n_iter_ = 0
         return self._train(data, objective, chosen, None)
 
@@ -209,13 +211,32 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"classes={classes!r} are not those of the first call, {self.classes_!r}"
             )
-        before = None if is_first else self._trained or self.classifier_
+        self._check_partial_fit()
+        data = self._labeled(X, y, sample_weight)
+        chosen = {
+            "epochs": 1,
+            "weights": DENSE,
+            "time_budget": None,
+            "validation": None,
+            "calibration": 0.0,
+            "schedule": self.schedule or "constant",
+            "seed": self._seed() + self.n_iter_,
+        }
+        if is_first:
+            return self._train(data, self._new_objective(data), chosen, None)
+        # What training fixed for later data stays.
+        data = dataclasses.replace(data, known=self.classifier_.known)
+        before = self._trained or self.classifier_
+        return self._train(data, self.classifier_.objective, chosen, before)
+
+    def _check_partial_fit(self) -> None:
+        """Raise ValueError for parameters that need all rows at once."""
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs the labels of all rows, which partial_fit does not"
                 " have; give a dict of labels and their weights"
             )
-        if self.optimizer == "lbfgs":
+        if self.optimizer == Lbfgs.name:
             raise ValueError(
                 "partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once;"
                 " use 'adagrad'"
@@ -225,21 +246,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all"
                 " rows at once"
             )
-        chosen = {
-            "epochs": 1,
-            "weights": DENSE,
-            "time_budget": None,
-            "validation": None,
-            "calibration": 0.0,
-        }
-        chosen |= {"schedule": self.schedule or "constant", "seed": self._seed() + self.n_iter_}
-        data = self._labeled(X, y, sample_weight)
-        if before is None:
-            objective = self._new_objective(data)
-        else:  # what training fixed for later data stays
-            objective = self.classifier_.objective
-            data = dataclasses.replace(data, known=self.classifier_.known)
-        return self._train(data, objective, chosen, before)
 
     def _train(
         self,
@@ -249,34 +255,34 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         start: classify.TrainedClassifier | Classifier | None,
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
-        scaling = {} if self._text else {"scaling": "none"}
-        given = scaling | self._given() | {"threads": effective_n_jobs(self.n_jobs)} | chosen
+        given = self._given()
+        options = {**given, "threads": effective_n_jobs(self.n_jobs), **chosen}
+        if not self._text:
+            options.setdefault("scaling", "none")
         settings = ClassifySettings.from_options(
-            {name: value for name, value in given.items() if value is not None}
+            {name: value for name, value in options.items() if value is not None}
         )
         # Those of steps may be meant for `partial_fit` after a fit by lbfgs.
-        of_objective = {name: v for name, v in self._given().items() if name not in OF_STEPS}
-        check_given(of_objective, settings, objective)
-        by_lbfgs = settings.optimizer == "lbfgs"
-        if by_lbfgs:  # so that parameters are float64
+        checked = {name: value for name, value in given.items() if name not in OF_STEPS}
+        check_given(checked, settings, objective)
+        by_lbfgs = settings.optimizer == Lbfgs.name
+        if by_lbfgs:
+            # Parameters have the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with reporter(self.verbose, OTHER_NAMES) as progress:
             trained = classify.train(
                 data,
                 objective,
                 settings,
-                sampler_options=samplers.own_options(given),
+                sampler_options=samplers.own_options(options),
                 start=start,
                 progress=progress,
-                given_names=given_names(self._given()),
+                given_names=given_names(given),
             )
         self.classifier_: Classifier = trained.classifier
-        # the table is no larger than the data's own; sums over features then hold in any order
         if not data.is_sparse:
-            self.classifier_.arrays = {
-                name: a.astype(float64) if a.dtype.kind == "f" else a
-                for name, a in self.classifier_.arrays.items()
-            }
+            # The table is no larger than the data's; sums over features then hold in any order.
+            self.classifier_.arrays = _widened(self.classifier_.arrays)
         self.classifier_.parameters_changed()
         self._trained: classify.TrainedClassifier | None = dataclasses.replace(
             trained, outcome=trained.outcome.without_state()
@@ -314,17 +320,21 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
         """Whether to go to the optimum at once."""
         if self.optimizer is not None:
-            return bool(self.optimizer == "lbfgs")
+            return bool(self.optimizer == Lbfgs.name)
+        return self._can_take_lbfgs(objective) and self._is_small(objective, X)
+
+    def _can_take_lbfgs(self, objective: Objective) -> bool:
+        """Whether all rows are scored, and no parameter is given that is for steps alone."""
+        scores_all = objective.candidates[0] == "all" and self.sampler in (None, "all")
+        has_dense_rows = self.labels != "one" and not asks_for_sparse(self.weights)
+        parameters_of_steps = self._given().keys() & {*OF_STEPS, "hidden", "time_budget"}
+        return scores_all and has_dense_rows and not parameters_of_steps
+
+    def _is_small(self, objective: Objective, X: Any) -> bool:
+        """Whether lbfgs takes little memory and time."""
         n_rows = objective.n_rows(len(self.classes_))
-        return (
-            objective.candidates[0] == "all"
-            and self.sampler in (None, "all")
-            and self.labels != "one"
-            and not asks_for_sparse(self.weights)
-            and not self._given().keys() & {*OF_STEPS, "hidden", "time_budget"}
-            and X.shape[1] * n_rows <= MAX_WEIGHTS
-            and (X.nnz if issparse(X) else X.size) * n_rows <= MAX_PRODUCTS
-        )
+        n_values = X.nnz if issparse(X) else X.size
+        return X.shape[1] * n_rows <= MAX_WEIGHTS and n_values * n_rows <= MAX_PRODUCTS
 
     def _seed(self) -> int:
         seed: Any = ClassifySettings.seed if self.random_state is None else self.random_state
@@ -352,21 +362,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | Path) -> Self:
         """The classifier in a model folder, also one of `embedx classify`. Raises `EmbedxError`."""
         with python_names(OTHER_NAMES):
-            found = load(folder)
-        kept = found.facts.pop("estimator", {})
-        made = cls(**{"objective": found.objective.name, **kept.get("parameters", {})})
-        made.classifier_, made._trained, made._text = found, None, found.known.text
-        made._is_multilabel = kept.get("is_multilabel", bool(found.facts.get("several_labels")))
-        made._has_sparse_labels = kept.get("has_sparse_labels", made._is_multilabel)
-        made.n_iter_, made.n_features_in_ = kept.get("n_iter", 0), found.known.n_features
-        names = np.array(found.known.names or [], str)
-        dtype = np.dtype(kept.get("classes", names.dtype.str))
-        made.classes_ = names == "True" if dtype.kind == "b" else names.astype(dtype)
-        if found.known.names is None:
-            made.classes_ = np.arange(found.n_labels)
-        if kept.get("feature_names"):
-            made.feature_names_in_ = np.array(kept["feature_names"], object)
-        return made
+            classifier = load(folder)
+        known = classifier.known
+        recorded = classifier.facts.pop("estimator", {})
+        parameters = {"objective": classifier.objective.name, **recorded.get("parameters", {})}
+        estimator = cls(**parameters)
+        estimator.classifier_ = classifier
+        estimator._trained = None
+        estimator._text = known.text
+        has_several_labels = bool(classifier.facts.get("several_labels"))
+        estimator._is_multilabel = recorded.get("is_multilabel", has_several_labels)
+        estimator._has_sparse_labels = recorded.get("has_sparse_labels", estimator._is_multilabel)
+        estimator.n_iter_ = recorded.get("n_iter", 0)
+        estimator.n_features_in_ = known.n_features
+        estimator.classes_ = _classes_of(classifier, recorded.get("classes"))
+        if recorded.get("feature_names"):
+            estimator.feature_names_in_ = np.array(recorded["feature_names"], object)
+        return estimator
 
     # ---- labels
 
@@ -382,19 +394,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.arange(y.shape[1])
             return y
         y = column_or_1d(y, warn=True)
-        if (n_empty := np.count_nonzero(~_has_label(y))) and classes is None:
+        if classes is not None:
+            self.classes_ = np.unique(classes)
+            return y
+        has_label = _has_label(y)
+        n_empty = np.count_nonzero(~has_label)
+        if n_empty:
             warnings.warn(
                 f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on",
                 stacklevel=3,
             )
-        self.classes_ = np.unique(y[_has_label(y)] if classes is None else classes)
+        self.classes_ = np.unique(y[has_label])
         return y
 
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
-        n_labels, names = (
-            len(self.classes_),
-            None if self._is_multilabel else _names_of(self.classes_),
-        )
+        """Checked rows and labels as training takes them."""
+        n_labels = len(self.classes_)
+        names = None if self._is_multilabel else _names_of(self.classes_)
         check_can_be_saved(names or [], "y")
         known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
         labels = self._labels_of(y)
@@ -446,16 +462,18 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
             return Labels.of_matrix(y)
         y = column_or_1d(y)
+        has_label = _has_label(y)
+        y = y[has_label]
         order = np.argsort(self.classes_)
-        has = _has_label(y)
-        y = y[has]
-        places = order[np.minimum(np.searchsorted(self.classes_, y, sorter=order), len(order) - 1)]
-        if (missing := self.classes_[places] != y).any():
+        rank = np.searchsorted(self.classes_, y, sorter=order)
+        places = order[np.minimum(rank, len(order) - 1)]
+        is_unknown = self.classes_[places] != y
+        if is_unknown.any():
             raise ValueError(
-                f"y has the label {y[missing][0]!r}, which is not among the classes"
+                f"y has the label {y[is_unknown][0]!r}, which is not among the classes"
                 f" {self.classes_!r}"
             )
-        return Labels(offsets_of(has), places.astype(np.int32))
+        return Labels(offsets_of(has_label), places.astype(np.int32))
 
     # ---- prediction
 
@@ -571,18 +589,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         another.
         """
         X = self._checked(X)
-        return (
-            part
-            for _, part in self.classifier_.blocks(
-                X, threads=effective_n_jobs(self.n_jobs), of_scores=of_scores
-            )
-        )
+        threads = effective_n_jobs(self.n_jobs)
+        for _, part in self.classifier_.blocks(X, threads=threads, of_scores=of_scores):
+            yield part
 
     def _found(self, X: Any, k: int) -> tuple[ndarray, ndarray]:
         """The places of the k likeliest labels, of those that a tree finds if there is one, and
         their probabilities.
         """
-        X, k = self._checked(X), min(k, len(self.classes_))
+        X = self._checked(X)
+        k = min(k, len(self.classes_))
         return all_rows(self.classifier_.iter_top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
 
     def _features(self, X: Any) -> Any:
@@ -593,10 +609,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = np.ascontiguousarray(X)
             return X if X.flags.writeable else X.copy()
         X = csr_matrix(X)
-        if not (
-            X.has_canonical_format
-            and all(part.flags.writeable for part in (X.data, X.indices, X.indptr))
-        ):
+        is_writeable = all(part.flags.writeable for part in (X.data, X.indices, X.indptr))
+        if not (is_writeable and X.has_canonical_format):
             X = X.copy()
             X.sum_duplicates()
         return X
@@ -614,10 +628,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _decisions(self, z: ndarray, log_noise: ndarray) -> ndarray:
+        """See `decision_function`, from the scores of all output rows."""
         if self._judges_alone:
             return z
-        scores = z if self._scores_are_softmax else self.classifier_.log_probability(z, log_noise)
-        return scores[:, 1] - scores[:, 0] if self._has_two_classes else scores
+        scores = z
+        if not self._scores_are_softmax:
+            scores = self.classifier_.log_probability(z, log_noise)
+        if self._has_two_classes:
+            return scores[:, 1] - scores[:, 0]
+        return scores
 
     @property
     def _has_two_classes(self) -> bool:
@@ -640,11 +659,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self.classifier_.has_sparse_weights:
             return self._per_class(self.classifier_.arrays["output"])
         tree = self._tree()
-        feature = np.repeat(tree.levels[0].features, np.diff(tree.levels[0].first_weight))
-        places = tree.labels[tree.levels[0].child], feature
-        return csr_matrix(
-            (tree.levels[0].weight, places), (len(self.classes_), self.n_features_in_)
-        )
+        level = tree.levels[0]
+        feature = np.repeat(level.features, np.diff(level.first_weight))
+        places = (tree.labels[level.child], feature)
+        return csr_matrix((level.weight, places), (len(self.classes_), self.n_features_in_))
 
     @property
     def intercept_(self) -> ndarray:
@@ -653,10 +671,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         arrays = self.classifier_.arrays
         if self.classifier_.has_sparse_weights:
             self._tree()
-            return self.classifier_.scores(csr_matrix((1, self.n_features_in_), dtype=float32))[0]
-        return self._per_class(
-            arrays["bias"] if "bias" in arrays else np.zeros(len(arrays["output"]))
-        )
+            no_features = csr_matrix((1, self.n_features_in_), dtype=float32)
+            return self.classifier_.scores(no_features)[0]
+        if "bias" in arrays:
+            return self._per_class(arrays["bias"])
+        return self._per_class(np.zeros(len(arrays["output"])))
 
     def _tree(self) -> LabelTree:
         """The sparse weights of all labels."""
@@ -667,7 +686,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classifier_.trees[0]
 
     def _per_class(self, rows: ndarray) -> ndarray:
-        return rows[1:] - rows[:1] if self._has_two_classes and self._scores_are_softmax else rows
+        """Weights or biases of the output rows; for two classes of a softmax their difference."""
+        if self._has_two_classes and self._scores_are_softmax:
+            return rows[1:] - rows[:1]
+        return rows
 
 
 def _names_of(classes: ndarray) -> list[str]:
@@ -680,9 +702,33 @@ def _names_of(classes: ndarray) -> list[str]:
     return [name_of(label) for label in classes]
 
 
+def _classes_of(classifier: Classifier, dtype: str | None) -> ndarray:
+    """The labels of a classifier, of the type that they had in training, if that is recorded;
+    their numbers without names.
+    """
+    if classifier.known.names is None:
+        return np.arange(classifier.n_labels)
+    names = np.array(classifier.known.names, str)
+    if dtype is None:
+        return names
+    if np.dtype(dtype).kind == "b":
+        return names == "True"
+    return names.astype(dtype)
+
+
 def _has_label(y: ndarray) -> ndarray:
     """bool (n,): whether a label is more than an empty text."""
-    return np.char.strip(y.astype(str)) != "" if y.dtype.kind in "OU" else np.ones(len(y), bool)
+    if y.dtype.kind not in "OU":
+        return np.ones(len(y), bool)
+    return np.char.strip(y.astype(str)) != ""
+
+
+def _widened(arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:
+    """The arrays, those of floats as float64."""
+    return {
+        name: array.astype(float64) if array.dtype.kind == "f" else array
+        for name, array in arrays.items()
+    }
 
 
 def _weights(sample_weight: Any, X: Any) -> ndarray | None:

@@ -52,16 +52,22 @@ from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-INITIAL = 2**32  # the place of the initial numbers among a seed's random numbers
-CHUNK = 4096  # examples between two looks at the clock, where steps are small
-N_SAMPLED = 1024  # examples by which the loss before training is estimated, about
-MAX_STRATA = 64  # of them
+# The place of the initial numbers among a seed's random numbers.
+INITIAL = 2**32
+# Examples between two looks at the clock, where steps are small.
+CHUNK = 4096
+# The same where rows are retrieved, from an index that is as old as its chunk.
+RETRIEVED_CHUNK = 64
+# About as many examples estimate the loss before training, in so many strata of so many or more.
+N_SAMPLED = 1024
+MAX_STRATA = 64
 MIN_OF_STRATUM = 4
-SEARCHED = 64  # the same where rows are found: so old is what an index knows of them
-MAX_FOUND = 2**23  # rows that a minibatch may find
-# multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster
+# Rows that a minibatch may retrieve.
+MAX_RETRIEVED = 2**23
+# Multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster.
 SMALL_STEP = 2**20
-MAX_STATE = 1e38  # about what a float32 can be
+# About what a float32 can be.
+MAX_STATE = 1e38
 
 
 def first_state(
@@ -79,7 +85,8 @@ def first_state(
     n = len(examples.label_offsets) - 1
     squared_length = squares / n
     width = max(n_values / n, 1.0)
-    if settings.hidden:  # a sum of rows that are uniform within ±1/√hidden
+    if settings.hidden:
+        # A hidden layer is a sum of rows that are uniform within ±1/√hidden.
         squared_length /= 3
         width = float(settings.hidden)
     n_summed = n if settings.gradient_scale == "sum" else 1
@@ -93,7 +100,8 @@ def sums_of_inputs(examples: Examples) -> tuple[float, float]:
     """The squares of all features and the number of those that are not 0, summed over the examples
     by weight.
     """
-    values = (examples.dense if examples.dense.size else examples.values).ravel()
+    values = examples.dense if examples.dense.size else examples.values
+    values = values.ravel()
     if not examples.weight.size:
         squares = float(np.einsum("i,i->", values, values, dtype=np.float64))
         return squares, float(np.count_nonzero(values))
@@ -114,14 +122,16 @@ class Classification(Strategy):
 
     workers: list[Any]
     shared: Shared
-    outputs: Table  # the output rows, as the strategy stores them
-    chunk: int  # examples in a chunk
-    max_chunk: int  # for which there are buffers
+    # The output rows, as the strategy stores them.
+    outputs: Table
+    # Examples in a chunk, and those for which there are buffers.
+    chunk: int
+    max_chunk: int
 
     def __init__(
         self,
         objective: Objective,
-        settings: Any,
+        settings: ClassifySettings,
         sampler: Sampler,
         examples: Examples,
         optimizer: UpdateRule,
@@ -140,17 +150,19 @@ class Classification(Strategy):
         self.n = len(examples.label_offsets) - 1
         self.n_rows = objective.n_rows(len(counts))
         self.has_bias = settings.bias != "none"
-        self.dim = (settings.hidden or n_features) + self.has_bias  # of an output row
+        # Of an output row, with its bias.
+        self.dim = (settings.hidden or n_features) + self.has_bias
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = int(settings.threads or 1)
-        # of a step that threads share
+        # Of a step that threads share.
         self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads
         self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
         self.local_state = np.zeros((self.n, objective.state_width), float32)
         self.n_updates = np.zeros(self.n if objective.state_width else 1, int64)
-        # of weight decay; advanced by every thread
-        self.clock, self.clock_lock = np.zeros(1), threading.Lock()
+        # The clock of weight decay, which every thread advances.
+        self.clock = np.zeros(1)
+        self.clock_lock = threading.Lock()
         self.order_of = orders(self.n, settings.seed)
         self.slots = Csr(np.zeros(1, int64), np.zeros(0, int32))
         self.draws = new_data()
@@ -176,12 +188,10 @@ class Classification(Strategy):
         width = self.settings.hidden
         if width:
             rng = np.random.default_rng([self.settings.seed, INITIAL])
-            self.hidden.rows[:, :width] = rng.uniform(-1, 1, (self.n_features, width)) / np.sqrt(
-                width
-            )
-        self.outputs.state.fill(
-            first_state(self.settings, self.optimizer, self.examples, self.batch)
-        )
+            uniform = rng.uniform(-1, 1, (self.n_features, width))
+            self.hidden.rows[:, :width] = uniform / np.sqrt(width)
+        state = first_state(self.settings, self.optimizer, self.examples, self.batch)
+        self.outputs.state.fill(state)
 
     @abc.abstractmethod
     def prepare(self) -> None:
@@ -195,15 +205,17 @@ class Classification(Strategy):
 
     def share(self, **drawing: Any) -> Shared:
         """The plan, with the settings of `drawing` where candidates are drawn, and the tables."""
-        settings, objective, is_dense = self.settings, self.objective, self.examples.dense.size > 0
+        settings = self.settings
+        objective = self.objective
+        has_hidden = bool(settings.hidden)
         plan = Plan(
             n_rows=self.n_rows,
             n_features=self.n_features,
             dim=self.dim,
             has_bias=self.has_bias,
             batch_size=self.batch,
-            has_hidden=bool(settings.hidden),
-            has_h=is_dense or bool(settings.hidden),
+            has_hidden=has_hidden,
+            has_h=has_hidden or self.examples.dense.size > 0,
             positives=POSITIVES[objective.positives],
             keeps_accidental_hits=objective.traits.keeps_accidental_hits,
             uses_log_expected_count=objective.traits.uses_log_expected_count,
@@ -214,9 +226,8 @@ class Classification(Strategy):
             in_turn=objective.kind == "proximal",
             **drawing,
         )
-        constants = objective.constants(
-            max(drawing.get("n_draws", self.n_rows), 1), len(self.counts)
-        )
+        n_candidates = max(drawing.get("n_draws", self.n_rows), 1)
+        constants = objective.constants(n_candidates, len(self.counts))
         return Shared(
             self.hidden,
             self.outputs,
@@ -260,7 +271,8 @@ class Classification(Strategy):
         )
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        start, stop = chunk * self.chunk, min((chunk + 1) * self.chunk, self.n)
+        start = chunk * self.chunk
+        stop = min(start + self.chunk, self.n)
         loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, rate))
         with self.clock_lock:
             self.clock[0] += advance
@@ -285,7 +297,8 @@ class Classification(Strategy):
     def baseline_loss(self) -> float | None:
         if self.frequency_bias is None or not self.has_bias:
             return None
-        self.hidden.rows[:], self.outputs.rows[:], self.n_updates[:] = 0, 0, 0
+        for array in (self.hidden.rows, self.outputs.rows, self.n_updates):
+            array[:] = 0
         self.set_bias(self.frequency_bias)
         return self.untrained_loss()
 
@@ -305,27 +318,26 @@ class Classification(Strategy):
         """What a run needs, before it is initialised; it `keeps_best` weights beside the present
         ones.
         """
-        weights = self.outputs.rows, self.hidden.rows
+        weights = (self.outputs.rows, self.hidden.rows)
         state = {
             "weights": weights,
             "optimizer": (self.outputs[1:], self.hidden[1:]),
             "objective": (self.local_state, self.n_updates),
         }
-        return plan_memory(
-            {**state, "threads": self.workspaces(), "best weights": weights if keeps_best else ()},
-            state,
-        )
+        best_weights = weights if keeps_best else ()
+        needs = {**state, "threads": self.workspaces(), "best weights": best_weights}
+        return plan_memory(needs, state)
 
     def arrays(self) -> dict[str, ndarray]:
         """The parameters as a classifier has them: views of the tables, but copies where output
         rows are sparse.
         """
-        found = {"output": self.output_rows[:, : self.dim - self.has_bias]}
+        arrays = {"output": self.output_rows[:, : self.dim - self.has_bias]}
         if self.has_bias:
-            found["bias"] = self.output_rows[:, self.dim - 1]
+            arrays["bias"] = self.output_rows[:, self.dim - 1]
         if self.settings.hidden:
-            found["hidden"] = self.hidden.rows[:, : self.settings.hidden]
-        return found
+            arrays["hidden"] = self.hidden.rows[:, : self.settings.hidden]
+        return arrays
 
     def state(self) -> TrainState:
         state = TrainState()
@@ -346,11 +358,10 @@ class Sampled(Classification):
 
     def prepare(self) -> None:
         self.drawing = self.warm_up or self.sampler
-        n_draws = (
-            self.n_rows
-            if self.drawing.candidates == "all"
-            else min(self.objective.negatives, len(self.counts))
-        )
+        scores_all = self.drawing.candidates == "all"
+        n_draws = min(self.objective.negatives, len(self.counts))
+        if scores_all:
+            n_draws = self.n_rows
         self.draws = self.drawing.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
@@ -359,20 +370,16 @@ class Sampled(Classification):
             counts_repeats=self.drawing.replacement,
             n_draws=n_draws,
         )
-        longest = int(np.diff(self.draws.offsets).max(initial=1))
+        longest_path = int(np.diff(self.draws.offsets).max(initial=1))
+        n_workers = 1 if self.settings.deterministic or scores_all else self.threads
         self.workers = [
-            sampled.new_workspace(self.plan, self.examples, longest)
-            for _ in range(
-                1
-                if self.settings.deterministic or self.drawing.candidates == "all"
-                else self.threads
-            )
+            sampled.new_workspace(self.plan, self.examples, longest_path) for _ in range(n_workers)
         ]
-        # data may be few
-        longest_chunk = (
-            min(CHUNK // 4, self.n // 10) if self.drawing.candidates == "all" else CHUNK // 4
-        )
-        self.chunk = self.batch * max(1, longest_chunk // self.batch)
+        max_chunk = CHUNK // 4
+        if scores_all:
+            # Where labels are few, there may be few examples as well.
+            max_chunk = min(max_chunk, self.n // 10)
+        self.chunk = self.batch * max(1, max_chunk // self.batch)
 
     def compile(
         self, progress: Progress, workspace: sampled.SampledWorkspace | None = None
@@ -395,8 +402,8 @@ class SampledSparse(Sampled):
     has_sparse_rows = True
 
     def make_outputs(self) -> None:
-        own = examples_of_rows(self.examples, self.sampler, self.n_rows)
-        self.slots = sparse_rows.slots_by_row(self.examples, own, self.n_features, self.has_bias)
+        by_row = examples_of_rows(self.examples, self.sampler, self.n_rows)
+        self.slots = sparse_rows.slots_by_row(self.examples, by_row, self.n_features, self.has_bias)
         self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
 
     def set_bias(self, bias: ndarray) -> None:
@@ -406,11 +413,15 @@ class SampledSparse(Sampled):
         """The weights above the threshold, as the level of a tree in which all rows are children of
         the root.
         """
-        feature, value = self.slots.indices, self.outputs.rows[0]
+        feature = self.slots.indices
+        value = self.outputs.rows[0]
         row = np.repeat(np.arange(self.n_rows, dtype=int32), np.diff(self.slots.indptr))
-        # or NaN
-        is_weight = (feature < self.n_features) & ~(np.abs(value) <= self.settings.weight_threshold)
-        bias = value[self.slots.indptr[1:] - 1] if self.has_bias else np.zeros(self.n_rows, float32)
+        is_small = np.abs(value) <= self.settings.weight_threshold
+        # NaN is not small: it is kept, so that divergence is seen.
+        is_weight = (feature < self.n_features) & ~is_small
+        bias = np.zeros(self.n_rows, float32)
+        if self.has_bias:
+            bias = value[self.slots.indptr[1:] - 1]
         weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
         level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
         return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=int32))])
@@ -464,26 +475,27 @@ class Retrieved(Sampled):
         assert search is not None
         self.search = search = search.for_columns(self.dim)
         max_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
-        most = min(
+        max_retrieved = min(
             search.blocks * search.n_scored,
             self.n_rows - 1,
-            max(MAX_FOUND // self.batch - max_labels, 1),
+            max(MAX_RETRIEVED // self.batch - max_labels, 1),
         )
-        plan = self.plan._replace(n_draws=most)
-        self.retrieving = self.shared._replace(
-            constants=self.objective.constants(most, len(self.counts)), plan=plan
-        )
-        for w, workspace in enumerate(self.workers):
-            own = sampled.new_workspace(plan, self.examples, 1)
+        plan = self.plan._replace(n_draws=max_retrieved)
+        constants = self.objective.constants(max_retrieved, len(self.counts))
+        self.retrieving = self.shared._replace(constants=constants, plan=plan)
+        workers = []
+        for drawing_workspace in self.workers:
+            workspace = sampled.new_workspace(plan, self.examples, 1)
             retrieval = retrieved.Retrieval(
                 empty_index(search.blocks),
                 search,
                 new_query_workspace(self.n_rows, search),
-                new_message_workspace(self.n_rows, search, own.rows.shape[1]),
+                new_message_workspace(self.n_rows, search, workspace.rows.shape[1]),
                 new_stale_rows(self.n_rows),
             )
-            self.workers[w] = workspace, own, retrieval
-        self.chunk = self.batch * max(1, SEARCHED // self.batch)
+            workers.append((drawing_workspace, workspace, retrieval))
+        self.workers = workers
+        self.chunk = self.batch * max(1, RETRIEVED_CHUNK // self.batch)
         self.drawn_first = self.objective.settings.warm_up * self.n
 
     def compile(
@@ -498,10 +510,10 @@ class Retrieved(Sampled):
             threads=self.threads,
             progress=progress,
         )
-        drawn, found, retrieval = self.workers[0]
+        drawing_workspace, own_workspace, retrieval = self.workers[0]
         if self.drawn_first > 0:
-            super().compile(progress, drawn)
-        arguments = (self.retrieving, found, retrieval, self.chunk_of(0, 0, 0, 0.0))
+            super().compile(progress, drawing_workspace)
+        arguments = (self.retrieving, own_workspace, retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(
             retrieved.train_chunk, self.objective.coefficients, None, arguments, progress
         )
@@ -511,12 +523,12 @@ class Retrieved(Sampled):
         return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
-        drawn, found, retrieval = worker
+        drawing_workspace, workspace, retrieval = worker
         if chunk.epoch * self.n + chunk.start < self.drawn_first:
-            return super().train_examples(drawn, chunk)
+            return super().train_examples(drawing_workspace, chunk)
         retrieval = retrieval._replace(row_index=self.updater.current())
         loss, terms, after = retrieved.train_chunk(
-            *self.retrieved_functions, self.retrieving, found, retrieval, chunk
+            *self.retrieved_functions, self.retrieving, workspace, retrieval, chunk
         )
         self.updater.update(retrieval.stale)
         return loss, terms, after - chunk.decay_clock
@@ -540,7 +552,8 @@ class Full(Classification):
     kind: type[full.FullSteps] = full.DenseSteps
 
     def prepare(self) -> None:
-        self.workers, self.chunk = [None], self.batch
+        self.workers = [None]
+        self.chunk = self.batch
         self.make_outputs()
         self.shared = self.share()
         self.make_steps()
@@ -556,7 +569,8 @@ class Full(Classification):
         )
 
     def compile(self, progress: Progress) -> None:
-        coefficients, weights = self.objective.coefficients, self.examples.weight
+        coefficients = self.objective.coefficients
+        weights = self.examples.weight
         if not weights.size:
             compile_function(coefficients, COEFFICIENTS)
             return
@@ -630,13 +644,14 @@ class FullTiled(FullSparse):
         )
 
     def workspaces(self) -> Any:
-        return [each.steps for each in self.tile_workspaces]
+        return [workspace.steps for workspace in self.tile_workspaces]
 
     def _arguments(
         self, part: int, chunk: Chunk, in_order: Examples | None = None
     ) -> tuple[Any, ...]:
         n_tiles = self.outputs.rows.shape[1] // tiles.WIDTH
-        first, last = (n_tiles * edge // self.parts * tiles.WIDTH for edge in (part, part + 1))
+        first = n_tiles * part // self.parts * tiles.WIDTH
+        last = n_tiles * (part + 1) // self.parts * tiles.WIDTH
         plan = self.tile_plan._replace(lr=chunk.lr)
         return (
             in_order or self.examples,
@@ -657,14 +672,12 @@ class FullTiled(FullSparse):
             )
 
         loss = sum(self.pool.map(work, range(self.parts)))
-        n_terms, n_steps = (
-            np.count_nonzero(np.diff(in_order.label_offsets)),
-            -(-(chunk.stop - chunk.start) // self.batch),
-        )
-        return loss, int(n_terms), n_steps * float(clock_step(self.optimizer, chunk.lr))
+        n_terms = int(np.count_nonzero(np.diff(in_order.label_offsets)))
+        n_steps = -(-(chunk.stop - chunk.start) // self.batch)
+        return loss, n_terms, n_steps * float(clock_step(self.optimizer, chunk.lr))
 
     def decay_outputs(self, clock: float) -> None:
-        pass  # applied to a tile before the next one begins, so that none is due between chunks
+        """None is due between chunks: a tile is decayed before the next one begins."""
 
 
 def strategy_for(
