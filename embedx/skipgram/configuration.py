@@ -108,32 +108,29 @@ class Configuration:
         """The sampler; where a search finds candidates, what draws until it can, and their tail. It
         is not prepared.
         """
-        name = (
-            samplers.first_drawn(in_order(self.objective))
-            if self.retrieves
-            else str(self.settings.sampler)
-        )
-        own = {"sampler_exponent": 1.0} if self.draws_kept_words and name == "unigram" else {}
-        return samplers.make(
-            name, own | self.sampler_options, corrected=self.objective.traits.adds_log_noise
-        )
+        name = str(self.settings.sampler)
+        if self.retrieves:
+            name = samplers.first_drawn(in_order(self.objective))
+        options = self.sampler_options
+        if self.draws_kept_words and name == "unigram":
+            options = {"sampler_exponent": 1.0, **options}
+        return samplers.make(name, options, corrected=self.objective.traits.adds_log_noise)
 
     def groups(self) -> list[Settings]:
         """All settings."""
-        own = self.collapsed or self.new_sampler().settings
-        others = [
-            *([self.start.settings] if self.start else []),
-            *([self.graph] if self.graph else []),
-        ]
-        return [
+        groups = [
             self.settings,
-            own,
+            self.collapsed or self.new_sampler().settings,
             self.objective.settings,
             self.text,
             self.vocabulary,
             self.phrases,
-            *others,
         ]
+        if self.start is not None:
+            groups.append(self.start.settings)
+        if self.graph is not None:
+            groups.append(self.graph)
+        return groups
 
     def record(self) -> Record:
         """All settings that apply, by name."""
@@ -365,12 +362,9 @@ def collapses(objective: Objective) -> bool:
     candidates are all rows, or those that a search finds, it keeps no state, and its scores are
     logarithms of probabilities.
     """
-    is_stateless = (
-        objective.state_width == 0
-        and objective.uniforms_width == 0
-        and objective.kind == "gradient"
-    )
-    takes_all = objective.candidates == ("all",) and objective.traits.merges_pairs
-    return is_stateless and (
-        takes_all or ("retrieved" in objective.candidates and objective.traits.calibrated)
-    )
+    is_stateless = objective.state_width == 0 and objective.uniforms_width == 0
+    if not is_stateless or objective.kind != "gradient":
+        return False
+    if objective.candidates == ("all",) and objective.traits.merges_pairs:
+        return True
+    return "retrieved" in objective.candidates and objective.traits.calibrated

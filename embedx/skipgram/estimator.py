@@ -112,13 +112,11 @@ class SkipGram:
         callbacks  each is called with an `EpochEnd` after every epoch; training ends when one
                    returns True
         """
-        names = (
-            [corpora]
-            if isinstance(corpora, str | Path)
-            else corpora
-            if isinstance(corpora, Sequence)
-            else []
-        )
+        names: Sequence[object] = []
+        if isinstance(corpora, str | Path):
+            names = [corpora]
+        elif isinstance(corpora, Sequence):
+            names = corpora
         files = [str(name) for name in names if isinstance(name, str | Path)]
         defaults = text_defaults(files, self._options)
         self.config = configure(self._params.get("objective"), self._options, defaults=defaults)
