@@ -631,6 +631,25 @@ def test_labels_are_called_by_their_names(home, layout):
     assert "accuracy\t1.0000" in run_command(home, "eval", "named", "--test", "few.txt").stdout
 
 
+def test_two_classifiers_are_scored_on_the_same_test_rows(home):
+    good = "0 1:1\n1 2:1\n" * 20
+    (home / "good.txt").write_text(good)
+    (home / "swapped.txt").write_text("1 1:1\n0 2:1\n" * 20)
+    for name in ("good", "swapped"):
+        run_command(home, "classify", f"{name}.txt", "-o", f"{name}.m")
+    scored = ["eval", "good.m", "swapped.m", "--test", "good.txt"]
+    lines = [line.split("\t") for line in run_command(home, *scored).stdout.splitlines()]
+    assert lines[0] == ["metric", "good.m", "swapped.m", "difference", "from", "to"]
+    row = {name: values for name, *values in lines}
+    assert row["accuracy"] == ["1.0000", "0.0000", "1.0000", "1.0000", "1.0000"]
+    record = json.loads(run_command(home, *scored, "--json").stdout)["test"]
+    assert [metrics["accuracy"] for metrics in record["metrics"]] == [1.0, 0.0]
+    assert record["difference"]["accuracy"] == 1.0
+    refusal = run_command(home, *scored, "--per-label", "l.csv", check=False)
+    assert refusal.returncode == 2
+    assert "--per-label" in refusal.stderr
+
+
 def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
     (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
     options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]

@@ -19,7 +19,9 @@ from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
-from embedx.evaluation.labels import per_label_rows
+from embedx.evaluation import statistics
+from embedx.evaluation.labels import per_label_rows, scores_by_groups
+from embedx.evaluation.statistics import Estimate
 from embedx.labeled.data import Labeled
 from embedx.labeled.files import arriving_lines
 from embedx.labeled.formats.fasttext import features_of_lines
@@ -232,17 +234,11 @@ def test_metrics(request: EvaluateRequest, progress: Progress) -> dict[str, floa
 
     Those of each label are written to the file of --per-label.
     """
-    table = TableSettings(label_column=request.label_column, header=request.header)
     path = request.models[0]
     per_label = request.per_label
     if per_label is not None:
         outputs.check_file(per_label, request.overwrite)
-    model = classifier.load(path)
-    if request.test is None:
-        raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
-    note_probabilities(model, progress)
-    data = read(request.test, request.test_labels, progress=progress, like=model.known, table=table)
-
+    model, data = _tested(request, path, progress)
     metrics = model.evaluate(data, progress=progress)
     has_several_labels = model.facts.get("several_labels")
     if per_label is None and has_several_labels and not model.has_probabilities:
@@ -253,6 +249,44 @@ def test_metrics(request: EvaluateRequest, progress: Progress) -> dict[str, floa
         rows = per_label_rows(names, model.counts, measures.get("threshold"), counts)
         atomic.write_text(per_label, csv_text(rows))
     return metrics | measures
+
+
+def _tested(request: EvaluateRequest, path: str, progress: Progress) -> tuple[Classifier, Labeled]:
+    """A saved classifier, and the test data with its features and labels."""
+    model = classifier.load(path)
+    if request.test is None:
+        raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
+    note_probabilities(model, progress)
+    table = TableSettings(label_column=request.label_column, header=request.header)
+    data = read(request.test, request.test_labels, progress=progress, like=model.known, table=table)
+    return model, data
+
+
+def compared_metrics(
+    request: EvaluateRequest, progress: Progress
+) -> tuple[list[dict[str, float]], dict[str, Estimate]]:
+    """The metrics of several classifiers on the same test rows and, of two, how much better the
+    first is, paired by rows.
+    """
+    if request.per_label is not None:
+        remedy = "score one classifier at a time"
+        raise InapplicableError("per_label", None, "does not apply to several models", remedy)
+    metrics = []
+    scores = []
+    for path in request.models:
+        model, data = _tested(request, path, progress)
+        metrics.append(model.evaluate(data, progress=progress))
+        if len(request.models) == 2:
+            scores.append(scores_by_groups(model.evaluate, data, METRICS_IN_LINE))
+    differences = {}
+    if scores:
+        first, second = scores
+        for name in first.keys() & second.keys():
+            sides = ([first[name]], [second[name]])
+            difference = statistics.difference(*sides, statistics.between_seeds(sides))
+            if difference is not None:
+                differences[name] = difference
+    return metrics, differences
 
 
 # ---- comparison

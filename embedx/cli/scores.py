@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from embedx.cli.requests import EvaluateRequest
 from embedx.cli.streams import reporter
 from embedx.errors import InapplicableError, Setting, Text
+from embedx.pages.plain import tab_separated
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.storage.folder import task_of
@@ -62,15 +63,45 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
 
 
 def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
-    """Print the metrics of a classifier on test data."""
+    """Print the metrics of a classifier, or of several, on test data."""
     from embedx.cli.labels import test_metrics
     from embedx.cli.training_results import metric_lines, plain_numbers
 
+    if len(request.models) > 1 or request.against:
+        _compare_classifiers(request, progress)
+        return
     metrics = test_metrics(request, progress)
     if request.as_json:
         print(json.dumps({"test": plain_numbers(metrics)}))
     else:
         print("\n".join(metric_lines(metrics)))
+
+
+def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
+    """Print the metrics of classifiers beside each other; of two also the paired differences."""
+    from embedx.cli.labels import compared_metrics
+    from embedx.cli.training_results import metric_lines, plain_numbers
+
+    if request.against:
+        problem: Text = ("does not apply with ", Setting("test"))
+        raise InapplicableError("against", None, problem, "give all models as arguments")
+    metrics, differences = compared_metrics(request, progress)
+    columns = [*metrics]
+    names = [*request.models]
+    if differences:
+        columns.append({name: difference.value for name, difference in differences.items()})
+        columns.append({name: difference.interval()[0] for name, difference in differences.items()})
+        columns.append({name: difference.interval()[1] for name, difference in differences.items()})
+        names += ["difference", "from", "to"]
+    if request.as_json:
+        record = {"models": request.models, "metrics": [*map(plain_numbers, metrics)]}
+        if differences:
+            for name, column in zip(names[2:], columns[2:], strict=True):
+                record[name] = plain_numbers(column)
+        print(json.dumps({"test": record}))
+        return
+    print(*tab_separated([["metric", *names]]))
+    print("\n".join(metric_lines(*columns)))
 
 
 def _score_graph(request: EvaluateRequest, progress: Progress) -> None:
