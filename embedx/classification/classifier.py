@@ -9,10 +9,11 @@ from numpy import float32, ndarray
 from scipy.sparse import csr_matrix, vstack
 
 from embedx.classification import calibration, decisions, model_folder
+from embedx.classification.familiarity import NONE
 from embedx.classification.label_tree import CANDIDATES
-from embedx.classification.ranking import LabelRanking
+from embedx.classification.ranking import TRAIN_WITH_HELD_OUT, LabelRanking
 from embedx.classification.row_blocks import Best, all_rows
-from embedx.errors import Reason, Setting, SettingError
+from embedx.errors import Reason, SettingError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
     PROPENSITY_B,
@@ -36,7 +37,9 @@ class Classifier(LabelRanking):
 
     # ---- rows as they are
 
-    def predict(self, rows: Any, *, threads: int | None = None) -> ndarray | csr_matrix:
+    def predict(
+        self, rows: Any, *, threads: int | None = None, abstain: bool = False
+    ) -> ndarray | csr_matrix:
         """The likeliest label of each row, (n,); where training rows had several labels, the
         indicator matrix, sparse (n, n_labels), of those that are decided for.
 
@@ -44,10 +47,26 @@ class Classifier(LabelRanking):
               array of its numeric columns if it has no text, or an array of features. They are
               read and scaled as `embedx predict` reads and scales the same rows of a file; other
               methods that take `rows` do so too
+        abstain  whether "none of these" is an answer: None, in an array of objects, or a row
+              without a label
         """
+        if abstain:
+            return self._predicted_or_none(self.features_of(rows), threads)
         if not self.facts.get("several_labels"):
             return self.top_k(rows, 1, threads=threads)[0][:, 0]
         return self.decided_labels(self.features_of(rows), self.judges_labels_alone, threads)
+
+    def _predicted_or_none(self, features: Any, threads: int | None) -> ndarray | csr_matrix:
+        """As `predict` with `abstain`."""
+        ids, p = all_rows(self.iter_top_k(features, CANDIDATES, threads=threads, abstain=True))
+        if not self.facts.get("several_labels"):
+            labels = self.label_names[np.maximum(ids[:, 0], 0)].astype(object)
+            labels[ids[:, 0] == NONE] = None
+            return labels
+        is_decided = (p > 0.5) & (ids != NONE)
+        row, place = np.nonzero(is_decided)
+        ones = np.ones(len(row), np.int64)
+        return csr_matrix((ones, (row, ids[row, place])), (len(ids), self.n_labels))
 
     def predict_proba(self, rows: Any, *, threads: int | None = None) -> ndarray:
         """The probability of each label, (n, n_labels): that of `top_k`, where rows have one label
@@ -106,18 +125,16 @@ class Classifier(LabelRanking):
         None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where
         the model does not allow it.
         """
-        options = (Setting("calibration"), " or ", Setting("validation"))
-        remedy = ("train with rows held out, by ", options)
         if coverage is not None:
             if "coverage" not in self.arrays:
                 n_needed = calibration.MIN_ROWS
                 problem = f"the model was trained without at least {n_needed} held-out rows"
-                raise SettingError("coverage", None, problem, remedy)
+                raise SettingError("coverage", None, problem, TRAIN_WITH_HELD_OUT)
             return decisions.threshold_of(self.arrays["coverage"], coverage)
         if not self.has_probabilities:
             name = self.objective.name
             problem = f"{name} has no probabilities of its own, and nothing calibrates them"
-            raise SettingError("threshold", None, problem, remedy)
+            raise SettingError("threshold", None, problem, TRAIN_WITH_HELD_OUT)
         if threshold is None:
             return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
         return threshold
@@ -144,12 +161,14 @@ class Classifier(LabelRanking):
         k  maximum number of labels per row; by default `max_labels`
 
         Columns of a row are in the order of the probabilities; a row without any is "none of
-        these".
+        these". A row without any known feature has none, whatever the threshold.
         """
         min_probability = self.min_probability(threshold, coverage)
         n_best = k or self.max_labels(in_sets=coverage is not None)
         ids, p = all_rows(self.iter_top_k(features, n_best, progress, threads))
         is_predicted = (p >= min_probability) & (p > 0)
+        if coverage is None:
+            is_predicted[self.unknown_rows(features)] = False
         parts = (p[is_predicted], ids[is_predicted], offsets_of(is_predicted.sum(axis=1)))
         return csr_matrix(parts, (len(p), self.n_labels), dtype=float32)
 

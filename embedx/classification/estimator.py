@@ -17,7 +17,7 @@ from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks, objectives, samplers
-from embedx.classification import task as classify
+from embedx.classification import familiarity, task as classify
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree
@@ -196,7 +196,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         both.
         """
         is_first = not hasattr(self, "classes_")
-        X = self._read(X) if is_first else self._as_in_training(X)
+        if is_first:
+            X = self._read(X)
+        else:
+            X, _ = familiarity.split(self._as_in_training(X), self.n_features_in_)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first
         )

@@ -1,16 +1,19 @@
 """What a classifier learns from rows that were held out of training: temperature, calibration,
-neighbours, decisions.
+neighbours, what is known of rows, decisions.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from embedx.classification import calibration, decisions, neighbours
+from embedx.classification import calibration, damage, decisions, familiarity, neighbours
 from embedx.classification.classifier import Classifier
+from embedx.classification.familiarity import Knowledge
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend, ChosenBlend
+from embedx.classification.ranking import Answers
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import fit_temperature, hits
@@ -26,11 +29,14 @@ def fit(
     index: dict[str, np.ndarray] | None,
     settings: ClassifySettings,
     progress: Progress,
+    is_seen: np.ndarray | None = None,
 ) -> None:
     """Fit all of it to the rows, if some have labels that were trained on.
 
     index     the rows whose labels are blended (`neighbours.arrays_of`), if any are to be
     settings  resolved
+    is_seen   bool (n_features,): which features the rows that were trained on have; None where
+              features are dense
     """
     features = None
     labels = Labels.of_rows([])
@@ -44,6 +50,12 @@ def fit(
     if index is not None:
         _add_neighbours(classifier, index, features, labels, settings, progress)
     if data is not None and "calibration" in classifier.arrays:
+        text = classifier.known.text
+        n_words = None if text is None else len(text.vocabulary)
+        later = damage.as_read_later(data.features, is_seen, n_words)
+        data = dataclasses.replace(data, features=later)
+        rng = np.random.default_rng([settings.seed, damage.DAMAGE])
+        _fit_familiarity(classifier, data, is_seen, n_words, rng, settings.threads)
         _fit_decisions(classifier, data, settings.threads)
 
 
@@ -77,6 +89,58 @@ def _fit_calibration(
     parts = classifier.best(features, calibration.N_BEST, threads=threads)
     ids, scores = all_rows((ids, scores) for _, ids, scores in parts)
     classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
+
+
+def _fit_familiarity(
+    classifier: Classifier,
+    data: Labeled,
+    is_seen: np.ndarray | None,
+    n_words: int | None,
+    rng: np.random.Generator,
+    threads: int | None,
+) -> None:
+    """Fit the factors of what is known of rows, on held-out rows as they are and damaged.
+
+    data  as `damage.as_read_later` gives it
+    """
+    features, labels = _known_rows(classifier, data)
+    rows_used = slice(None, None, max(1, -(-len(labels) // damage.MAX_ROWS)))
+    features, labels = features[rows_used], labels.rows(rows_used)
+    no_features = features[:1] * np.float32(0)
+    empty_score = float(_best_answers(classifier, no_features, threads)[0].scores[0, 0])
+
+    terms = []
+    p = []
+    is_right = []
+    weights = []
+    is_foreign = []
+    for rows in damage.damaged(features, is_seen, n_words, rng):
+        answers, knowledge = _best_answers(classifier, rows.features, threads)
+        first = answers.ids[:, :1]
+        n_right = np.sum(
+            [hits(first, labels.rows(origin))[:, 0] for origin in rows.origin.T], axis=0
+        )
+        terms.append(familiarity.terms(knowledge, answers.scores, empty_score))
+        p.append(answers.p[:, 0])
+        is_right.append((n_right > 0) & rows.truth)
+        weights.append(np.where(n_right > 1, 0.0, rows.weight))
+        is_foreign.append(np.full(len(n_right), rows.foreign))
+
+    factors = []
+    for is_used in (~np.concatenate(is_foreign), slice(None)):
+        arrays = (np.concatenate(parts)[is_used] for parts in (terms, p, is_right, weights))
+        factors.append([empty_score, *familiarity.fit(*arrays)])
+    classifier.arrays["familiarity"] = np.array(factors)
+
+
+def _best_answers(
+    classifier: Classifier, features: Any, threads: int | None
+) -> tuple[Answers, Knowledge]:
+    """The best labels of rows, and what is known of these."""
+    features, n_unknown = familiarity.split(features, classifier.known.n_features)
+    parts = [answers for _, answers in classifier.answers(features, 2, threads=threads)]
+    answers = Answers(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    return answers, classifier.knowledge(features, n_unknown, slice(0, features.shape[0]))
 
 
 def _fit_decisions(classifier: Classifier, data: Labeled, threads: int | None) -> None:

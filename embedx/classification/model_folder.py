@@ -14,6 +14,8 @@ tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy
 calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
 neighbour_*.npy  training rows with whose labels probabilities are blended
                  (embedx.classification.neighbours)
+familiarity.npy  what probabilities are worth by what is known of a row
+              (embedx.classification.familiarity)
 coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
 labels.tsv    label TAB how often it occurs in the training rows
 trained_counts.npy  int64 (labels,): the same without rows that were held out of training, and
@@ -31,7 +33,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx import checks, objectives
-from embedx.classification import calibration, decisions, label_tree, neighbours
+from embedx.classification import calibration, decisions, familiarity, label_tree, neighbours
 from embedx.classification.ranking import LabelRanking
 from embedx.errors import DataError, Setting
 from embedx.labeled.data import Columns, DataSchema, TextSchema
@@ -78,6 +80,7 @@ SCHEMA = FolderSchema(
         "trained_counts": Array(("labels",), ("int64",)),
         **label_tree.ARRAYS,
         **calibration.ARRAYS,
+        **familiarity.ARRAYS,
         **decisions.ARRAYS,
         **neighbours.ARRAYS,
     },
@@ -265,6 +268,7 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
 def _check_arrays(model: LabelRanking) -> None:
     """Raise `EmbedxError` where the arrays of a model do not fit its settings or each other."""
     calibration.check(model.arrays)
+    familiarity.check(model.arrays)
     decisions.check(model.arrays)
     scaling = str(model.settings.get("scaling"))
     scaling_array = ARRAY_OF.get(scaling)

@@ -4,18 +4,19 @@ an index; calibrated, and blended with the labels of neighbours.
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, ndarray
 from scipy.sparse import csr_matrix
 
-from embedx.classification import calibration, label_tree, neighbours
+from embedx.classification import calibration, familiarity, label_tree, neighbours
+from embedx.classification.familiarity import Knowledge
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend, Neighbours
 from embedx.classification.row_blocks import Best, in_blocks, threads_for
 from embedx.classification.scores import LabelScores
-from embedx.errors import SettingError
+from embedx.errors import Setting, SettingError
 from embedx.evaluation.labels import top_k
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import SILENT, Progress
@@ -23,6 +24,10 @@ from embedx.search.index import build_index
 from embedx.search.top_k import search_top_k, top_k_spec
 
 LEAVE_OUT = "leave it out"
+TRAIN_WITH_HELD_OUT = (
+    "train with rows held out, by ",
+    (Setting("calibration"), " or ", Setting("validation")),
+)
 
 # Rows of features that are made dense at a time.
 SEARCHED_ROWS = 1 << 14
@@ -32,11 +37,29 @@ RECALLED = 200
 MIN_LOG_SUM = -690.0
 
 
+class Answers(NamedTuple):
+    """The best labels of rows, best first.
+
+    ids     int32 (n, k)
+    scores  float (n, k), as `LabelRanking.best` gives them: with neighbours not those of `ids`
+    p       float32 (n, k): their probabilities
+    """
+
+    ids: ndarray
+    scores: ndarray
+    p: ndarray
+
+
 class LabelRanking(LabelScores):
     """The best labels of rows and their probabilities, by the parameters of a classifier."""
 
     def iter_top_k(
-        self, features: Any, k: int = 5, progress: Progress = SILENT, threads: int | None = None
+        self,
+        features: Any,
+        k: int = 5,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+        abstain: bool = False,
     ) -> Iterator[Best]:
         """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
 
@@ -44,16 +67,63 @@ class LabelRanking(LabelScores):
         out of training. Without calibration it is the label's own where training rows had several
         labels and the objective gives each a probability by itself. Else the labels share one
         probability; those that a tree finds, if there is one.
+
+        Calibrated probabilities are smaller the less of a row is known, and those of a row without
+        any known feature are at most the shares of the labels in training. With `abstain` the id
+        `familiarity.NONE` is among the answers: that no label of the model is right.
         """
         if k < 0:
             raise SettingError("top_k", k, "must be at least 0")
+        if abstain and "familiarity" not in self.arrays:
+            n_needed = calibration.MIN_ROWS
+            problem = f"the model was trained without at least {n_needed} held-out rows"
+            raise SettingError("abstain", True, problem, TRAIN_WITH_HELD_OUT)
+        features, n_unknown = familiarity.split(features, self.known.n_features)
+        for rows, answers in self.answers(features, k, progress, threads):
+            knowledge = self.knowledge(features, n_unknown, rows)
+            f = familiarity.factors(self.arrays, knowledge, answers.scores, abstain)
+            p = familiarity.worth(answers.p, f, knowledge, self._label_shares, answers.ids)
+            ids = answers.ids
+            if abstain:
+                ids, p = familiarity.with_none(ids, p, 1 - f)
+            yield ids[:, :k], p[:, :k]
+
+    def answers(
+        self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
+    ) -> Iterator[tuple[slice, Answers]]:
+        """(rows, their best labels), at least k of them: with scores, and with probabilities that
+        do not depend on how much of the rows is known.
+        """
         is_blended = self.has_neighbours and k > 0
-        n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else k
+        n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else max(k, 2)
         for rows, ids, scores in self.best(features, n_best, progress, threads):
             p = self.probabilities(scores)
             if is_blended:
                 ids, p = self._with_neighbours(features[rows], ids, p, n_best, threads)
-            yield ids[:, :k], p[:, :k]
+            yield rows, Answers(ids, scores, p)
+
+    def knowledge(self, features: Any, n_unknown: ndarray | None, rows: slice) -> Knowledge:
+        """What is known of these rows of features."""
+        if rows.stop - rows.start < features.shape[0]:
+            features = features[rows]
+            n_unknown = None if n_unknown is None else n_unknown[rows]
+        return familiarity.knowledge_of(features, n_unknown, self.arrays.get("idf"), self._max_idf)
+
+    def unknown_rows(self, features: Any) -> ndarray:
+        """bool (n,): whether a row has no feature that the model knows."""
+        features, _ = familiarity.split(features, self.known.n_features)
+        return np.asarray(familiarity.knowledge_of(features, None, None, 1.0).n_features == 0)
+
+    @cached_property
+    def _max_idf(self) -> float:
+        """The inverse document frequency of a word that is in no training row."""
+        return float(self.arrays["idf"].max(initial=1)) if "idf" in self.arrays else 1.0
+
+    @cached_property
+    def _label_shares(self) -> ndarray:
+        """float32 (n_labels,): the share of the training rows that has each label."""
+        n_rows = self.n_training_rows or max(int(self.counts.sum()), 1)
+        return np.asarray(np.minimum(self.counts / n_rows, 1), float32)
 
     def best(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
@@ -144,6 +214,7 @@ class LabelRanking(LabelScores):
         rows, is reported. The labels share one probability among those scored. Raises `EmbedxError`
         where labels cannot be searched.
         """
+        features, n_unknown = familiarity.split(features, self.known.n_features)
         self._check_can_be_searched(features)
         threads = threads or usable_cores()
         k = min(k, self.n_labels)
@@ -159,7 +230,11 @@ class LabelRanking(LabelScores):
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             if not self.judges_labels_alone:
                 z = z - log_sum[:, None]
-            return ids, self.probabilities(z)
+            knowledge = self.knowledge(features, n_unknown, rows)
+            f = familiarity.factors(self.arrays, knowledge, z)
+            return ids, familiarity.worth(
+                self.probabilities(z), f, knowledge, self._label_shares, ids
+            )
 
         first_rows = slice(RECALLED)
         recall = self._recall(features[first_rows], best(first_rows)[0])

@@ -10,7 +10,7 @@ from numpy import float32, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx import samplers
-from embedx.classification import label_tree
+from embedx.classification import familiarity, label_tree
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.row_blocks import in_blocks, threads_for
 from embedx.engine import sparse_levels
@@ -65,7 +65,8 @@ class LabelScores:
     # ---- scores
 
     def prepared(self, features: Any) -> Any:
-        """Features on the scale of the training data."""
+        """Features on the scale of the training data, without the number of unknown words."""
+        features, _ = familiarity.split(features, self.known.n_features)
         if features.shape[1] != self.known.n_features:
             problem = f"{features.shape[1]}, but the model has {self.known.n_features}"
             raise DataError("features", None, problem)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy import ndarray
+from scipy.sparse import csr_matrix
 
 from embedx import samplers
 from embedx.classification import held_out, neighbours, start as start_of
@@ -42,7 +43,13 @@ from embedx.training.strategy import Wrap
 # With more rows a tenth of them that is not trained on makes little difference.
 MAX_REFITTED = 20_000
 # What is learned from held-out rows: names of arrays and of facts of a classifier.
-ARRAYS_OF_HELD_OUT = ("calibration", "coverage", "neighbour_blend", "neighbour_calibration")
+ARRAYS_OF_HELD_OUT = (
+    "calibration",
+    "coverage",
+    "familiarity",
+    "neighbour_blend",
+    "neighbour_calibration",
+)
 FACTS_OF_HELD_OUT = ("temperature", "threshold")
 # Bytes for its count and for the distribution that noise is drawn from, while that is made.
 BYTES_PER_LABEL = 80
@@ -422,8 +429,14 @@ class ClassifierRun:
             if neighbours.INDEX[0] in former:
                 index = neighbours.joined(former, index)
         unseen = self.division.unseen
+        features = self.inputs.features
+        is_seen = None
+        if unseen is not None and isinstance(features, csr_matrix):
+            is_seen = np.bincount(features.indices, minlength=features.shape[1]) > 0
         to_the_end(
-            lambda: held_out.fit(self.classifier, unseen, index, self.settings, self.progress)
+            lambda: held_out.fit(
+                self.classifier, unseen, index, self.settings, self.progress, is_seen
+            )
         )
 
     def _refitted(self, trained: TrainedClassifier) -> TrainedClassifier:

@@ -141,6 +141,16 @@ class Columns:
         return sum(len(bounds) + 1 for bounds in self.scales) if self.text else 0
 
 
+def with_unknown_last(features: csr_matrix, n_text_features: int, n_features: int) -> csr_matrix:
+    """Features of text and the number of unknown words, with that moved to a column after all
+    features, where rows may also have others than those of text.
+    """
+    if n_text_features < n_features and features.shape[1] == n_text_features + 1:
+        features.indices[features.indices == n_text_features] = n_features
+        features.resize(features.shape[0], n_features + 1)
+    return features
+
+
 @dataclass(frozen=True, eq=False)
 class TextSchema:
     """By what text becomes features: columns are first the words, then the n-grams
@@ -150,6 +160,11 @@ class TextSchema:
     vocabulary: list[str]
     hashes: ndarray  # int64 (n_ngrams,), ascending
     settings: dict[str, Any]  # `TextFeatureSettings` with nothing left open
+
+    @property
+    def n_features(self) -> int:
+        """How many words and n-grams there are."""
+        return len(self.vocabulary) + len(self.hashes)
 
 
 @dataclass(frozen=True)
@@ -181,7 +196,8 @@ class Labeled:
     """A data set, or one half of it."""
 
     # float32, (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct
-    # columns
+    # columns. Those of text that is read like earlier rows have one column more: how many words of
+    # a row are unknown.
     features: Any
     labels: Labels
     n_labels: int

@@ -23,7 +23,14 @@ from scipy.sparse import issparse
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.arrays import check_finite, labels_in
 from embedx.labeled.cells import LIST_REMEDY, labels_of
-from embedx.labeled.data import Columns, DataSchema, FileRows, Labeled, Labels
+from embedx.labeled.data import (
+    Columns,
+    DataSchema,
+    FileRows,
+    Labeled,
+    Labels,
+    with_unknown_last,
+)
 from embedx.labeled.digits import GENERATED, digits
 from embedx.labeled.files import LabelledFile, Lines, source_of
 from embedx.labeled.formats import array_format_of, format_of, names_of_tables
@@ -147,6 +154,9 @@ def read_training(
         names_new_labels=like is not None,
     )
     if like is not None:
+        if data.n_features > like.n_features:
+            without_unknown = data.features[:, : like.n_features]
+            data = replace(data, features=without_unknown)
         return _with_new_labels(data, like)
     _check_two_labels(data, source, labels)
     return data
@@ -303,9 +313,14 @@ def _rows_of(file: LabelledFile, options: ReadOptions) -> Labeled:
             _check_like_without_table(file.name, like.columns, file.progress)
     else:
         schema = _schema_of(rows, n_labels, names)
-    _fit_features(file.name, rows.features, schema.n_features, file.progress)
+    features = rows.features
+    n_columns = schema.n_features
+    if like and rows.text is not None:
+        features = with_unknown_last(features, rows.text.n_features, schema.n_features)
+        n_columns = schema.n_features + 1
+    _fit_features(file.name, features, n_columns, file.progress)
 
-    data = Labeled(rows.features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
+    data = Labeled(features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
     if like is None and rows.first_feature is None:
         schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
     return replace(data, known=schema)

@@ -14,7 +14,7 @@ from embedx import checks
 from embedx.errors import DataError
 from embedx.labeled.arrays import check_finite
 from embedx.labeled.cells import MAX_NUMBER
-from embedx.labeled.data import Columns, DataSchema, TextSchema
+from embedx.labeled.data import Columns, DataSchema, TextSchema, with_unknown_last
 from embedx.labeled.files import LabelledFile, MemoryBudget
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.numbers import standardised
@@ -28,7 +28,8 @@ BYTES_PER_NUMBER = 24
 
 
 def features_of(rows: Any, schema: DataSchema) -> Any:
-    """The features of rows, float32 (n_rows, n_features), as those of the same rows in a file.
+    """The features of rows, float32 (n_rows, n_features), as those of the same rows in a file; of
+    text with the number of unknown words in a column after them.
 
     rows  texts, if the features are those of text; records (dicts) or a data frame with the columns
           of the training table; an array, dense or sparse, of the numeric columns of that table,
@@ -71,17 +72,16 @@ def are_texts(rows: Any) -> bool:
 
 
 def features_of_texts(texts: Any, schema: DataSchema) -> csr_matrix:
-    """The features of texts, which have no numbers where the training rows had some.
+    """The features of texts, which have no numbers where the training rows had some, and how many
+    of their words are unknown, in a column after them.
 
     Raises `DataError` for a row that is no text, or if the features are not those of text.
     """
     if schema.text is None:
         raise DataError(NAME, None, "texts", f"give {_wanted(schema)}")
     check_texts(texts)
-    features = text_counts(texts, schema.text)
-    if features.shape[1] < schema.n_features:
-        features.resize(len(texts), schema.n_features)
-    return features
+    counts = text_counts(texts, schema.text)
+    return with_unknown_last(counts, schema.text.n_features, schema.n_features)
 
 
 def check_texts(rows: Any) -> None:
@@ -93,7 +93,7 @@ def check_texts(rows: Any) -> None:
 
 
 def text_counts(texts: Any, text: TextSchema) -> csr_matrix:
-    """How often each word and n-gram of a model stands in each text."""
+    """How often each word and n-gram of a model stands in each text, and unknown words."""
     return KnownTextFeatures(text, MemoryBudget(NAME)).rows(texts)
 
 

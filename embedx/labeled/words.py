@@ -337,7 +337,10 @@ def index_of(schema: TextSchema) -> VocabularyIndex:
 
 
 class KnownTextFeatures(TextFeatures):
-    """The words and n-grams of a `TextSchema`, in time that does not depend on how many it has."""
+    """The words and n-grams of a `TextSchema`, in time that does not depend on how many it has.
+
+    A column after these counts the words of each row that are none of them.
+    """
 
     def __init__(self, schema: TextSchema, budget: MemoryBudget) -> None:
         self._schema = schema
@@ -346,13 +349,17 @@ class KnownTextFeatures(TextFeatures):
         self._parts: list[csr_matrix] = []
 
     def finish(self) -> tuple[csr_matrix, TextSchema]:
-        n_features = len(self._schema.vocabulary) + len(self._schema.hashes)
         parts = self._parts
         self._parts = []
         if len(parts) == 1:
             return parts[0], self._schema
-        empty = csr_matrix((0, n_features), dtype=float32)
+        empty = csr_matrix((0, self._n_features + 1), dtype=float32)
         return csr_matrix(vstack([empty, *parts], "csr")), self._schema
+
+    @property
+    def _n_features(self) -> int:
+        """How many words and n-grams there are; the column of unknown words comes after them."""
+        return self._schema.n_features
 
     def _add(self, texts: list[bytes]) -> None:
         settings = self._index.settings
@@ -363,6 +370,7 @@ class KnownTextFeatures(TextFeatures):
         places = np.full(tokenizer.n_types, -1, np.int32)
         look_up(tokenizer.table, self._index.table, n_words, places)
         rows = [row]
+        places[places < 0] = self._n_features
         columns = [places[1:][tokens].astype(int64)]
 
         if int(settings.word_ngrams or 1) > 1:
@@ -386,14 +394,14 @@ class KnownTextFeatures(TextFeatures):
 
     def _counted(self, row: ndarray, column: ndarray, n_rows: int) -> csr_matrix:
         """How often each row has each column, without columns -1; indices are sorted."""
-        n_features = len(self._schema.vocabulary) + len(self._schema.hashes)
-        is_known = column >= 0
-        cells = row[is_known] * n_features + column[is_known]
+        n_columns = self._n_features + 1
+        is_kept = column >= 0
+        cells = row[is_kept] * n_columns + column[is_kept]
         cells, counts_of_cells = np.unique(cells, return_counts=True)
-        starts = np.searchsorted(cells, np.arange(n_rows + 1) * n_features)
-        column = (cells % max(n_features, 1)).astype(np.int32)
+        starts = np.searchsorted(cells, np.arange(n_rows + 1) * n_columns)
+        column = (cells % n_columns).astype(np.int32)
         data = counts_of_cells.astype(float32)
-        counts = csr_matrix((data, column, starts), (n_rows, n_features))
+        counts = csr_matrix((data, column, starts), (n_rows, n_columns))
         counts.has_canonical_format = True
         return counts
 

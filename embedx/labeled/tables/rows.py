@@ -176,7 +176,10 @@ def _features(
     features, text_schema = words.finish()
     if columns.numbers:
         intervals = map(interval_indicators, numbers.T, columns.scales)
-        features = csr_matrix(hstack([features, *intervals], "csr"))
+        n_features = text_schema.n_features
+        unknown_words = features[:, n_features:]
+        parts = [features[:, :n_features], *intervals, unknown_words]
+        features = csr_matrix(hstack(parts, "csr"))
     return features, text_schema
 
 

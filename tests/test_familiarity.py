@@ -1,0 +1,142 @@
+"""What probabilities are worth by what is known of a row: unknown words, other languages, other
+labels.
+"""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from embedx.classification import damage, familiarity
+from embedx.classification.classifier import Classifier, load
+from embedx.classification.objective_choice import given_settings
+from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import train
+from embedx.labeled.data import DataSchema, Labeled, Labels
+from embedx.labeled.files import MemoryBudget
+from embedx.labeled.words import TextFeatureSettings, text_features
+from tests.support.refusals import refused, refused_data
+
+TOPICS = {
+    "billing": "invoice charged twice card declined amount refund payment wrong receipt bank",
+    "delivery": "parcel courier late tracking address arrived street door lost driver depot",
+    "account": "password login email reset locked profile name settings code phone delete",
+}
+COMMON = ["hello", "please", "help", "my", "the", "is", "not", "and", "have", "with", "for", "you"]
+OTHER_TOPIC = ["article", "journalist", "logo", "interview", "newspaper", "editor", "press"]
+
+
+def tickets(n, seed, topics=TOPICS):
+    """Texts with the words of a topic among common ones, and their topics by number."""
+    rng = np.random.default_rng(seed)
+    words = [text.split() for text in topics.values()]
+    topic = rng.integers(len(words), size=n)
+    texts = [
+        " ".join([*rng.choice(words[k], 4), *rng.choice(COMMON, 5), f"x{rng.integers(500)}"])
+        for k in topic
+    ]
+    return texts, topic
+
+
+@pytest.fixture(scope="module")
+def model() -> Classifier:
+    texts, topics = tickets(1500, 0)
+    words = text_features(TextFeatureSettings(), MemoryBudget("tickets"), None)
+    words.add(texts)
+    features, schema = words.finish()
+    known = DataSchema(features.shape[1], len(TOPICS), list(TOPICS), schema, by_name=True)
+    data = Labeled(features, Labels.single(topics), len(TOPICS), known)
+    objective, settings, _ = given_settings(None, {"threads": 1}, lambda: data)
+    assert isinstance(settings, ClassifySettings)
+    return train(data, objective, settings).classifier
+
+
+def first_probability(model, texts):
+    return model.top_k(texts, 1)[1][:, 0]
+
+
+def test_texts_like_those_of_training_keep_their_probabilities(model):
+    texts, topics = tickets(500, 1)
+    p = first_probability(model, texts)
+    is_right = model.predict(texts) == np.array(list(TOPICS))[topics]
+    assert is_right.mean() > 0.97
+    assert abs(p.mean() - is_right.mean()) < 0.05
+    assert (p > 0.8).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "zzzz qqqq",
+        "Ich habe meine Rechnung zweimal bezahlt",
+        "mi tarjeta the fue rechazada y quiero una solución",
+        "12345 67890",
+    ],
+)
+def test_text_of_which_little_is_known_passes_no_threshold(model, text):
+    assert first_probability(model, [text])[0] < 0.5
+    assert model.predict_set([text], threshold=0.8).nnz == 0
+
+
+def test_probabilities_fall_with_the_share_of_words_that_are_known(model):
+    words = ["invoice", "charged", "twice", "refund", "payment"]
+    unknown = ["Rechnung", "zweimal", "bezahlt", "Geld", "zurück"]
+    texts = [" ".join([*words[: 5 - k], *unknown[:k]]) for k in range(6)]
+    p = first_probability(model, texts)
+    assert (np.diff(p) < 0).all()
+    assert p[0] > 0.9
+    assert p[4] < 0.8
+
+
+def test_without_a_known_word_probabilities_are_at_most_the_shares_of_the_labels(model):
+    labels, p = model.top_k(["", "zzzz"], 3)
+    shares = dict(zip(TOPICS, model.counts / model.counts.sum(), strict=True))
+    assert all(
+        probability <= shares[label] + 1e-6
+        for label, probability in zip(labels.ravel(), p.ravel(), strict=True)
+    )
+    assert model.predict_set([""], threshold=0.0).nnz == 0
+
+
+def test_none_of_these_is_an_answer_for_other_topics(model):
+    rng = np.random.default_rng(2)
+    others = [" ".join([*rng.choice(OTHER_TOPIC, 4), *rng.choice(COMMON, 5)]) for _ in range(200)]
+    known, _ = tickets(200, 3)
+    none = [model.predict(texts, abstain=True) == None for texts in (others, known)]  # noqa: E711
+    assert none[0].mean() > 0.8
+    assert none[1].mean() < 0.1
+
+
+def test_a_model_in_a_folder_answers_alike(model, tmp_path):
+    texts = [*tickets(20, 4)[0], "zzzz", "invoice Geld"]
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(
+        first_probability(load(tmp_path / "m"), texts), first_probability(model, texts)
+    )
+
+
+def test_a_model_without_factors_answers_as_before_and_does_not_abstain(model):
+    texts, _ = tickets(20, 5)
+    arrays = {name: array for name, array in model.arrays.items() if name != "familiarity"}
+    old = Classifier(
+        model.objective, arrays, model.known, model.counts, model.settings, model.facts
+    )
+    features = model.features_of(texts)
+    for _, answers in old.answers(features, 1):
+        np.testing.assert_array_equal(answers.p[:, 0], first_probability(old, texts))
+    with refused("abstain"):
+        old.predict(texts, abstain=True)
+
+
+def test_factors_that_fall_with_what_is_known_are_refused():
+    with refused_data("familiarity.npy"):
+        familiarity.check({"familiarity": -np.ones((2, 6))})
+
+
+def test_damaged_rows_have_as_many_words_as_before_where_words_are_replaced():
+    rng = np.random.default_rng(0)
+    features = csr_matrix(rng.integers(0, 3, (20, 8)).astype(np.float32))
+    later = damage.as_read_later(features, np.arange(8) != 3, 8)
+    np.testing.assert_array_equal(later.toarray()[:, 8], features.toarray()[:, 3])
+    *_, replaced = damage.damaged(later, np.arange(8) != 3, 8, rng)
+    np.testing.assert_array_equal(replaced.features.sum(axis=1), later.sum(axis=1))
