@@ -81,6 +81,23 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
+def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
+    trained("--weights", "dense", "--optimizer", "adagrad")
+    (place / "swapped.txt").write_text(
+        TEXT.replace("good", "?").replace("bad", "good").replace("?", "bad")
+    )
+    again = ["--start", "m", "--threads", "1", "--epochs", "30"]
+    run("classify", "more.txt", "--test", "train.txt", "--output", "kept", *again)
+    assert (
+        "\naccuracy on the test rows: 1.0000 before training, 1.0000 now" in capsys.readouterr().err
+    )
+    run("classify", "swapped.txt", "--test", "train.txt", "--output", "worse", *again)
+    assert (
+        "warning: accuracy on the test rows: 1.0000 before training, 0.0000 now: lower"
+        " --learning-rate or --epochs" in capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize(
     ("first", "then", "settings"),
     [

@@ -199,7 +199,29 @@ class LabelTask:
         if test is None:
             return None
         threads = model.settings.get("threads")
-        return model.evaluate(test, progress=self.progress, threads=threads)
+        metrics = model.evaluate(test, progress=self.progress, threads=threads)
+        if self.start is not None:
+            before = self.start.evaluate(test, threads=threads)
+            _report_change(metrics["accuracy"], before["accuracy"], self.progress)
+        return metrics
+
+
+def _report_change(accuracy: float, before: float, progress: Progress) -> None:
+    """Report the accuracy on the test rows of a classifier and of the one that it continued from; a
+    warning where it fell.
+    """
+    text = f"accuracy on the test rows: {before:.4f} before training, {accuracy:.4f} now"
+    if accuracy >= before:
+        progress.note(text)
+        return
+    progress.warn(
+        text,
+        ": lower ",
+        Setting("learning_rate"),
+        " or ",
+        Setting("epochs"),
+        ", or train on the old and the new rows together",
+    )
 
 
 def _is_trained_by(command: str, folder: Path) -> bool:
