@@ -2,6 +2,8 @@
 labels.
 """
 
+import json
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -14,6 +16,7 @@ from embedx.classification.task import train
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
+from tests.support.commands import run_command
 from tests.support.refusals import refused, refused_data
 
 TOPICS = {
@@ -105,6 +108,20 @@ def test_none_of_these_is_an_answer_for_other_topics(model):
     none = [model.predict(texts, abstain=True) == None for texts in (others, known)]  # noqa: E711
     assert none[0].mean() > 0.8
     assert none[1].mean() < 0.1
+
+
+def test_the_command_prints_none_of_these_and_how_many_rows_it_knows_nothing_of(model, tmp_path):
+    model.save(tmp_path / "m")
+    rows = tmp_path / "rows.txt"
+    rows.write_text("zzzz qqqq\ninvoice charged twice refund please help my\n")
+    command = ["predict", str(tmp_path / "m"), str(rows), "--top-k", "1", "--abstain"]
+    printed = run_command(tmp_path, *command)
+    lines = printed.stdout.splitlines()
+    assert lines[0].startswith("none of these\t")
+    assert lines[1].startswith("billing\t")
+    assert "1 of 2 rows have no feature that the model knows" in printed.stderr
+    as_json = run_command(tmp_path, *command, "--json").stdout.splitlines()
+    assert json.loads(as_json[0])[0]["label"] is None
 
 
 def test_a_model_in_a_folder_answers_alike(model, tmp_path):

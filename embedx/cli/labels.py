@@ -40,6 +40,7 @@ from embedx.text.sources import STANDARD_INPUT
 
 # Labels printed for a row, unless a number, a threshold or a coverage is given.
 DEFAULT_TOP_K = 5
+NONE_OF_THESE = "none of these"
 # Metrics of the line that `embedx classify` prints.
 METRICS_IN_LINE = (
     "accuracy",
@@ -114,6 +115,10 @@ def predict(request: PredictRequest) -> None:
     model = classifier.load(request.model)
     note_probabilities(model, progress)
     label_filter = _label_filter(request, model)
+    if request.abstain and (request.search or cluster.is_asked_for or request.coverage is not None):
+        others = (Setting("search"), ", ", Setting("cluster"), " or ", Setting("coverage"))
+        problem = ("does not apply with ", *others)
+        raise InapplicableError("abstain", None, problem, "leave out one of them")
     if request.search and cluster.is_asked_for:
         problem = ("does not apply with ", Setting("cluster"))
         raise InapplicableError("search", None, problem, "leave out one of them")
@@ -121,13 +126,21 @@ def predict(request: PredictRequest) -> None:
     best: Iterable[Best]
     row_ids = None
     if takes_lines(model, request.data) and not (request.search or cluster.is_asked_for):
-        best = best_of_lines(model, label_filter.top_k, request.threads)
+        best = best_of_lines(model, label_filter.top_k, request.threads, request.abstain)
     else:
         data = _prediction_data(request, model, progress)
+        n_unknown = int(model.unknown_rows(data.features).sum())
+        if n_unknown:
+            progress.note(
+                f"{n_unknown:,} of {len(data):,} rows have no feature that the model knows"
+            )
         best = _best_of_rows(data, model, request, label_filter.top_k, cluster, progress)
         row_ids = data.ids
 
-    names = [model.name(label) for label in range(model.n_labels)]
+    names: list[str | None] = [model.name(label) for label in range(model.n_labels)]
+    if request.abstain:
+        # The id NONE is the last place.
+        names.append(None if request.as_json else NONE_OF_THESE)
     counts = _print_labels(best, names, label_filter, row_ids, request.as_json)
     if label_filter.is_decision and counts.rows:
         progress.note(
@@ -157,7 +170,7 @@ def _prediction_data(request: PredictRequest, model: Classifier, progress: Progr
 
 def _print_labels(
     best: Iterable[Best],
-    names: list[str],
+    names: list[str | None],
     label_filter: LabelFilter,
     row_ids: ndarray | None,
     as_json: bool,
@@ -198,12 +211,15 @@ def takes_lines(model: Classifier, data: str) -> bool:
     return data == STANDARD_INPUT and schema.text is not None and schema.columns is None
 
 
-def best_of_lines(model: Classifier, top_k: int, threads: int | None = None) -> Iterator[Best]:
+def best_of_lines(
+    model: Classifier, top_k: int, threads: int | None = None, abstain: bool = False
+) -> Iterator[Best]:
     """The best labels of the lines of standard input, of those that are there at a time."""
     text = model.known.text
     if text is not None:
         for lines in arriving_lines():
-            yield from model.iter_top_k(features_of_lines(lines, text), top_k, threads=threads)
+            features = features_of_lines(lines, text)
+            yield from model.iter_top_k(features, top_k, threads=threads, abstain=abstain)
 
 
 def _best_of_rows(
@@ -223,7 +239,7 @@ def _best_of_rows(
         return model.searched_top_k(
             data.features, top_k, request.scored_fraction, progress, request.threads
         )
-    return model.iter_top_k(data.features, top_k, progress, request.threads)
+    return model.iter_top_k(data.features, top_k, progress, request.threads, request.abstain)
 
 
 # ---- test data of a saved classifier

@@ -45,6 +45,7 @@ def predict(request: PredictRequest) -> None:
     threshold        only labels of at least this probability
     coverage         sets of labels that contain this share of a row's labels on average, such as
                      0.9: conformal sets, from the rows that training held out
+    abstain          `none of these` is an answer too, in JSON null: no label of the model is right
     text_column      the column of a table with the text, if its name is not that of the training
                      data
     id_column        the column of a table that is printed first; by default that of the training

@@ -49,6 +49,7 @@ class PredictRequest(Request):
     top_k: Annotated[int | None, typer.Option(min=1)] = None
     threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None
     coverage: Annotated[float | None, typer.Option(min=0, max=1)] = None
+    abstain: bool = False
     text_column: str | None = None
     id_column: str | None = None
     header: str | None = None
