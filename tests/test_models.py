@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import embedx
 from embedx.classification.classifier import Classifier
@@ -98,3 +99,18 @@ def test_eight_threads_get_the_answers_of_one(folder):
             for (labels, p), (expected_labels, expected_p) in zip(answers, expected, strict=True):
                 assert labels.tolist() == expected_labels.tolist()
                 assert p.tolist() == expected_p.tolist()
+
+
+def test_a_request_leaves_its_features_alone_whatever_their_indices(folder):
+    model = embedx.load(folder / "parts.svm.embedx")
+    features = csr_matrix(np.array([[1.0, 0.5], [0.0, 1.0]], np.float32))
+    before = features.copy()
+    wide = features.copy()
+    wide.indices = wide.indices.astype(np.int64)
+    wide.indptr = wide.indptr.astype(np.int64)
+    answers = [model.top_k(rows, 2) for rows in (features, wide, features[:1], before)]
+    for labels, p in answers:
+        assert labels.tolist() == answers[0][0][: len(labels)].tolist()
+        assert p.tolist() == answers[0][1][: len(p)].tolist()
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(features, part), getattr(before, part))

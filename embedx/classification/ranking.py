@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, ndarray
-from scipy.sparse import csr_matrix
 
 from embedx.classification import calibration, familiarity, label_tree, neighbours
 from embedx.classification.familiarity import Knowledge
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend, Neighbours
-from embedx.classification.row_blocks import Best, in_blocks, threads_for
+from embedx.classification.row_blocks import Best, as_csr, in_blocks, rows_of, threads_for
 from embedx.classification.scores import LabelScores
 from embedx.errors import Setting, SettingError
 from embedx.evaluation.labels import top_k
@@ -99,7 +98,7 @@ class LabelRanking(LabelScores):
         for rows, ids, scores in self.best(features, n_best, progress, threads):
             p = self.probabilities(scores)
             if is_blended:
-                ids, p = self._with_neighbours(features[rows], ids, p, n_best, threads)
+                ids, p = self._with_neighbours(rows_of(features, rows), ids, p, n_best, threads)
             yield rows, Answers(ids, scores, p)
 
     def knowledge(self, features: Any, n_unknown: ndarray | None, rows: slice) -> Knowledge:
@@ -164,7 +163,7 @@ class LabelRanking(LabelScores):
         n_best = max(k, 1) if is_independent else max(k, CANDIDATES)
 
         def best(rows: slice) -> Best:
-            h = csr_matrix(self.prepared(features[rows]), dtype=float32)
+            h = as_csr(self.prepared(rows_of(features, rows)))
             ids, log_p = label_tree.search(
                 self.trees,
                 h,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy import float32, ndarray
+from scipy.sparse import csr_matrix
 
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
@@ -21,6 +22,22 @@ def all_rows(best: Iterable[Best]) -> Best:
     parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), float32))]
     ids, p = zip(*parts, strict=True)
     return np.concatenate(ids), np.concatenate(p)
+
+
+def rows_of(features: Any, rows: slice) -> Any:
+    """These rows of features: those themselves where they are all, as of a request, because a copy
+    takes longer than its answer.
+    """
+    if rows == slice(0, features.shape[0]):
+        return features
+    return features[rows]
+
+
+def as_csr(features: Any) -> csr_matrix:
+    """The features as a csr_matrix of float32, without a copy where they are one."""
+    if isinstance(features, csr_matrix) and features.dtype == float32:
+        return features
+    return csr_matrix(features, dtype=float32)
 
 
 def threads_for(features: Any, threads: int | None) -> int:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy import float32, ndarray
-from scipy.sparse import csr_matrix
 
 from embedx import samplers
 from embedx.classification import familiarity, label_tree
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.row_blocks import in_blocks, threads_for
+from embedx.classification.row_blocks import as_csr, in_blocks, rows_of, threads_for
 from embedx.engine import sparse_levels
 from embedx.errors import DataError, SettingError
 from embedx.labeled.data import DataSchema
@@ -100,7 +99,7 @@ class LabelScores:
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        for derived in ("_weights", "trees"):
+        for derived in ("_weights", "trees", "_has_all_weights"):
             vars(self).pop(derived, None)
 
     # ---- sparse weights
@@ -117,6 +116,12 @@ class LabelScores:
             self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels)
         )
 
+    @cached_property
+    def _has_all_weights(self) -> bool:
+        """Whether every label has weights of its own, in the order of labels."""
+        n_rows = self.objective.n_rows(self.n_labels)
+        return np.array_equal(self.trees[0].labels, np.arange(n_rows))
+
     @property
     def is_searched(self) -> bool:
         """Whether the best labels are found through a tree, without scores of all labels."""
@@ -131,8 +136,8 @@ class LabelScores:
             problem = "not all labels have scores, because a tree finds the best"
             raise SettingError("weights", "tree", problem, "use top_k")
         tree = self.trees[0]
-        z_seen = sparse_levels.scores_of(csr_matrix(features, dtype=float32), tree.levels[0])
-        if np.array_equal(tree.labels, np.arange(self.objective.n_rows(self.n_labels))):
+        z_seen = sparse_levels.scores_of(as_csr(features), tree.levels[0])
+        if self._has_all_weights:
             return z_seen
 
         half_an_occurrence = 0.5 / int(self.facts.get("examples") or 1)
@@ -198,7 +203,7 @@ class LabelScores:
         _ = self.sampler
 
         def work(rows: slice) -> Any:
-            h = self.prepared(features[rows])
+            h = self.prepared(rows_of(features, rows))
             return compute(self.scores(h), self.log_noise(h))
 
         return in_blocks(features.shape[0], size, work, progress, threads_for(features, threads))

@@ -2,6 +2,7 @@
 the model.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -108,7 +109,12 @@ def _with_values(features: Any, values: ndarray) -> Any:
     values = values.astype(features.dtype)
     if not issparse(features):
         return values
-    return csr_matrix((values, features.indices, features.indptr), features.shape)
+    if features.indices.dtype != np.int32:  # a new matrix has these where they suffice
+        return csr_matrix((values, features.indices, features.indptr), features.shape)
+    # A new matrix would be checked, which takes longer than the answer to a request.
+    scaled_features = copy.copy(features)
+    scaled_features.data = values
+    return scaled_features
 
 
 def row_lengths(features: Any) -> ndarray:
