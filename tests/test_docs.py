@@ -395,7 +395,8 @@ def data(tmp_path_factory):
     )
     rows = (f"{user},{word},{60 * user}" for user, line in enumerate(text[:500]) for word in line)
     (folder / "orders.csv").write_text("user,item,time\n" + "\n".join(rows) + "\n")
-    for name, some in (("sessions.txt", text[:500]), ("next.txt", text[500:550])):
+    baskets = [["bread", "butter", "jam"]] * 20
+    for name, some in (("sessions.txt", text[:500] + baskets), ("next.txt", text[500:550])):
         (folder / name).write_text("\n".join(map(" ".join, some)) + "\n")
     from sklearn.datasets import load_digits
 

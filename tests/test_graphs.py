@@ -4,6 +4,8 @@ links, labels and sessions.
 
 import datetime
 import itertools
+import json
+import pickle
 
 import networkx
 import numpy as np
@@ -24,6 +26,9 @@ from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import COLLAPSED_DEFAULTS, configure
 from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
+from embedx.vectors import next_item
+from embedx.vectors.model import WordVectors
+from tests.support.commands import run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
 
@@ -422,7 +427,8 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
         return [1 + (row > own).sum() + ((row == own).sum() - 1) / 2 for row, own in found]
 
     ranks = ranks_of(
-        np.stack([model["i2"] + evaluate.DECAY * model["i1"], model["i4"]]) @ model.output_vectors.T
+        np.stack([model["i2"] + next_item.DECAY * model["i1"], model["i4"]])
+        @ model.output_vectors.T
     )
     own = evaluate.next_item_measures(
         model, *evaluate.read_sessions(model.words, str(test), progress)
@@ -451,6 +457,70 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
         .model
     )
     assert evaluate.next_item(tree, str(test), progress)[0]["MRR"] > 0.4  # 0.31 by chance
+
+
+@pytest.mark.parametrize("objective", ["ns", "hs"])
+def test_what_others_took_next_is_recommended_by_the_scores_of_eval(tmp_path, objective):
+    train = tmp_path / "train.txt"
+    rng = np.random.default_rng(0)
+    sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
+    train.write_text("".join(" ".join(session) + "\n" for session in sessions))
+    model = (
+        embedx.SkipGram(objective, dim=8, window=2, epochs=20, sample=0, threads=1)
+        .fit(str(train))
+        .model
+    )
+    history = ["i1", "i1", "new", "i2"]
+    recommended = model.recommend(history, top_k=3)
+    h = (model["i2"] + 0.75 * next_item.DECAY * model["i1"] * 2) / (1 + 0.75)
+    scores = next_item.next_item_scores(model)(h[None])[0]
+    by_score = [model.words[row] for row in np.argsort(-scores)]
+    expected = [item for item in by_score if item not in history][:3]
+    assert [item for item, _ in recommended] == expected
+    assert [score for _, score in recommended] == pytest.approx(
+        [scores[model.index(item)] for item in expected], rel=1e-4
+    )
+    assert {"i0", "i3"} <= {item for item, _ in recommended}
+    assert len(model.recommend(["i1"], top_k=100)) == 8
+    copied = pickle.loads(pickle.dumps(model))
+    assert [item for item, _ in copied.recommend(history, top_k=3)] == expected
+    for items in (["new"], [], "i1"):
+        with refused_data("items"):
+            model.recommend(items)
+
+
+def test_histories_are_answered_on_the_command_line(tmp_path):
+    words = ["bread", "butter", "jam", "tea"]
+    arrays = {name: np.eye(4, dtype=np.float32) for name in ("input", "output")}
+    arrays["output"] = np.roll(arrays["output"], 1, axis=0)  # each is followed by the next
+    model = WordVectors(words, arrays, counts=np.array([4, 3, 2, 1]), facts={"objective": "ns"})
+    model.save(tmp_path / "items")
+
+    done = run_command(tmp_path, "recommend", "items", "tea", "bread", "--top-k", 1)
+    assert done.stdout == "butter\t0.6667\n"
+
+    done = run_command(tmp_path, "recommend", "items", "jam", "rye", "--top-k", 1, "--json")
+    expected = [{"item": "tea", "score": 1.0}]
+    assert json.loads(done.stdout) == {"history": ["jam", "rye"], "recommended": expected}
+    assert done.stderr == "warning: unknown items are ignored: rye\n"
+
+    lines = "tea\tbread\n\nrye\njam rye\n"
+    (tmp_path / "histories.txt").write_text(lines)
+    answers = "tea bread\tbutter\t0.6667\njam rye\ttea\t1.0000\n"
+    from_file = run_command(
+        tmp_path, "recommend", "items", "--histories", "histories.txt", "--top-k", 1
+    )
+    from_input = run_command(tmp_path, "recommend", "items", "-", "--top-k", 1, input=lines)
+    assert from_file.stdout == from_input.stdout == answers
+    assert from_file.stderr == (
+        "warning: line 3: none of the items is known: rye\n"
+        "warning: unknown items in the other histories, which are ignored: 1\n"
+    )
+
+    words = ["recommend", "items", "tea", "--histories", "histories.txt"]
+    done = run_command(tmp_path, *words, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("embedx: --histories ")
 
 
 EVENTS = """user,item,time

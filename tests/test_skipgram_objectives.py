@@ -21,6 +21,7 @@ from embedx.skipgram.strategies import empty_tables
 from embedx.testing.objectives import coefficients_of
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
+from embedx.vectors.probabilities import trained_on
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
@@ -381,7 +382,7 @@ def test_what_is_held_out_is_in_no_count(tmp_path, name):
     fitted = fit(tmp_path / "text", name, **options)
     model = embedx.load(fitted.save(tmp_path / "model"))
     assert model.counts[model.words.index("emu")] == -(-(stop - start) // 2)
-    counts = heldout.trained_on(model)
+    counts = trained_on(model)
     assert counts[model.words.index("emu")] == 1  # in the vocabulary, so that it may occur
     assert counts.sum() == fitted.outcome.tally.words + 1
     pairs, calibration = heldout.pairs_of([["emu", "cat"] * 50], model)

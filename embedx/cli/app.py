@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "predict": models.predict,
         "nn": models.nearest,
         "analogy": models.analogy,
+        "recommend": models.recommend,
         "vectors": models.vectors,
         "export": models.export,
     },

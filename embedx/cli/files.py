@@ -16,6 +16,7 @@ INPUTS = frozenset(
         "corpora",
         "corpus",
         "data",
+        "histories",
         "input",
         "label_names",
         "links",

@@ -9,7 +9,7 @@ import typer
 from embedx.cli import tables
 from embedx.cli.requests import EvaluateRequest, PredictRequest, ReportRequest
 from embedx.cli.streams import reporter, results_to
-from embedx.errors import DataError
+from embedx.errors import DataError, InapplicableError
 from embedx.pages.plain import as_cell
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
@@ -218,6 +218,41 @@ def analogy(
     if b is None or c is None:
         raise DataError("the question", None, "fewer than three words", "give A, B and C")
     queries.show_answers(loaded.analogy(a, b, c, top_k), as_json)
+
+
+def recommend(
+    model: str,
+    items: Annotated[list[str] | None, typer.Argument()] = None,
+    histories: str | None = None,
+    top_k: TopK = 10,
+    as_json: bool = False,
+) -> None:
+    """List the items that most likely follow those of a session or an order: item, score.
+
+    Items are ranked as by `embedx eval --next-item`; those that are given are left out. Histories
+    of a file or of standard input are answered as they come: history, item, score.
+
+    model      folder written by `embedx train` from sessions, one per line
+    items      the items so far, the latest last; - or none: a history in each line of standard
+               input
+    histories  file with a history per line, its items separated by tabs or blanks
+    """
+    from embedx.cli import queries
+    from embedx.vectors.model import load
+
+    if histories is not None and items:
+        problem = "does not apply where items are given"
+        raise InapplicableError("histories", histories, problem)
+    loaded = load(model)
+    with Reporter(sys.stderr, spelling=on_command_line) as progress:
+        if histories is not None:
+            lines = queries.lines_of_file(histories)
+            queries.recommend_to_each(loaded, lines, top_k, as_json, progress)
+        elif not items or items == [STANDARD_INPUT]:
+            lines = queries.input_lines()
+            queries.recommend_to_each(loaded, lines, top_k, as_json, progress)
+        else:
+            queries.recommend(loaded, items, top_k, as_json, progress)
 
 
 def export(

@@ -119,7 +119,7 @@ METAVARS = {
     **dict.fromkeys(
         ("train_labels", "test", "test_labels", "label_names", "start", "pairs"), "path"
     ),
-    **dict.fromkeys(("links", "non_links", "node_labels", "next_item"), "path"),
+    **dict.fromkeys(("links", "non_links", "node_labels", "next_item", "histories"), "path"),
     "objective": "name",
     "objectives": "name,...",
     "exclude": "word,...",

@@ -7,14 +7,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from embedx.cli import tables
 from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError
-from embedx.text.sources import STANDARD_INPUT
+from embedx.runtime.progress import Progress
+from embedx.text.decompression import UnpackedReader
+from embedx.text.sources import STANDARD_INPUT, resolve
 from embedx.vectors.model import UnknownWordError, WordVectors
 
 # A word and its cosine.
@@ -140,6 +142,78 @@ def show_answers(answers: Sequence[Neighbour], as_json: bool) -> None:
     values = [{"word": word, "cosine": cosine} for word, cosine in answers]
     rows = [(word, f"{cosine:.4f}") for word, cosine in answers]
     tables.show(("word", "cosine"), rows, values if as_json else None)
+
+
+# ---- recommendations
+
+
+def recommend(
+    vectors: WordVectors, items: Sequence[str], top_k: int, as_json: bool, progress: Progress
+) -> None:
+    """Print what most likely follows the items."""
+    recommended = vectors.recommend(items, top_k)
+    unknown = [item for item in items if item not in vectors]
+    if unknown:
+        progress.warn(f"unknown items are ignored: {', '.join(unknown)}")
+    rows = [(item, f"{score:.4f}") for item, score in recommended]
+    value = _recommendation(items, recommended) if as_json else None
+    tables.show(("item", "score"), rows, value)
+
+
+def recommend_to_each(
+    vectors: WordVectors, lines: Iterable[str], top_k: int, as_json: bool, progress: Progress
+) -> None:
+    """Print what most likely follows the items of each line, as it comes; a line without a known
+    item is said on standard error.
+    """
+    n_unknown = 0
+    for number, line in enumerate(lines, 1):
+        items = items_of_line(line, vectors)
+        if not items:
+            continue
+        recommended: list[tuple[str, float]] = []
+        try:
+            recommended = vectors.recommend(items, top_k)
+            n_unknown += sum(item not in vectors for item in items)
+        except DataError as error:
+            progress.warn(f"line {number}: {error.problem}")
+        history = " ".join(items)
+        rows = [(history, item, f"{score:.4f}") for item, score in recommended]
+        value = _recommendation(items, recommended) if as_json else None
+        tables.show(("history", "item", "score"), rows, value)
+        sys.stdout.flush()
+    if n_unknown:
+        progress.warn(f"unknown items in the other histories, which are ignored: {n_unknown:,}")
+
+
+def items_of_line(line: str, vectors: WordVectors) -> list[str]:
+    """The items of a line: between tabs, or between blanks where it has no tab and is no item of
+    several words itself.
+    """
+    text = line.strip()
+    if "\t" in text:
+        return [item.strip() for item in text.split("\t") if item.strip()]
+    if text in vectors:
+        return [text]
+    return text.split()
+
+
+def lines_of_file(file: str) -> Iterator[str]:
+    """The lines of a file, which may be compressed."""
+    for source in resolve([file]):
+        with UnpackedReader(source) as reader:
+            for line in reader:
+                yield line.decode("utf-8", "surrogateescape")
+
+
+def _recommendation(
+    items: Sequence[str], recommended: Sequence[tuple[str, float]]
+) -> dict[str, Any]:
+    """The history and its recommendations, for JSON."""
+    return {
+        "history": list(items),
+        "recommended": [{"item": item, "score": score} for item, score in recommended],
+    }
 
 
 # ---- vectors

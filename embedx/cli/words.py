@@ -23,6 +23,7 @@ from embedx.text.phrases import phrases_of
 from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.text.sources import text_defaults
 from embedx.vectors.model import load_folder
+from embedx.vectors.probabilities import trained_on
 
 
 def train(request: TrainRequest) -> None:
@@ -96,7 +97,7 @@ def score_text(
     loaded = [load_folder(Path(path)) for path in models]
     for path, model in zip(models, loaded, strict=True):
         objectives.check_packages(path, model.facts, model.settings)
-        heldout.trained_on(model)
+        trained_on(model)
         heldout.check_same_words(loaded[0].words, model.words)
     pairs, calibration = heldout.pairs_of(corpus, loaded[0], seed=seed, progress=progress)
     likelihoods = [heldout.evaluate(model, pairs, calibration, progress) for model in loaded]

@@ -14,7 +14,6 @@ from numpy import int32, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import DataError, InapplicableError, Setting
-from embedx.evaluation.heldout import log_probability_of
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.progress import Progress
 from embedx.text.cells import COMMENTS, cell_lines
@@ -22,14 +21,13 @@ from embedx.text.decompression import UnpackedReader
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.sources import resolve
 from embedx.vectors.model import WordVectors, load
+from embedx.vectors.next_item import history_weights, mean_of_history, next_item_scores
 
 TRAINING_SHARES = (0.1, 0.5, 0.9)
 SPLITS_PER_SHARE = 10
 T_QUANTILE = 2.26  # 97.5 % quantile of Student's t with SPLITS_PER_SHARE - 1 degrees of freedom
 LINK_FOLDS = 5
 TOP = 10  # items
-# An item's weight in a session is multiplied by this for each later item.
-DECAY = 0.5
 BLOCK_FLOATS = 1 << 25  # scores of sessions computed at a time: 128 MB
 
 Row = dict[str, Any]
@@ -256,9 +254,8 @@ def read_sessions(
 ) -> tuple[csr_matrix, ndarray]:
     """The sessions of a file whose last item and one before it are among `words`.
 
-    The other sessions are counted. Returns the weights of the items before the last, float64 (n,
-    n_words), in their order, each later one DECAY^-1 times the one before it; and the last items,
-    int64 (n,).
+    The other sessions are counted. Returns the weights of the items before the last, see
+    `history_weights`, and the last items, int64 (n,).
     """
     index = {word: i for i, word in enumerate(words)}
     before_last = []
@@ -285,11 +282,7 @@ def read_sessions(
             " have no vector"
         )
 
-    sizes = [len(ids) for ids in before_last]
-    weights = np.concatenate([DECAY ** np.arange(size - 1.0, -1, -1) for size in sizes])
-    indptr = np.cumsum([0, *sizes])
-    shape = (len(sizes), len(words))
-    return csr_matrix((weights, np.concatenate(before_last), indptr), shape), np.array(last)
+    return history_weights(before_last, len(words)), np.array(last)
 
 
 def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
@@ -333,22 +326,11 @@ def next_item_measures(model: WordVectors, before: csr_matrix, last: ndarray) ->
 
     before, last  see `read_sessions`
 
-    Items are ranked by the product of their output vectors with the weighted mean of the input
-    vectors of those before them; by their probability given that mean where the output vectors are
-    those of the nodes of a tree.
+    Items are ranked as by `embedx.vectors.next_item`.
     """
-    h = (before @ model.vectors / np.asarray(before.sum(axis=1))).astype(np.float32)
-    if model.output_vectors is not None and len(model.output_vectors) != len(model):
-        log_p_of = log_probability_of(model, h)
-        sessions = np.arange(len(h))
-
-        def log_probability(rows: slice) -> ndarray:
-            return np.concatenate([log_p for _, log_p in log_p_of(sessions[rows])])
-
-        return _measures(log_probability, last, len(model))
-
-    outputs = model.of("output").vectors
-    return _measures(lambda rows: h[rows] @ outputs.T, last, len(model))
+    h = mean_of_history(model, before)
+    scores = next_item_scores(model)
+    return _measures(lambda rows: scores(h[rows]), last, len(model))
 
 
 def _measures(

@@ -30,7 +30,6 @@ import numpy as np
 from numpy import float32, int32, ndarray
 from scipy.special import logsumexp
 
-from embedx import objectives, samplers
 from embedx.engine.encoders import ENCODERS
 from embedx.errors import DataError, Setting
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
@@ -42,8 +41,9 @@ from embedx.text.heldout import PIECE
 from embedx.text.settings import TextSettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
-from embedx.text.vocabulary import keep_probability, kept_counts, trained_counts
+from embedx.text.vocabulary import keep_probability, kept_counts
 from embedx.vectors.model import WordVectors
+from embedx.vectors.probabilities import log_probability_given, trained_on
 
 PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
 # at most, and a tenth of all, and no more than have MAX_CALIBRATION log-probabilities
@@ -222,23 +222,6 @@ def architecture_of(vectors: WordVectors) -> str:
     return str(vectors.settings.get("architecture", "skipgram"))
 
 
-def trained_on(vectors: WordVectors) -> ndarray:
-    """How often each word was in the training text, int64 (n_words,).
-
-    Raises `EmbedxError` if embedx did not train the model, for then they are unknown.
-    """
-    has_settings = {"sample", "window", "sampler"} <= vectors.settings.keys()
-    has_record = has_settings and "objective" in vectors.facts
-    if vectors.counts is None or vectors.output_vectors is None or not has_record:
-        raise DataError(
-            vectors.facts.get("source", vectors),
-            None,
-            "no record of how it was trained, hence no probabilities",
-            "give a folder that `embedx train` wrote",
-        )
-    return trained_counts(vectors.counts, vectors.arrays.get("heldout_counts"))
-
-
 # ---- their likelihood
 
 
@@ -317,42 +300,16 @@ def check_same_words(a: list[str], b: list[str]) -> None:
 LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
-def log_probability_of(vectors: WordVectors, h: ndarray | None = None) -> LogProbability:
-    """A function from inputs to their log p(. | x), (some, n_words), a block after another.
-
-    h  float32 (n, dim): where it is given, inputs are numbers of its rows
-    """
-    counts = trained_on(vectors)
-    settings = vectors.settings
-    name = vectors.facts["objective"]
-    objectives.check_packages(vectors.facts.get("source", vectors), vectors.facts, settings)
-    objective_class = objectives.find(name)
-    objective = objective_class(objective_class.Settings.from_options(settings))
-    objective.prepare(kept_counts(counts, settings["sample"]))
-    sampler = samplers.recorded(settings, replacement=True)
-    sampler.prepare(counts, paths=objective.paths())
+def log_probability_of(vectors: WordVectors) -> LogProbability:
+    """A function from inputs to their log p(. | x), (some, n_words), a block after another."""
+    log_probability = log_probability_given(vectors)
     encode_inputs = ENCODERS[architecture_of(vectors)].vectors_of
-    output = vectors.arrays["output"]
-    bias = vectors.arrays.get("bias", float32(0))
-    if len(output) != objective.n_rows(len(counts)):
-        wanted = f" with {len(counts):,} words has {objective.n_rows(len(counts)):,}"
-        objective_name = Setting("objective", objective.name)
-        problem = (f"{len(output):,} rows, where ", objective_name, wanted)
-        remedy = "restore the model from a copy, or train again"
-        raise DataError("output.npy", None, problem, remedy)
-    size = max(1, BLOCK_FLOATS // len(counts))
-    if objective.traits.adds_log_noise:
-        noise = sampler.log_noise(objective.negatives)
-    else:
-        noise = np.zeros(len(counts), float32)
+    size = max(1, BLOCK_FLOATS // len(vectors))
 
     def log_p_of(inputs: ndarray) -> Iterator[tuple[slice, ndarray]]:
         for start in range(0, len(inputs), size):
             rows = slice(start, min(start + size, len(inputs)))
-            block = encode_inputs(vectors.vectors, inputs[rows]) if h is None else h[inputs[rows]]
-            z = block @ output.T
-            z += bias
-            yield rows, objective.log_probability(z, noise)
+            yield rows, log_probability(encode_inputs(vectors.vectors, inputs[rows]))
 
     return log_p_of
 

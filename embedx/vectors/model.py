@@ -17,7 +17,7 @@ In the model folder (see `embedx.storage.folder`):
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -360,6 +360,38 @@ class WordVectors:
             excluded |= self._excluded(term)
         return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn), restrict_vocab)[0]
 
+    def recommend(self, items: Sequence[str], top_k: int = TOP_K) -> list[tuple[str, float]]:
+        """The `top_k` items that most likely follow a history, with their scores; those of the
+        history are left out.
+
+        The score is that of `embedx eval --next-item`: the product of an item's output vector with
+        the weighted mean of the vectors of the history, or its log-probability where the objective
+        has a tree. Raises EmbedxError where no item is known, and for a file of vectors without
+        output vectors.
+
+        items  the latest last; those that the model does not know are ignored
+        """
+        from embedx.vectors.next_item import recommend
+
+        if isinstance(items, str):
+            raise DataError("items", None, f"{items!r} is a string", "give a list of items")
+        if top_k < 0:
+            raise SettingError("top_k", top_k, "must be at least 0")
+        return recommend(self, self._next_item_scores, items, top_k)
+
+    @cached_property
+    def _next_item_scores(self) -> Callable[[ndarray], ndarray]:
+        """The scores of all items by the mean of a history, see `next_item_scores`."""
+        from embedx.vectors.next_item import next_item_scores
+
+        return next_item_scores(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but a function, which is made again."""
+        state = dict(vars(self))
+        state.pop("_next_item_scores", None)
+        return state
+
     def _term(self, term: Key | ndarray) -> ndarray:
         """The unit vector of a word or row, or a vector as it is. Raises DataError for one that
         does not fit.
@@ -437,7 +469,7 @@ class WordVectors:
             for row, excluded_rows in zip(cosines, excluded[start:stop], strict=True):
                 hidden = [k for k in excluded_rows if k < len(vectors)]
                 row[hidden] = -np.inf
-                best = _largest(row, min(top_k, len(vectors) - len(hidden)))
+                best = largest(row, min(top_k, len(vectors) - len(hidden)))
                 results.append([(self.words[k], float(row[k])) for k in best.tolist()])
         return results
 
@@ -499,7 +531,7 @@ class WordVectors:
         return norms
 
 
-def _largest(values: ndarray, n: int) -> ndarray:
+def largest(values: ndarray, n: int) -> ndarray:
     """int64 (n,): the places of the largest values, the largest first; of equal ones the first."""
     places = np.argpartition(-values, max(n - 1, 0))[:n]
     return places[np.lexsort((places, -values[places]))]
