@@ -12,8 +12,8 @@ from embedx.classification import task
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.objective_choice import new_objective
 from embedx.classification.row_blocks import all_rows
+from embedx.classification.row_weights import balanced_weights
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.weights import balanced_weights
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers.contract import LABELS

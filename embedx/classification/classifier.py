@@ -54,7 +54,7 @@ class Classifier(LabelRanking):
             return self._predicted_or_none(self.features_of(rows), threads)
         if not self.facts.get("several_labels"):
             return self.top_k(rows, 1, threads=threads)[0][:, 0]
-        return self.decided_labels(self.features_of(rows), self.judges_labels_alone, threads)
+        return self.decided_labels(self.features_of(rows), self.has_independent_labels, threads)
 
     def _predicted_or_none(self, features: Any, threads: int | None) -> ndarray | csr_matrix:
         """As `predict` with `abstain`."""
@@ -75,7 +75,7 @@ class Classifier(LabelRanking):
         has_several_labels = bool(self.facts.get("several_labels"))
         return np.exp(
             self.log_probabilities(
-                self.features_of(rows), has_several_labels, self.judges_labels_alone, threads
+                self.features_of(rows), has_several_labels, self.has_independent_labels, threads
             )
         )
 
@@ -173,7 +173,7 @@ class Classifier(LabelRanking):
         return csr_matrix(parts, (len(p), self.n_labels), dtype=float32)
 
     def decided_labels(
-        self, features: Any, judges_labels_alone: bool, threads: int | None = None
+        self, features: Any, has_independent_labels: bool, threads: int | None = None
     ) -> csr_matrix:
         """The labels that are decided for, int64 (n, n_labels): those of probability above 1/2
         where each has its own, else the likeliest.
@@ -181,9 +181,9 @@ class Classifier(LabelRanking):
         has_ranked_probabilities = (
             self.is_searched
             or self.has_neighbours
-            or (judges_labels_alone and "calibration" in self.arrays)
+            or (has_independent_labels and "calibration" in self.arrays)
         )
-        if judges_labels_alone and not has_ranked_probabilities:
+        if has_independent_labels and not has_ranked_probabilities:
             # Probabilities are above 1/2 where scores are above 0.
             blocks = self.blocks(
                 features, threads=threads, of_scores=lambda z, _: csr_matrix(z > 0)
@@ -202,7 +202,7 @@ class Classifier(LabelRanking):
         self,
         features: Any,
         has_several_labels: bool,
-        judges_labels_alone: bool,
+        has_independent_labels: bool,
         threads: int | None = None,
     ) -> ndarray:
         """The log of the probability of each label, (n, n_labels): of `iter_top_k`, where rows have
@@ -210,7 +210,7 @@ class Classifier(LabelRanking):
         """
 
         def of_scores(z: ndarray, log_noise: ndarray) -> ndarray:
-            if not judges_labels_alone:
+            if not has_independent_labels:
                 return self.log_probability(z, log_noise)
             with np.errstate(divide="ignore"):
                 return np.log(np.asarray(self.objective.label_probability(z)))

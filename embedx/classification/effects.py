@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from embedx import samplers
 from embedx.classification.label_weights import conditions_of_weights
-from embedx.classification.problem import NOT_OF_DUAL
-from embedx.classification.settings import OF_STEPS, ClassifySettings, share_of_rows
+from embedx.classification.problem import IGNORED_BY_DUAL
+from embedx.classification.settings import STEP_SETTINGS, ClassifySettings, share_of_rows
 from embedx.errors import InapplicableError, Setting, Text
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
@@ -27,7 +27,7 @@ def conditions(
     yield "decay_every", settings.decay < 1, Setting("decay")
     for name in ("max_iterations", "tolerance"):
         yield name, not by_steps, Setting("optimizer", Lbfgs.name)
-    for name in (*OF_STEPS, "time_budget", "replacement", "patience"):
+    for name in (*STEP_SETTINGS, "time_budget", "replacement", "patience"):
         yield name, by_steps, ("a stochastic ", Setting("optimizer"))
     for name, need in objective.without_effect().items():
         yield name, False, need
@@ -48,4 +48,4 @@ def check_given(options: Options, settings: ClassifySettings, objective: Objecti
 def without_effect(settings: ClassifySettings, objective: Objective) -> set[str]:
     """The names of the settings that have no effect on a run with these."""
     names = {name for name, has_effect, _ in conditions(settings, objective) if not has_effect}
-    return names | set(NOT_OF_DUAL if settings.optimizer == DualCoordinateDescent.name else ())
+    return names | set(IGNORED_BY_DUAL if settings.optimizer == DualCoordinateDescent.name else ())

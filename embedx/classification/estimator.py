@@ -25,7 +25,7 @@ from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.problem import given_names
 from embedx.classification.row_blocks import all_rows
-from embedx.classification.settings import DENSE, OF_STEPS, ClassifySettings
+from embedx.classification.settings import DENSE, STEP_SETTINGS, ClassifySettings
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -69,10 +69,10 @@ MAX_WEIGHTS = 5_000_000  # features × rows
 MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 # Settings of data in files.
-NOT_TRAINING = {"unseen", "pretrained", "validation_labels"}
+FILE_SETTINGS = {"unseen", "pretrained", "validation_labels"}
 FIELDS = fields_of(ClassifySettings, is_of_words=False)
 PARAMETERS: dict[str, Any] = {
-    name: None for name in FIELDS if name not in {*OTHER_NAMES, *NOT_TRAINING}
+    name: None for name in FIELDS if name not in {*OTHER_NAMES, *FILE_SETTINGS}
 }
 PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}
 
@@ -266,7 +266,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             {name: value for name, value in options.items() if value is not None}
         )
         # Those of steps may be meant for `partial_fit` after a fit by lbfgs.
-        checked = {name: value for name, value in given.items() if name not in OF_STEPS}
+        checked = {name: value for name, value in given.items() if name not in STEP_SETTINGS}
         check_given(checked, settings, objective)
         by_lbfgs = settings.optimizer == Lbfgs.name
         if by_lbfgs:
@@ -330,7 +330,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether all rows are scored, and no parameter is given that is for steps alone."""
         scores_all = objective.candidates[0] == "all" and self.sampler in (None, "all")
         has_dense_rows = self.labels != "one" and not asks_for_sparse(self.weights)
-        parameters_of_steps = self._given().keys() & {*OF_STEPS, "hidden", "time_budget"}
+        parameters_of_steps = self._given().keys() & {*STEP_SETTINGS, "hidden", "time_budget"}
         return scores_all and has_dense_rows and not parameters_of_steps
 
     def _is_small(self, objective: Objective, X: Any) -> bool:

@@ -45,9 +45,12 @@ from embedx.classification.problem import (
 from embedx.classification.settings import (
     DENSE,
     DUAL_EPOCHS,
-    OF_TREE,
+    MANY_FOR_TREE,
+    MAX_PRODUCTS,
+    MAX_PRODUCTS_OF_MANY,
     SPARSE,
     TREE,
+    TREE_SETTINGS,
     ClassifySettings,
 )
 from embedx.errors import InapplicableError, Setting, SettingError, Text, parts_of
@@ -62,15 +65,10 @@ MAX_DENSE_SAMPLED = 250_000_000
 MAX_DENSE = 10_000_000
 # With fewer labels weights are dense where validation data are to stop the training.
 FEW_LABELS = 20_000
-# Values × labels × epochs, from which on labels are put in a tree. With few labels (EURLex-4.3K)
-# a tree costs .01 of P@1, with many none (eval/results/speed-many-labels.md).
-MAX_PRODUCTS = 2e12
-MAX_PRODUCTS_OF_MANY = 1e11
-MANY_FOR_TREE = 10_000
 
 # Settings that have an effect only with some weights, and these.
 WEIGHTS_OF_SETTING = {
-    **dict.fromkeys(OF_TREE, (TREE,)),
+    **dict.fromkeys(TREE_SETTINGS, (TREE,)),
     "weight_threshold": (SPARSE, TREE),
 }
 

@@ -3,7 +3,7 @@ with it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from embedx import objectives
 from embedx.classification.effects import check_given
@@ -54,9 +54,18 @@ def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, A
     return "softmax", {}
 
 
-def given_settings(
-    name: str | None, options: Options, data: Callable[[], Labeled]
-) -> tuple[Objective, ClassifySettings, dict[str, Any]]:
+class RunSettings(NamedTuple):
+    """The objective and settings of a run.
+
+    options  those that were given, with those of a default objective
+    """
+
+    objective: Objective
+    settings: ClassifySettings
+    options: dict[str, Any]
+
+
+def given_settings(name: str | None, options: Options, data: Callable[[], Labeled]) -> RunSettings:
     """The objective and the settings that options ask for, and the options with those of a default
     objective; `data` are read only where no objective is named.
 
@@ -64,12 +73,12 @@ def given_settings(
     """
     check_stopping(options)
     ClassifySettings.from_options(dict(options))  # values out of range, before anything is read
-    chosen: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     if name is None:
-        name, chosen = default_objective(data(), options)
-    options = {**chosen, **options}
+        name, defaults = default_objective(data(), options)
+    options = {**defaults, **options}
     objectives.check_applies(options, name)
     objective = new_objective(objectives.find(name), options)
     settings = ClassifySettings.from_options(options)
     check_given(options, settings, objective)
-    return objective, settings, options
+    return RunSettings(objective, settings, options)

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.settings import MANY_LABELS, ClassifySettings
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels
 from embedx.objectives.contract import ByInput, Objective
 
 ALL_ROWS = "all"  # the sampler of exact losses
-# From so many labels on, or with several labels a row, neighbours and propensities are tried.
-MANY_LABELS = 1_000
 # Settings without effect on dual coordinate descent.
-NOT_OF_DUAL = (
+IGNORED_BY_DUAL = (
     "batch_size",
     "learning_rate",
     "initial_gradient",
@@ -107,7 +105,7 @@ def ignored_by_dual(problem: Problem) -> list[str]:
     """The settings that are given and have no effect with dual coordinate descent, whose biases
     start at zero.
     """
-    names = [name for name in NOT_OF_DUAL if problem.is_given(name)]
+    names = [name for name in IGNORED_BY_DUAL if problem.is_given(name)]
     if problem.given.bias == "zero" and "bias" in names:
         names.remove("bias")
     return names

@@ -144,7 +144,7 @@ class LabelRanking(LabelScores):
         self, features: Any, k: int, progress: Progress, threads: int
     ) -> Iterator[tuple[slice, Best]]:
         """(rows, their best labels and scores), from the scores of all labels."""
-        is_independent = self.judges_labels_alone
+        is_independent = self.has_independent_labels
 
         def best(z: ndarray, log_noise: ndarray) -> Best:
             if is_independent:
@@ -157,7 +157,7 @@ class LabelRanking(LabelScores):
         self, features: Any, k: int, progress: Progress, threads: int
     ) -> Iterator[tuple[slice, Best]]:
         """(rows, their best labels and log-probabilities), found through the trees."""
-        is_independent = self.judges_labels_alone
+        is_independent = self.has_independent_labels
         beam = int(self.settings.get("beam", 10))
         # Labels that share one probability need others to share it with.
         n_best = max(k, 1) if is_independent else max(k, CANDIDATES)
@@ -185,7 +185,7 @@ class LabelRanking(LabelScores):
         """The probabilities of each row's best labels, (n, k), from their scores, best first."""
         if "calibration" in self.arrays:
             return self._calibrated("calibration", scores)
-        if self.judges_labels_alone and not self.is_searched:
+        if self.has_independent_labels and not self.is_searched:
             return np.asarray(self.objective.label_probability(scores))
         return np.exp(scores)
 
@@ -227,7 +227,7 @@ class LabelRanking(LabelScores):
             h = np.asarray(self._inputs(self.prepared(features[rows])), float32)
             h = np.column_stack([h, np.ones(len(h), float32)])
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
-            if not self.judges_labels_alone:
+            if not self.has_independent_labels:
                 z = z - log_sum[:, None]
             knowledge = self.knowledge(features, n_unknown, rows)
             f = familiarity.factors(self.arrays, knowledge, z)

@@ -25,6 +25,7 @@ from embedx.classification.problem import ALL_ROWS, Choice, Problem, takes_dual
 from embedx.classification.refusals import refuse
 from embedx.classification.settings import (
     AUTO,
+    BATCH_SIZE,
     BIAS,
     DENSE,
     DUAL_EPOCHS,
@@ -32,6 +33,7 @@ from embedx.classification.settings import (
     MAX_EPOCHS,
     MIN_EPOCHS,
     NONE,
+    PROPENSITY,
     ROOT_EPOCHS,
     SPARSE_RATE,
     ClassifySettings,
@@ -44,10 +46,8 @@ from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.cores import usable_cores
 
-N_SAMPLED = 10_000  # rows by which the scale of the features is estimated
-# P@1 of enwiki-cat .5651 -> .5664, EURLex-4.3K .9142 -> .9167, Bibtex .6286 -> .6342, and higher
-# PSP@k (eval/results/defaults.md).
-PROPENSITY = 0.25
+# Rows by which the scale of the features is estimated.
+N_SAMPLED = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ def choose_batch_size(settings: ClassifySettings, problem: Problem) -> Choice:
     """The objective's own, else 100 examples; dual coordinate descent has none."""
     if settings.optimizer == DualCoordinateDescent.name:
         return Choice(None)
-    return Choice(int(problem.default("batch_size", 100)))
+    return Choice(int(problem.default("batch_size", BATCH_SIZE)))
 
 
 def choose_learning_rate(settings: ClassifySettings, problem: Problem) -> Choice:

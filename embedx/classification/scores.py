@@ -147,7 +147,7 @@ class LabelScores:
         return z
 
     @property
-    def judges_labels_alone(self) -> bool:
+    def has_independent_labels(self) -> bool:
         """Whether rows had several labels and the objective gives each a probability by itself."""
         return (
             bool(self.facts.get("several_labels"))

@@ -10,30 +10,52 @@ from embedx.optimizers.contract import LABELS
 from embedx.settings import param
 from embedx.training.schedule import SCHEDULES
 
-AUTO, NONE, MAX_NEIGHBOURS = "auto", "none", 1000  # of --neighbours
+# What --neighbours takes beside a number.
+AUTO = "auto"
+NONE = "none"
+MAX_NEIGHBOURS = 1000
 # How the weights of the output rows are stored; label_weights.py decides.
 DENSE = "dense"
 SPARSE = "sparse"
 TREE = "tree"
 WEIGHTS = (DENSE, SPARSE, TREE)
-OF_TREE = ("leaf_size", "arity", "beam", "trees")  # settings that apply to a tree alone
+# Settings that apply to a tree alone.
+TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
+# Values × labels × epochs, from which on labels are put in a tree. With few labels (EURLex-4.3K)
+# a tree costs .01 of P@1, with many none (eval/results/speed-many-labels.md).
+MAX_PRODUCTS = 2e12
+MAX_PRODUCTS_OF_MANY = 1e11
+MANY_FOR_TREE = 10_000
+
+# From so many labels on, or with several labels a row, neighbours and propensities are tried.
+MANY_LABELS = 1_000
+# P@1 of enwiki-cat .5651 -> .5664, EURLex-4.3K .9142 -> .9167, Bibtex .6286 -> .6342, and higher
+# PSP@k (eval/results/defaults.md).
+PROPENSITY = 0.25
+# With more rows a tenth of them that is not trained on makes little difference.
+MAX_REFITTED = 20_000
 
 # By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each
 # (`tags` of the page on defaults), by 63 epochs at a rate that does not know of several labels and
 # by these, P@1: softmax .151 and .519, ova .299 and .556, ns .272 and .545, hs .435 and .536; on
 # Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000 rows of
 # EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
-ROOT_EPOCHS, MIN_EPOCHS, MAX_EPOCHS = 3000, 5, 100
-HIDDEN_RATE = 0.4  # of a rate, with a hidden layer, whose tables both move
-# Of a rate, with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and
+ROOT_EPOCHS = 3000
+MIN_EPOCHS = 5
+MAX_EPOCHS = 100
+# A rate is multiplied by this with a hidden layer, whose tables both change.
+HIDDEN_RATE = 0.4
+# And by this with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and
 # at 1, with a lower initial gradient, .739.
 SPARSE_RATE = 3.0
-DUAL_EPOCHS = 10  # by dual coordinate descent, which ends by itself
+# At most, for dual coordinate descent, which ends by itself.
+DUAL_EPOCHS = 10
+BATCH_SIZE = 100
 BIAS = "frequency"
 INITIAL_GRADIENT = 4.0
 
 # Settings of training by steps.
-OF_STEPS = (
+STEP_SETTINGS = (
     "epochs",
     "batch_size",
     "learning_rate",
@@ -50,7 +72,9 @@ def whole_or_all(text: str) -> int:
     """`100` as a number and `all` as 0. Raises `EmbedxError` for anything else."""
     if text != "all" and not text.isdecimal():
         raise SettingError("batch_size", text, "write a number or `all`")
-    return 0 if text == "all" else int(text)
+    if text == "all":
+        return 0
+    return int(text)
 
 
 def number_or_auto(text: str) -> str:
@@ -102,8 +126,9 @@ class ClassifySettings(TrainingSettings):
         None,
         "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's"
         " positives, `tree`: sparse, in a tree over clusters of labels, for losses that are sums"
-        " over labels; by default by size: tree where values × labels × epochs exceed 2e12, or 1e11"
-        " from 10,000 labels on",
+        " over labels; by default by size: tree where values × labels × epochs exceed"
+        f" {MAX_PRODUCTS / 1e9:,.0f} billion, or {MAX_PRODUCTS_OF_MANY / 1e9:,.0f} billion from"
+        f" {MANY_FOR_TREE:,} labels on",
         choices=WEIGHTS,
         panel="Model",
     )
@@ -136,8 +161,9 @@ class ClassifySettings(TrainingSettings):
         None,
         "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the"
         " propensity is the probability that a label that applies is annotated (Jain et al. 2016);"
-        " 0.75 for a high PSP@k, 1 to estimate all labels that apply; by default 0.25 for several"
-        " labels a row or from 1,000 labels on, if rows are held out for calibration, else 0",
+        " 0.75 for a high PSP@k, 1 to estimate all labels that apply; by default"
+        f" {PROPENSITY} for several labels a row or from {MANY_LABELS:,} labels on, if rows are"
+        " held out for calibration, else 0",
         at_least=0.0,
         at_most=1.0,
         panel="Model",
@@ -163,7 +189,11 @@ class ClassifySettings(TrainingSettings):
         at_least=1,
     )
     batch_size: int | None = param(
-        None, "examples per step; by default 100", at_least=0, parse=whole_or_all, metavar="int|all"
+        None,
+        f"examples per step; by default {BATCH_SIZE}",
+        at_least=0,
+        parse=whole_or_all,
+        metavar="int|all",
     )
     optimizer: str | None = param(
         None,
@@ -252,8 +282,8 @@ class ClassifySettings(TrainingSettings):
         0.1,
         f"fraction of the training rows held out to calibrate probabilities; at most {MAX_ROWS:,}"
         f" rows, none if fewer than {MIN_ROWS}; with --validation its rows serve instead; 0 holds"
-        " out none; with up to 20,000 rows training is repeated on all of them, if this is not"
-        " above the default",
+        f" out none; with up to {MAX_REFITTED:,} rows training is repeated on all of them, if this"
+        " is not above the default",
         at_least=0.0,
         at_most=0.5,
         panel="Validation",

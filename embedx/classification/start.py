@@ -18,7 +18,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.progress import Progress
 
 # Settings that a classifier keeps when training continues.
-KEPT = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")
+MODEL_SETTINGS = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")
 # Of these, the ones that may nevertheless be given another value.
 MAY_CHANGE = ("optimizer", "labels")
 TRAIN_TOGETHER = "train on the old and the new rows together"
@@ -108,7 +108,7 @@ def _kept_settings(before: Classifier) -> dict[str, Any]:
     recorded = before.settings
     of_sampler = samplers.own_options(recorded)
     of_objective = dataclasses.asdict(before.objective.settings)
-    names = (*KEPT, *of_sampler, *of_objective)
+    names = (*MODEL_SETTINGS, *of_sampler, *of_objective)
     return {name: recorded[name] for name in names if recorded.get(name) is not None}
 
 

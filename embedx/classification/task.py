@@ -22,9 +22,9 @@ from embedx.classification.effects import without_effect
 from embedx.classification.history import History, Watch
 from embedx.classification.problem import Problem
 from embedx.classification.resolve import resolve
-from embedx.classification.settings import DENSE, NONE, ClassifySettings
+from embedx.classification.row_weights import BALANCED, balanced_weights, counted_rows
+from embedx.classification.settings import DENSE, MAX_REFITTED, NONE, ClassifySettings
 from embedx.classification.trainers import trainer_for
-from embedx.classification.weights import BALANCED, balanced_weights, counted_rows
 from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels, known_labels
@@ -40,17 +40,15 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import DiskNeeds, Size
 from embedx.training.strategy import Wrap
 
-# With more rows a tenth of them that is not trained on makes little difference.
-MAX_REFITTED = 20_000
 # What is learned from held-out rows: names of arrays and of facts of a classifier.
-ARRAYS_OF_HELD_OUT = (
+HELD_OUT_ARRAYS = (
     "calibration",
     "coverage",
     "familiarity",
     "neighbour_blend",
     "neighbour_calibration",
 )
-FACTS_OF_HELD_OUT = ("temperature", "threshold")
+HELD_OUT_FACTS = ("temperature", "threshold")
 # Bytes for its count and for the distribution that noise is drawn from, while that is made.
 BYTES_PER_LABEL = 80
 # Bytes for its count, its scale and one weight.
@@ -479,14 +477,12 @@ def balanced(division: Division, rule: str) -> Division:
 
 def _carry_over(first: Classifier, again: Classifier, data: Labeled, rule: str) -> None:
     """Give the classifier of all rows what the first one learned from held-out rows."""
-    again.arrays |= {
-        name: first.arrays[name] for name in ARRAYS_OF_HELD_OUT if name in first.arrays
-    }
+    again.arrays |= {name: first.arrays[name] for name in HELD_OUT_ARRAYS if name in first.arrays}
     if first.has_neighbours:
         labels = chosen_labels(data.labels, rule)
         again.arrays |= neighbours.arrays_of(again.prepared(data.features), labels)
     again.settings = first.settings | {"l2": again.settings["l2"]}
     again.facts["chosen"] = first.facts["chosen"]
-    again.facts |= {name: first.facts[name] for name in FACTS_OF_HELD_OUT if name in first.facts}
+    again.facts |= {name: first.facts[name] for name in HELD_OUT_FACTS if name in first.facts}
     again.facts["seconds"] = round(first.facts["seconds"] + again.facts["seconds"], 3)
     again.parameters_changed()

@@ -354,7 +354,7 @@ def about_reliability(classifier: Classifier, reliability: Reliability) -> str:
             f"{about} {classifier.objective.name} has no probabilities of its own: these are a"
             " softmax of its scores."
         )
-    if classifier.facts.get("several_labels") and not classifier.judges_labels_alone:
+    if classifier.facts.get("several_labels") and not classifier.has_independent_labels:
         return (
             f"{about} Labels share one probability, so that rows with several labels have more"
             " correct predictions than expected."

@@ -41,17 +41,20 @@ from embedx.text.settings import (
 )
 from embedx.vectors.model import WordVectors
 
-PREFERRED = ("search", "unigram")  # samplers, before those that an objective has in mind for labels
+# Samplers before those that an objective has in mind for labels.
+PREFERRED_SAMPLERS = ("search", "unigram")
+# Kinds of candidates that come from a sampler that draws, if only until a search begins.
+CANDIDATES_WITH_DRAWS = ("drawn", "retrieved")
 # Defaults for words with n-grams, where the default without them is an optimizer whose rate stops
 # falling: an n-gram is in far more words than one, and the mean moves by the mean of its parts'
 # rates. rowwise-adagrad at 3 has the best similarity and likelihood (eval/results/subwords.md).
-OF_SUBWORDS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0, "block_size": 8}
+SUBWORD_DEFAULTS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0, "block_size": 8}
 
 # With --collapsed: settings that do not apply, and defaults that differ. K/20 is the paper's.
-OF_STREAMING = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")
-NOT_TAKEN = (
+STREAMING_SETTINGS = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")
+REFUSED_WITH_COLLAPSED = (
     "start",
-    *OF_STREAMING,
+    *STREAMING_SETTINGS,
     "sampler",
     "architecture",
     "subwords",
@@ -66,7 +69,7 @@ COLLAPSED_DEFAULTS = {
     "scored_fraction": 0.05,
     "candidate_fraction": 0.1,
 }
-TAIL = 1000  # rows drawn for each input
+DRAWS_PER_INPUT = 1000
 
 # With --walks: an epoch has as many walks from each node as are asked for.
 WALK_DEFAULTS = {**GRAPH_DEFAULTS, "epochs": 1}
@@ -136,7 +139,7 @@ class Configuration:
         """All settings that apply, by name."""
         unused: set[str] = set()
         if self.collapsed is not None:
-            unused |= {*OF_STREAMING}
+            unused |= {*STREAMING_SETTINGS}
             if not self.objective.traits.has_tail:
                 unused.add("draws")
         return {
@@ -210,14 +213,15 @@ def _streamed(
     values = {**_defaults(objective, options), **walk_defaults, **options}
     made = objective(objective.Settings.from_options(values))
     settings = SkipGramSettings.from_options(values)
-    is_drawn = ("drawn", "retrieved")
+
     sampler = settings.sampler or in_order(made)[0]
+    draws = samplers.SAMPLERS[sampler].candidates in CANDIDATES_WITH_DRAWS
     needs: list[tuple[str, bool, str | Setting]] = [
         ("heldout_points", settings.heldout > 0, Setting("heldout")),
-        ("draws", samplers.SAMPLERS[sampler].candidates in is_drawn, "a sampler that draws"),
+        ("draws", draws, "a sampler that draws"),
         (
             "negatives",
-            made.traits.weighs_negatives or samplers.SAMPLERS[sampler].candidates in is_drawn,
+            made.traits.weighs_negatives or draws,
             "a sampler that draws",
         ),
         ("buckets", settings.subwords is not None, Setting("subwords")),
@@ -259,8 +263,8 @@ def _defaults(objective: type[Objective], options: Options) -> Record:
     optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
     has_limit = math.isfinite(optimizers.OPTIMIZERS[optimizer].limit)
     if options.get("subwords") is not None and has_limit:
-        defaults |= OF_SUBWORDS
-        optimizer = OF_SUBWORDS["optimizer"]
+        defaults |= SUBWORD_DEFAULTS
+        optimizer = SUBWORD_DEFAULTS["optimizer"]
     if options.get("optimizer", optimizer) != optimizer:
         defaults.pop("learning_rate", None)
     if options.get("negatives") is not None:
@@ -311,7 +315,12 @@ def in_order(objective: Objective) -> list[str]:
     """The samplers that the objective takes for word vectors, the default first."""
     taken = [name for name in objective.samplers() if not samplers.SAMPLERS[name].conditional]
     return sorted(
-        taken, key=lambda name: PREFERRED.index(name) if name in PREFERRED else len(PREFERRED)
+        taken,
+        key=lambda name: (
+            PREFERRED_SAMPLERS.index(name)
+            if name in PREFERRED_SAMPLERS
+            else len(PREFERRED_SAMPLERS)
+        ),
     )
 
 
@@ -333,7 +342,7 @@ def _collapsed(
         problem = ("does not apply to ", Setting("objective", name))
         raise InapplicableError("collapsed", True, problem, f"taken by {takers}, by default")
     draws = ["draws"] if not made.traits.has_tail else []
-    for setting in (*NOT_TAKEN, *draws):
+    for setting in (*REFUSED_WITH_COLLAPSED, *draws):
         if options.get(setting) is not None:
             collapsed = (Setting("collapsed", True), " ", Setting("objective", name))
             raise InapplicableError(setting, None, ("does not apply with ", collapsed))
@@ -343,7 +352,7 @@ def _collapsed(
         raise InapplicableError("collapsed", True, "needs exact scores of the rows found", remedy)
     defaults = {**COLLAPSED_DEFAULTS, **walk_defaults}
     if made.traits.has_tail:
-        defaults["draws"] = TAIL
+        defaults["draws"] = DRAWS_PER_INPUT
     settings = SkipGramSettings.from_options(
         {**defaults, **options, "sampler": objective.samplers()[0]}
     )

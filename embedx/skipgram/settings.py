@@ -16,14 +16,19 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 # blocks of 16, two seeds, similarity over five sets by bounded-adagrad at 2 and sgd at 0.06: 1 MB
 # .180 .078, 4 MB .291 .279, 10 MB .317 .313, 20 MB .362 .365, 100 MB (one seed) .418 .427.
 LARGE_TEXT = 3_000_000
-BUCKETS = 2_000_000  # fastText's default
+# As in fastText.
+BUCKETS = 2_000_000
 MAX_DRAWS = 1024
 
 
 def distance(text: str) -> int:
-    """What `--window` says. Raises `EmbedxError` if it is no number, and not `all`."""
+    """The number of words that `--window` says. Raises `EmbedxError` if it is no number, and not
+    `all`.
+    """
     try:
-        return WHOLE_SENTENCE if text == "all" else int(text)
+        if text == "all":
+            return WHOLE_SENTENCE
+        return int(text)
     except ValueError:
         problem = "not a whole number"
         raise SettingError("window", text, problem, "write 5, or all") from None
@@ -31,14 +36,12 @@ def distance(text: str) -> int:
 
 def large_text_defaults() -> str:
     """`--optimizer sgd --block-size 16 for ns`, of all objectives that have such defaults."""
-    found = {
-        name: each.large_text_defaults
-        for name, each in OBJECTIVES.imported().items()
-        if each.large_text_defaults
-    }
-    return ", ".join(
-        f"{' '.join(as_arguments(options))} for {name}" for name, options in found.items()
-    )
+    defaults = []
+    for name, objective in OBJECTIVES.imported().items():
+        if objective.large_text_defaults:
+            arguments = " ".join(as_arguments(objective.large_text_defaults))
+            defaults.append(f"{arguments} for {name}")
+    return ", ".join(defaults)
 
 
 class SkipGramSettings(TrainingSettings):
@@ -138,7 +141,9 @@ class SkipGramSettings(TrainingSettings):
         """The n-grams that words have; None without. Raises `EmbedxError` if `subwords` are no
         lengths.
         """
-        return ngrams(self.subwords, self.buckets or BUCKETS) if self.subwords is not None else None
+        if self.subwords is None:
+            return None
+        return ngrams(self.subwords, self.buckets or BUCKETS)
 
 
 class CollapsedSettings(Settings):

@@ -50,9 +50,10 @@ from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load
 
 RATE = optimizers.OPTIMIZERS["sgd"].rates[WORDS]
-# settings that are the model's unless they are given
-KEPT = ("architecture", "tokenizer", "lowercase", "normalize", "on_bad_utf8")
-FIXED = ("dim", "subwords", "buckets")  # settings that are the model's
+# Settings that are the model's unless they are given.
+INHERITED_SETTINGS = ("architecture", "tokenizer", "lowercase", "normalize", "on_bad_utf8")
+# Settings that are the model's and cannot be others.
+FIXED_SETTINGS = ("dim", "subwords", "buckets")
 ROWS_AT_A_TIME = 1 << 16
 
 
@@ -131,7 +132,7 @@ class Start:
         self._check_fixed(options, model_settings)
         defaults = {
             name: model_settings[name]
-            for name in (*KEPT, *FIXED)
+            for name in (*INHERITED_SETTINGS, *FIXED_SETTINGS)
             if model_settings.get(name) is not None
         }
         return {**defaults, **options}
@@ -156,7 +157,7 @@ class Start:
 
     def _check_fixed(self, options: Options, model_settings: Options) -> None:
         """Raise `SettingError` for a setting that has to be the model's and is not."""
-        for name in FIXED:
+        for name in FIXED_SETTINGS:
             value = model_settings.get(name)
             if options.get(name, value) != value:
                 start = Setting("start", self.path)

@@ -4,11 +4,10 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from embedx import samplers
 from embedx.classification import classifier
-from embedx.classification.objective_choice import given_settings
+from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import settings_to_continue
@@ -21,25 +20,13 @@ from embedx.labeled.read import check_there, read, read_training, with_names
 from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
-from embedx.objectives.contract import Objective
 from embedx.runtime.progress import Progress
-from embedx.settings import Record, check_used, settings_of
+from embedx.settings import check_used, settings_of
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import ClassifyRequest
 from embedx.training.checkpoint import check_not_in_use
 from embedx.training.strategy import Wrap
-
-
-class Choice(NamedTuple):
-    """The objective and settings of a run.
-
-    options  those that were given, with those of the model of --start and of a default objective
-    """
-
-    objective: Objective
-    settings: ClassifySettings
-    options: Record
 
 
 class LabelTask:
@@ -82,19 +69,19 @@ class LabelTask:
         return None if self.request.start is None else classifier.load(self.request.start)
 
     @cached_property
-    def choice(self) -> Choice:
+    def run_settings(self) -> RunSettings:
         """The objective and settings of the run."""
         options = self.request.typed
         name = self.request.objective
         if self.start is not None:
             options = settings_to_continue(self.start, name, options, str(self.request.start))
             name = self.start.objective.name
-        return Choice(*given_settings(name, options, lambda: self.data[0]))
+        return given_settings(name, options, lambda: self.data[0])
 
     @property
     def objective(self) -> str:
         """The name of the objective."""
-        return self.choice.objective.name
+        return self.run_settings.objective.name
 
     @property
     def output(self) -> Path:
@@ -104,7 +91,10 @@ class LabelTask:
     def command(self) -> str:
         """The command that trains the same model, with objective, output and settings."""
         return command_line(
-            self.request, objective=self.objective, output=self.output, typed=self.choice.options
+            self.request,
+            objective=self.objective,
+            output=self.output,
+            typed=self.run_settings.options,
         )
 
     # ---- read
@@ -171,7 +161,7 @@ class LabelTask:
 
     def resolve(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
         """The run on the training rows."""
-        objective, settings, options = self.choice
+        objective, settings, options = self.run_settings
         run = ClassifierRun(
             data,
             objective,

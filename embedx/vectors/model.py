@@ -56,7 +56,7 @@ TOP_K = 10  # words that a query returns
 SHOWN = ("objective", "epochs", "final_loss", "words_per_second", "source")  # facts in a notebook
 MAX_SUGGESTED = 50_000  # words that are compared with an unknown one to suggest the nearest
 MAX_COSINES = 1 << 25  # at a time: 128 MB
-OF_SUBWORDS = ("word_part", "ngram", "ngram_bucket")
+SUBWORD_ARRAYS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
@@ -618,10 +618,10 @@ def load_folder(path: Path) -> WordVectors:
 
 def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
     """The n-grams of a model; None if it has none."""
-    if not any(name in stored.arrays for name in OF_SUBWORDS):
+    if not any(name in stored.arrays for name in SUBWORD_ARRAYS):
         return None
     known = {**stored.settings, **stored.arrays}
-    for name in ("subwords", "buckets", *OF_SUBWORDS):
+    for name in ("subwords", "buckets", *SUBWORD_ARRAYS):
         if known.get(name) is None:
             raise damaged(path / DESCRIPTION, f"no {name}, which a model with n-grams has")
     rows = known["ngram"]
