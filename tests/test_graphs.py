@@ -647,7 +647,7 @@ def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
     [
         (EVENTS, "user,item,day", 2, "no day"),
         (EVENTS.replace("2026-01-03", "soon"), "user,item,time", 5, "time is 'soon'"),
-        (EVENTS.replace("eggs", "two eggs"), "user,item,time", 5, "item is 'two eggs'"),
+        (EVENTS.replace("eggs", " "), "user,item,time", 5, "item is empty"),
         (EVENTS.replace("2,eggs", ",eggs"), "user,item,time", 5, "user is empty"),
         (EVENTS.replace(",eggs", ""), "user,item,time", 5, "2 columns, but 3 in the first row"),
         ('{"user": 1}\n', "user,item,time", 1, "no item"),
@@ -663,10 +663,58 @@ def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, lin
     assert error.value.problem.startswith(problem)
 
 
-def test_sessions_need_three_columns(tmp_path):
+@pytest.mark.parametrize("columns", ["user", "user,item,time,price", "user,,time"])
+def test_sessions_need_a_user_and_an_item(tmp_path, columns):
     with pytest.raises(SettingError) as error:
-        list(sessions(str(tmp_path / "orders.csv"), "user,item", None, Silent()))
-    assert (error.value.setting, error.value.value) == ("columns", "user,item")
+        list(sessions(str(tmp_path / "orders.csv"), columns, None, Silent()))
+    assert (error.value.setting, error.value.value) == ("columns", columns)
+
+
+ORDERS = [
+    ("7", "Desk Lamp Basic"),
+    ("3", "Chair"),
+    ("7", "Chair"),
+    ("3", " Paper  A4 "),
+    ("5", "Chair"),
+    ("7", "Paper A4"),
+]
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"), [("order,item\n", "order,item"), ("", "1,2"), ("a,b\n", "1,2")]
+)
+def test_orders_without_times_are_in_the_order_of_the_file(tmp_path, heading, columns):
+    table = tmp_path / "orders.csv"
+    progress = Notes()
+    table.write_text(heading + "".join(f'{order},"{item}"\n' for order, item in ORDERS))
+    assert list(sessions(str(table), columns, None, progress)) == [
+        "Desk_Lamp_Basic Chair Paper_A4",
+        "Chair Paper_A4",
+    ]
+    assert progress.notes[0] == (
+        f"{table}: the words of an item are joined by _, as Desk_Lamp_Basic"
+    )
+    with refused("gap", "columns", kind=InapplicableError):
+        list(sessions(str(table), columns, 1800, Silent()))
+    with refused("time_unit", "columns", kind=InapplicableError):
+        list(sessions(str(table), columns, None, Silent(), "ms"))
+
+
+def test_an_item_of_several_words_is_one_item(tmp_path):
+    words = ["Desk_Lamp_Basic", "Chair", "Paper_A4"]
+    arrays = {"input": np.eye(3, dtype=np.float32)}
+    arrays["output"] = np.roll(arrays["input"], 1, axis=0)
+    model = WordVectors(words, arrays, counts=np.array([3, 2, 1]), facts={"objective": "ns"})
+    assert "Desk Lamp Basic" in model
+    assert model.recommend(["Desk Lamp Basic"], top_k=1) == [("Chair", 1.0)]
+    model.save(tmp_path / "items")
+    lines = "Desk Lamp Basic\nDesk Lamp Basic\tChair\n"
+    done = run_command(tmp_path, "recommend", "items", "-", "--top-k", 1, input=lines)
+    assert done.stdout == (
+        "Desk Lamp Basic\tChair\t1.0000\nDesk Lamp Basic Chair\tPaper_A4\t0.6667\n"
+    )
+    done = run_command(tmp_path, "nn", "items", "-", "--top-k", 1, input="Paper A4\n")
+    assert done.stdout == "Paper A4\tDesk_Lamp_Basic\t0.0000\n"
 
 
 @pytest.mark.parametrize(

@@ -190,12 +190,12 @@ def sessions(
 ) -> None:
     """Write a table of events as sessions, one per line, for `embedx train`.
 
-    The items of a user are sorted by time, and sessions by their beginning, so that the last lines
-    are the latest.
+    The items of a user or an order are sorted by time, and sessions by their beginning, so that the
+    last lines are the latest. The words of an item are joined by _: Desk_Lamp_Basic.
 
     table      CSV, TSV, JSON Lines or Parquet file
-    columns    names of the columns of user, item and time, or their numbers, from 1, in a table
-               without a heading
+    columns    names of the columns of user (or order), item and time, or their numbers, from 1, in
+               a table without a heading; without a time, as order,item, rows are in their order
     gap        a pause after which a new session of a user begins, such as 30m; by default none does
     time_unit  unit of times that are numbers: s, ms, us, ns or days; by default recognised
     output     file to write; by default standard output

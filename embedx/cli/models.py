@@ -166,7 +166,7 @@ def nearest(
     if words and words != [STANDARD_INPUT]:
         queries.show_neighbours(words, search, as_json)
     else:
-        queries.answer_words(queries.asked(words or []), search, as_json)
+        queries.answer_words(queries.asked(words or [], search.vectors), search, as_json)
 
 
 def vectors(

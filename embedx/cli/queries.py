@@ -25,19 +25,19 @@ Neighbour = tuple[str, float]
 # ---- words
 
 
-def asked(words: Sequence[str]) -> Iterator[str]:
+def asked(words: Sequence[str], vectors: WordVectors) -> Iterator[str]:
     """The words; for `-` those of standard input, and for none those that are typed at a prompt."""
     if not words and sys.stdin.isatty():
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # edits the line and recalls former ones
         with contextlib.suppress(EOFError):
             while True:
-                yield from input("word: ").split()
+                yield from items_of_line(input("word: "), vectors)
     elif not words:
         raise EmbedxError("no words; give some, or - to read them from standard input")
     elif list(words) == [STANDARD_INPUT]:
         for line in input_lines():
-            yield from line.split()
+            yield from items_of_line(line, vectors)
     else:
         yield from words
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.errors import DataError, Part, Setting, SettingError, choice
+from embedx.errors import DataError, InapplicableError, Part, Setting, SettingError, choice
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.opening import BLOCK_BYTES, open_source
@@ -28,6 +28,9 @@ from embedx.text.tables import (
 )
 from embedx.text.times import SINCE_1970, UNITS, Times
 
+N_COLUMNS = 3  # user, item and time
+BLANK_IN_ITEM = "_"  # between the words of an item, as in phrases
+
 
 def sessions(
     table: str,
@@ -37,18 +40,23 @@ def sessions(
     time_unit: str | None = None,
 ) -> Iterator[str]:
     """The sessions of a CSV, TSV, JSON Lines or Parquet file, in the order of their beginnings;
-    items are separated by blanks. Raises `DataError` where there are none.
+    items are separated by blanks, and the words of an item joined by _. Raises `DataError` where
+    there are none.
 
-    columns    names of the columns of user, item and time, separated by commas, or their numbers,
-               from 1, in a table without a heading
+    columns    names of the columns of user (or order), item and time, separated by commas, or their
+               numbers, from 1, in a table without a heading; without a time rows are in their order
     gap        a new session begins after a pause of more seconds; None: all of a user's items are
                one
     time_unit  of times that are numbers, one of `times.UNITS`; None: recognised
     """
-    names = _three_columns(columns)
+    names = _names_of_columns(columns)
     if time_unit is not None and time_unit not in UNITS:
         raise SettingError("time_unit", time_unit, choice(time_unit, UNITS))
-    events = _read_events(table, names, Times(time_unit), progress)
+    if len(names) == N_COLUMNS:
+        events = _read_events(table, names, Times(time_unit), progress)
+    else:
+        _check_needs_no_time(gap, time_unit)
+        events = _read_events(table, names, None, progress)
     begins, ends = _bounds(events, gap)
     is_short = ends - begins < 2
     _check_lengths(table, columns, gap, is_short)
@@ -62,20 +70,29 @@ def sessions(
             yield " ".join(events.names[item] for item in events.items[begins[k] : ends[k]])
 
 
-def _three_columns(columns: str) -> list[str]:
-    """The names of the columns of user, item and time."""
+def _names_of_columns(columns: str) -> list[str]:
+    """The names of the columns of user and item and, if there is one, of time."""
     names = [name.strip() for name in columns.split(",")]
-    if len(names) != 3 or not all(names):
-        problem = "must be three names, of the columns of user, item and time"
+    if len(names) not in (N_COLUMNS - 1, N_COLUMNS) or not all(names):
+        problem = "must be the names of the columns of user and item, and of time if there is one"
         raise SettingError("columns", columns, problem)
     return names
+
+
+def _check_needs_no_time(gap: float | None, time_unit: str | None) -> None:
+    """Raise `InapplicableError` for a setting that applies to times alone."""
+    problem = ("applies only with a column of times, the third of ", Setting("columns"))
+    if gap is not None:
+        raise InapplicableError("gap", None, problem)
+    if time_unit is not None:
+        raise InapplicableError("time_unit", time_unit, problem)
 
 
 class _Events(NamedTuple):
     """The events of a table, those of each user in the order of their times.
 
     users, items  int32 (n,)
-    times         (n,), in seconds
+    times         (n,), in seconds, or the numbers of the rows
     names         of the items
     """
 
@@ -85,31 +102,51 @@ class _Events(NamedTuple):
     names: list[str]
 
 
-def _read_events(table: str, names: list[str], times: Times, progress: Progress) -> _Events:
-    """The events of a table. Raises `DataError` where there are none."""
+def _read_events(table: str, names: list[str], times: Times | None, progress: Progress) -> _Events:
+    """The events of a table; without times, in the order of its rows. Raises `DataError` where
+    there are none.
+    """
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     ids = array.array("i")
-    for line, (user, item, time) in _events(table, names, progress):
+    joined_item = None
+    for line, values in _events(table, names, progress):
+        user, item = values[:2]
         _check_event(table, line, names, user, item)
-        try:
-            times.add(time)
-        except ValueError as error:
-            problem = f"{names[2]} is {time[:40]!r}, {error}"
-            remedy = "write seconds or a date such as 2026-01-31T12:00"
-            raise DataError(table, line, problem, remedy) from error
+        if times is not None:
+            _add_time(times, values[2], table, line, names[2])
+        item_as_word = BLANK_IN_ITEM.join(item.split())
+        if item_as_word != item.strip():
+            joined_item = joined_item or item_as_word
         user_number = users.setdefault(user, len(users))
-        item_number = items.setdefault(item, len(items))
+        item_number = items.setdefault(item_as_word, len(items))
         ids.extend((user_number, item_number))
     if not users:
         raise DataError(table, None, "no rows", "is it the right file?")
-    seconds, written_as = times.seconds(table)
-    progress.note(f"{table}: {names[2]} is read as {written_as}{_range(seconds)}")
+    if joined_item is not None:
+        progress.note(
+            f"{table}: the words of an item are joined by {BLANK_IN_ITEM}, as {joined_item}"
+        )
+
     user_and_item = np.asarray(ids, np.int32).reshape(-1, 2)
+    moments = np.arange(len(user_and_item), dtype=np.float64)
+    if times is not None:
+        moments, written_as = times.seconds(table)
+        progress.note(f"{table}: {names[2]} is read as {written_as}{_range(moments)}")
     # stable: events of one time stay in the order of their rows
-    order = np.lexsort((seconds, user_and_item[:, 0]))
+    order = np.lexsort((moments, user_and_item[:, 0]))
     user_and_item = user_and_item[order]
-    return _Events(user_and_item[:, 0], user_and_item[:, 1], seconds[order], list(items))
+    return _Events(user_and_item[:, 0], user_and_item[:, 1], moments[order], list(items))
+
+
+def _add_time(times: Times, time: str, table: str, line: int, column: str) -> None:
+    """Add the time of a row. Raises `DataError` for what is none."""
+    try:
+        times.add(time)
+    except ValueError as error:
+        problem = f"{column} is {time[:40]!r}, {error}"
+        remedy = "write seconds or a date such as 2026-01-31T12:00"
+        raise DataError(table, line, problem, remedy) from error
 
 
 def _bounds(events: _Events, gap: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -133,12 +170,11 @@ def _check_lengths(table: str, columns: str, gap: float | None, is_short: np.nda
 
 
 def _check_event(table: str, line: int, names: list[str], user: str, item: str) -> None:
-    """Raise `DataError` for a row without a user, or whose item is not a word."""
+    """Raise `DataError` for a row without a user or an item."""
     if not user.strip():
         raise DataError(table, line, f"{names[0]} is empty", "leave such rows out")
-    if len(item.split()) != 1:
-        problem = f"{names[1]} is {item[:40]!r}; it must be a word, without white space"
-        raise DataError(table, line, problem, "write an id, or _ for blanks")
+    if not item.strip():
+        raise DataError(table, line, f"{names[1]} is empty", "leave such rows out")
 
 
 def _range(seconds: np.ndarray) -> str:
@@ -156,7 +192,7 @@ def _range(seconds: np.ndarray) -> str:
 
 
 def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[int, list[str]]]:
-    """The values of three columns, each with its line or row."""
+    """The values of the columns, each with its line or row."""
     (source,) = resolve([table])
     progress.start("reading", source.size, "B")
     with open_source(source) as file, damage_explained(source):
@@ -189,7 +225,8 @@ def _named(
     rows: Iterator[tuple[int, Any]], names: list[str], table: str, progress: Progress
 ) -> Iterator[tuple[int, Any]]:
     """The rows of a table by the names in the first one, or by the numbers of columns, from 1,
-    where all are numbers, which the first row does not have; then it is data, if it has a time.
+    where all are numbers, which the first row does not have; then it is data, if it has a time or
+    there is no column of times.
     """
     first: tuple[int, Any] = next(rows, (1, []))
     number, head = first
@@ -197,11 +234,20 @@ def _named(
         yield number, head
         return
     if all(map(str.isdecimal, names)) and not {*names} <= {*head}:
-        place = int(names[2]) - 1
-        if place < len(head) and any(map(str.isdigit, head[place])):
+        if _is_event(head, names):
             rows = itertools.chain([first], rows)
         else:
             progress.note(f"{table}: its first line is taken as a heading, and left out")
         head = [str(k) for k in range(1, len(head) + 1)]
     for number, row in rows:
         yield number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True))
+
+
+def _is_event(row: list[str], names: list[str]) -> bool:
+    """Whether the first row of a table may be an event, not a heading: it has a time where others
+    should have one.
+    """
+    if len(names) < N_COLUMNS:
+        return True
+    place = int(names[-1]) - 1
+    return place < len(row) and any(map(str.isdigit, row[place]))

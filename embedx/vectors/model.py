@@ -212,8 +212,14 @@ class WordVectors:
         return None
 
     def spelled(self, word: str) -> str:
-        """The word in the Unicode form of the text that the model was trained on."""
-        return normalized(word, self.settings.get("normalize"))
+        """The word in the Unicode form of the text that the model was trained on; several words
+        are joined by _, as phrases and items are, where the vocabulary has them so.
+        """
+        form = normalized(word, self.settings.get("normalize"))
+        joined = "_".join(form.split())
+        if form not in self.key_to_index and joined in self.key_to_index:
+            return joined
+        return form
 
     def _vector(self, key: Key) -> ndarray | None:
         """The vector of a word or a row number, float32 (dim,); None for one without."""
