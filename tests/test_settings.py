@@ -22,6 +22,8 @@ from embedx.errors import (
 )
 from embedx.labeled.read import read
 from embedx.objectives import OBJECTIVES
+from embedx.optimizers import OPTIMIZERS
+from embedx.optimizers.contract import WORDS
 from embedx.samplers import SAMPLERS
 from embedx.settings import check, kind_of, on_command_line
 from embedx.skipgram.configuration import configure
@@ -102,6 +104,22 @@ def test_numbers_of_numpy_are_numbers():
 def test_word_vectors_from_python_refuse_them_as_the_command_line_does(options, settings, quoted):
     with refused(*settings, quoting=quoted):
         SkipGram(**options)
+
+
+def test_draws_of_an_objective_are_not_used_beside_negatives_whoever_decides_these():
+    assert configure("ldgs", {}).settings.draws == 128
+    assert configure("ldgs", {"negatives": 9}).settings.draws is None
+    config = configure("ldgs", {}, defaults={"negatives": 9})
+    assert config.objective.negatives == 9
+    assert config.settings.draws is None
+
+
+def test_a_learning_rate_is_used_with_the_optimizer_that_it_is_for():
+    usual = OPTIMIZERS["sgd"].rates[WORDS]
+    assert configure("softmax", {}).settings.learning_rate == 0.15
+    assert configure("softmax", {"optimizer": "sgd"}).settings.learning_rate == usual
+    config = configure("softmax", {}, defaults={"optimizer": "sgd"})
+    assert config.settings.learning_rate == usual
 
 
 def test_settings_of_labels_are_not_those_of_words():

@@ -11,7 +11,7 @@ import math
 from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.settings import check_sampler
-from embedx.errors import InapplicableError, Setting, SettingError
+from embedx.errors import InapplicableError, Setting, SettingError, Text
 from embedx.graphs.settings import (
     DEFAULTS as GRAPH_DEFAULTS,
     SGD_RATE,
@@ -73,6 +73,8 @@ DRAWS_PER_INPUT = 1000
 
 # With --walks: an epoch has as many walks from each node as are asked for.
 WALK_DEFAULTS = {**GRAPH_DEFAULTS, "epochs": 1}
+# Learning rates of optimizers that differ from those for text.
+WALK_RATES = {"sgd": SGD_RATE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +141,7 @@ class Configuration:
         """All settings that apply, by name."""
         unused: set[str] = set()
         if self.collapsed is not None:
-            unused |= {*STREAMING_SETTINGS}
+            unused |= set(STREAMING_SETTINGS)
             if not self.objective.traits.has_tail:
                 unused.add("draws")
         return {
@@ -158,12 +160,22 @@ def configure(
     defaults: Options | None = None,
     model: WordVectors | None = None,
 ) -> Configuration:
-    """The configuration that options ask for. A setting that is not among them is, in this order,
-    that of the model of --start, of --walks or --collapsed, of `defaults`, of the architecture, of
-    the objective, and the default that it is declared with.
+    """The configuration that options ask for.
+
+    A setting has the value of the first of these that has one:
+
+        given         options
+        start         the model of --start
+        collapsed     --collapsed
+        walks         --walks
+        recipe        `defaults`
+        subwords      --subwords, where the optimizer would be one whose rate stops falling
+        architecture  --architecture
+        objective     its `word_defaults`
+        default       what the setting is declared with
 
     objective  by default that of the model of --start, or ns
-    defaults   of settings of text, such as a recipe's
+    defaults   such as those of a recipe
     model      one in memory, in place of the folder of --start
 
     Raises `EmbedxError` for what is out of range or does not apply.
@@ -172,72 +184,133 @@ def configure(
     start = started(options, model)
     graph = graph_settings(options)
     check_used(options, [("edge_separator", graph is not None, Setting("walks"))])
-    walk_defaults: Record = {}
-    if graph is not None:
-        walk_defaults = dict(WALK_DEFAULTS)
-        if is_collapsed:  # whose epochs are iterations
-            del walk_defaults["epochs"]
-    name = objective or (start.objective.name if start and start.objective else "ns")
+    name = objective or _objective_of(start)
     objectives.check_applies(options, name)
-    collapsed = None
+    objective_class = objectives.find(name)
+
+    start_defaults: Record = {}
+    collapsed_defaults: Record = {}
     if is_collapsed:
-        new_objective, settings = _collapsed(name, options, walk_defaults)
-        collapsed = CollapsedSettings.from_options({**walk_defaults, **options})
+        collapsed_defaults = _collapsed_defaults(objective_class, options)
     else:
         unused = settings_of(CollapsedSettings)
         check_used(options, [(name, False, Setting("collapsed", True)) for name in unused])
-        options = start.with_defaults(options) if start else options
-        new_objective, settings = _streamed(name, options, walk_defaults)
-    options = {**(defaults or {}), **walk_defaults, **options}
+        if start is not None:
+            start_defaults = start.defaults(options)
+    walk_defaults = {} if graph is None else WALK_DEFAULTS
+    chosen = combined(options, start_defaults, collapsed_defaults, walk_defaults, defaults or {})
+    values = combined(chosen, _objective_defaults(objective_class, chosen))
+
+    new_objective = objective_class(objective_class.Settings.from_options(values))
+    settings = SkipGramSettings.from_options(values)
+    collapsed = None
+    if is_collapsed:
+        optimizers.find(settings.optimizer, COLLAPSED)
+        settings = dataclasses.replace(settings, sampler=objective_class.samplers()[0])
+        collapsed = CollapsedSettings.from_options(values)
+    else:
+        sampler = settings.sampler or in_order(new_objective)[0]
+        settings = dataclasses.replace(settings, sampler=sampler)
+        _check_effects(options, settings, new_objective)
+        settings = _completed(settings, is_of_walks=graph is not None)
+        _refuse(settings, new_objective)
+
+    phrases = PhraseSettings.from_options(values)
+    if start is not None:
+        phrases = start.phrase_settings(values)
     configuration = Configuration(
-        new_objective,
-        settings,
-        TextSettings.from_options(options),
-        VocabularySettings.from_options(options),
-        start.phrase_settings(options) if start else PhraseSettings.from_options(options),
-        collapsed,
-        start,
-        graph,
-        samplers.own_options(options),
-        not is_collapsed and _is_sized_by_text(type(new_objective), options),
+        objective=new_objective,
+        settings=settings,
+        text=TextSettings.from_options(values),
+        vocabulary=VocabularySettings.from_options(values),
+        phrases=phrases,
+        collapsed=collapsed,
+        start=start,
+        graph=graph,
+        sampler_options=samplers.own_options(values),
+        is_sized_by_text=not is_collapsed and _is_sized_by_text(objective_class, chosen),
     )
     configuration.new_sampler()  # refuses settings of other samplers
     return configuration
 
 
-def _streamed(
-    name: str, options: Options, walk_defaults: Options
-) -> tuple[Objective, SkipGramSettings]:
-    """The objective and the settings where pairs are streamed."""
-    objective = objectives.find(name)
-    values = {**_defaults(objective, options), **walk_defaults, **options}
-    made = objective(objective.Settings.from_options(values))
-    settings = SkipGramSettings.from_options(values)
+def _objective_of(start: Start | None) -> str:
+    """The name of the objective where none is given."""
+    if start is None or start.objective is None:
+        return "ns"
+    return start.objective.name
 
-    sampler = settings.sampler or in_order(made)[0]
-    draws = samplers.SAMPLERS[sampler].candidates in CANDIDATES_WITH_DRAWS
-    needs: list[tuple[str, bool, str | Setting]] = [
+
+def combined(*layers: Options) -> Record:
+    """The values of all layers; of a setting that several have, the value of the first.
+
+    A learning rate is that of an optimizer, and a number of draws that of a number of negatives: a
+    layer's are left out below a layer with another optimizer, or with negatives.
+    """
+    values: Record = {}
+    for layer in layers:
+        additions = {name: value for name, value in layer.items() if name not in values}
+        optimizer = layer.get("optimizer", SkipGramSettings.optimizer)
+        if values.get("optimizer", optimizer) != optimizer:
+            additions.pop("learning_rate", None)
+        if values.get("negatives") is not None:
+            additions.pop("draws", None)
+        values |= additions
+    return values
+
+
+def _objective_defaults(objective: type[Objective], chosen: Options) -> Record:
+    """The defaults of n-grams, architecture and objective, where the values that come before them
+    are `chosen`.
+    """
+    defaults = combined(_architecture_defaults(chosen), objective.word_defaults)
+    optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
+    has_limit = math.isfinite(optimizers.OPTIMIZERS[optimizer].limit)
+    if chosen.get("subwords") is not None and has_limit:
+        defaults = combined(SUBWORD_DEFAULTS, defaults)
+    return defaults
+
+
+def _architecture_defaults(chosen: Options) -> Options:
+    """The defaults of the architecture; none of one that does not exist, which is refused later."""
+    encoder = ENCODERS.get(chosen.get("architecture") or SkipGramSettings.architecture)
+    return {} if encoder is None else encoder.DEFAULTS
+
+
+def _is_sized_by_text(objective: type[Objective], chosen: Options) -> bool:
+    """Whether large texts have defaults of their own, and nothing that decides them is chosen."""
+    if not objective.large_text_defaults or _architecture_defaults(chosen):
+        return False
+    return all(chosen.get(name) is None for name in ("optimizer", "learning_rate", "subwords"))
+
+
+# ---- where pairs are streamed
+
+
+def _completed(settings: SkipGramSettings, *, is_of_walks: bool) -> SkipGramSettings:
+    """The settings with the optimizer's learning rate and the number of buckets."""
+    rate = settings.learning_rate
+    if rate is None:
+        rate = usual_rate(settings.optimizer, is_of_walks=is_of_walks)
+    n_buckets = settings.buckets
+    if settings.ngrams is not None:
+        n_buckets = settings.ngrams.n_buckets
+    return dataclasses.replace(settings, learning_rate=rate, buckets=n_buckets)
+
+
+def _check_effects(options: Options, settings: SkipGramSettings, objective: Objective) -> None:
+    """Raise `InapplicableError` if one of the options has no effect with the settings."""
+    draws = samplers.SAMPLERS[str(settings.sampler)].candidates in CANDIDATES_WITH_DRAWS
+    uses_negatives = draws or objective.traits.weighs_negatives
+    needs: list[tuple[str, bool, Text]] = [
         ("heldout_points", settings.heldout > 0, Setting("heldout")),
         ("draws", draws, "a sampler that draws"),
-        (
-            "negatives",
-            made.traits.weighs_negatives or draws,
-            "a sampler that draws",
-        ),
+        ("negatives", uses_negatives, "a sampler that draws"),
         ("buckets", settings.subwords is not None, Setting("subwords")),
-        *((name, False, "labels, by `embedx classify`") for name in objective.label_settings),
-        *((name, False, needed) for name, needed in made.without_effect().items()),
     ]
+    needs += [(name, False, "labels, by `embedx classify`") for name in objective.label_settings]
+    needs += [(name, False, need) for name, need in objective.without_effect().items()]
     check_used(options, needs)
-    settings = dataclasses.replace(
-        settings,
-        sampler=sampler,
-        learning_rate=settings.learning_rate
-        or usual_rate(settings.optimizer, is_of_walks=bool(walk_defaults)),
-        buckets=settings.ngrams.n_buckets if settings.ngrams else settings.buckets,
-    )
-    _refuse(settings, made)
-    return made, settings
 
 
 def retrieves(settings: SkipGramSettings) -> bool:
@@ -247,37 +320,9 @@ def retrieves(settings: SkipGramSettings) -> bool:
 
 def usual_rate(optimizer: str, *, is_of_walks: bool) -> float:
     """The default learning rate of an optimizer of word vectors."""
-    if is_of_walks and optimizer == "sgd":
-        return SGD_RATE
+    if is_of_walks and optimizer in WALK_RATES:
+        return WALK_RATES[optimizer]
     return optimizers.find(optimizer, WORDS).rates[WORDS]
-
-
-def _defaults(objective: type[Objective], options: Options) -> Record:
-    """The defaults of objective and architecture; without a learning rate where another optimizer
-    than theirs is given, and without a number of draws where negatives are, which decide it.
-    """
-    encoder = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
-    defaults = dict(objective.word_defaults)
-    if encoder is not None:
-        defaults |= encoder.DEFAULTS
-    optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
-    has_limit = math.isfinite(optimizers.OPTIMIZERS[optimizer].limit)
-    if options.get("subwords") is not None and has_limit:
-        defaults |= SUBWORD_DEFAULTS
-        optimizer = SUBWORD_DEFAULTS["optimizer"]
-    if options.get("optimizer", optimizer) != optimizer:
-        defaults.pop("learning_rate", None)
-    if options.get("negatives") is not None:
-        defaults.pop("draws", None)
-    return defaults
-
-
-def _is_sized_by_text(objective: type[Objective], options: Options) -> bool:
-    """Whether large texts have defaults of their own, and nothing that decides them is given."""
-    encoder = ENCODERS.get(options.get("architecture") or SkipGramSettings.architecture)
-    if not objective.large_text_defaults or (encoder is not None and encoder.DEFAULTS):
-        return False
-    return all(options.get(name) is None for name in ("optimizer", "learning_rate", "subwords"))
 
 
 def _refuse(settings: SkipGramSettings, objective: Objective) -> None:
@@ -327,37 +372,38 @@ def in_order(objective: Objective) -> list[str]:
 # ---- with --collapsed
 
 
-def _collapsed(
-    name: str, options: Options, walk_defaults: Options
-) -> tuple[Objective, SkipGramSettings]:
-    """The objective and the settings where pairs are counted."""
-    objective = objectives.find(name)
-    made = _with_counts(objective, options)
-    if not collapses(made):
-        takers = ", ".join(
+def _collapsed_defaults(objective: type[Objective], options: Options) -> Record:
+    """The defaults where pairs are counted. Raises `EmbedxError` for what cannot be."""
+    counting = _with_counts(objective, options)
+    if not collapses(counting):
+        takers = [
             other
             for other, kind in objectives.OBJECTIVES.items()
             if collapses(_with_counts(kind, {}))
+        ]
+        problem = ("does not apply to ", Setting("objective", objective.name))
+        raise InapplicableError(
+            "collapsed", True, problem, f"taken by {', '.join(takers)}, by default"
         )
-        problem = ("does not apply to ", Setting("objective", name))
-        raise InapplicableError("collapsed", True, problem, f"taken by {takers}, by default")
-    draws = ["draws"] if not made.traits.has_tail else []
-    for setting in (*REFUSED_WITH_COLLAPSED, *draws):
+
+    defaults: Record = dict(COLLAPSED_DEFAULTS)
+    # Of the warm start, which has an objective of its own.
+    defaults["block_size"] = SkipGramSettings.block_size
+    refused = [*REFUSED_WITH_COLLAPSED]
+    if counting.traits.has_tail:
+        defaults["draws"] = DRAWS_PER_INPUT
+    else:
+        refused.append("draws")
+    for setting in refused:
         if options.get(setting) is not None:
-            collapsed = (Setting("collapsed", True), " ", Setting("objective", name))
+            collapsed = (Setting("collapsed", True), " ", Setting("objective", objective.name))
             raise InapplicableError(setting, None, ("does not apply with ", collapsed))
-    search = made.search(2)
+
+    search = counting.search(2)
     if search is not None and search.message_iterations > 0:
         remedy = ("leave out ", Setting("rescore", False))
         raise InapplicableError("collapsed", True, "needs exact scores of the rows found", remedy)
-    defaults = {**COLLAPSED_DEFAULTS, **walk_defaults}
-    if made.traits.has_tail:
-        defaults["draws"] = DRAWS_PER_INPUT
-    settings = SkipGramSettings.from_options(
-        {**defaults, **options, "sampler": objective.samplers()[0]}
-    )
-    optimizers.find(settings.optimizer, COLLAPSED)
-    return made, settings
+    return defaults
 
 
 def _with_counts(objective: type[Objective], options: Options) -> Objective:

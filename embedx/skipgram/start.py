@@ -30,7 +30,7 @@ settings as in a new run. Counts are those of the text, and words that are not i
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from embedx.engine.subwords import Parts
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
-from embedx.settings import Options, check_used, settings_of
+from embedx.settings import Options, Record, check_used, settings_of
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.storage.folder import REMEDY
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -122,20 +122,19 @@ class Start:
             elif name != "bias":
                 raise DataError(f"{self.path}: {name}", None, "missing", REMEDY)
 
-    def with_defaults(self, options: Options) -> dict[str, Any]:
-        """The options, those that have to be the model's and are not given as there. Raises
-        `EmbedxError` for others.
+    def defaults(self, options: Options) -> Record:
+        """The settings that are the model's unless they are given. Raises `EmbedxError` for options
+        that contradict the model.
         """
         self._refuse_phrases(options)
         self._check_vocabulary_size(options)
         model_settings = {**self.model.settings, "dim": self.model.vectors.shape[1]}
         self._check_fixed(options, model_settings)
-        defaults = {
+        return {
             name: model_settings[name]
             for name in (*INHERITED_SETTINGS, *FIXED_SETTINGS)
             if model_settings.get(name) is not None
         }
-        return {**defaults, **options}
 
     def _refuse_phrases(self, options: Options) -> None:
         """Raise `EmbedxError` for settings of collocations: those of the model are joined."""

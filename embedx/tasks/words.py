@@ -29,8 +29,7 @@ from embedx.vectors.model import WordVectors
 
 
 class WordTask:
-    """Word vectors, as a request asks for them. Settings that were given have priority over those
-    of a recipe, then come the objective's own, then the defaults.
+    """Word vectors, as a request asks for them. `configure` has the order of defaults.
 
     Raises `EmbedxError` for what is known to be wrong before the text is read.
     """
