@@ -517,6 +517,11 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
         "warning: unknown items in the other histories, which are ignored: 1\n"
     )
 
+    done = run_command(tmp_path, "recommend", "items", "-", input="rye\n" * 1200)
+    *warnings, total = done.stderr.splitlines()
+    assert len(warnings) == 5
+    assert total == "warning: histories without a known item: 1,200"
+
     words = ["recommend", "items", "tea", "--histories", "histories.txt"]
     done = run_command(tmp_path, *words, check=False)
     assert done.returncode == 2

@@ -22,6 +22,8 @@ from embedx.vectors.model import UnknownWordError, WordVectors
 # A word and its cosine.
 Neighbour = tuple[str, float]
 
+MAX_UNKNOWN_SAID = 5  # histories without a known item that are named one by one
+
 # ---- words
 
 
@@ -163,10 +165,11 @@ def recommend(
 def recommend_to_each(
     vectors: WordVectors, lines: Iterable[str], top_k: int, as_json: bool, progress: Progress
 ) -> None:
-    """Print what most likely follows the items of each line, as it comes; a line without a known
-    item is said on standard error.
+    """Print what most likely follows the items of each line, as it comes; the first lines without a
+    known item are said on standard error, and how many there are.
     """
     n_unknown = 0
+    n_unknown_histories = 0
     for number, line in enumerate(lines, 1):
         items = items_of_line(line, vectors)
         if not items:
@@ -176,12 +179,16 @@ def recommend_to_each(
             recommended = vectors.recommend(items, top_k)
             n_unknown += sum(item not in vectors for item in items)
         except DataError as error:
-            progress.warn(f"line {number}: {error.problem}")
+            n_unknown_histories += 1
+            if n_unknown_histories <= MAX_UNKNOWN_SAID:
+                progress.warn(f"line {number}: {error.problem}")
         history = " ".join(items)
         rows = [(history, item, f"{score:.4f}") for item, score in recommended]
         value = _recommendation(items, recommended) if as_json else None
         tables.show(("history", "item", "score"), rows, value)
         sys.stdout.flush()
+    if n_unknown_histories > MAX_UNKNOWN_SAID:
+        progress.warn(f"histories without a known item: {n_unknown_histories:,}")
     if n_unknown:
         progress.warn(f"unknown items in the other histories, which are ignored: {n_unknown:,}")
 
