@@ -177,7 +177,7 @@ def test_an_array_of_a_model_is_named_where_its_numbers_are_wrong(tmp_path, name
 def test_a_start_without_rows_for_all_words_is_refused(tmp_path):
     few = np.zeros((2, 2), np.float32)
     path = words_model(tmp_path / "m", output=few)
-    with refused_data("output"):
+    with refused_data("m: output"):
         Start(StartSettings(start=str(path)))
 
 

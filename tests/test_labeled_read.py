@@ -342,7 +342,8 @@ def test_fasttext_lines_are_bags_of_words(write):
     assert (data.schema.vocabulary, data.schema.names) == (["x", "y", "z"], ["a", "b"])
     assert label_rows(data) == [[0, 1], [], [1]]
     test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), like=known)
-    assert test.features.toarray().tolist() == [[1, 0, 2], [0, 0, 0]]
+    # the last column counts unknown words
+    assert test.features.toarray().tolist() == [[1, 0, 2, 1], [0, 0, 0, 0]]
     assert label_rows(test) == [[], [2, 1]]
     assert (test.n_labels, test.schema.vocabulary) == (2, known.vocabulary)
 

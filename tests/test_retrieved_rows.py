@@ -23,6 +23,7 @@ from embedx.objectives.margin import Margin
 from embedx.objectives.mips import Mips
 from embedx.objectives.softmax import Softmax
 from embedx.runtime.progress import Reporter
+from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
 from tests.support.notes import Notes
@@ -166,15 +167,17 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
 # ---- words
 
 
-def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics):
+def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics, monkeypatch):
     options = {
         "dim": 8,
         "epochs": 2,
         "sample": 0,
         "threads": 1,
         "block_size": 4,
+        "optimizer": "rowwise-adagrad",
         "learning_rate": 0.5,
     }
+    monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
     everything = {**EVERYTHING, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
     found = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
@@ -197,11 +200,13 @@ def test_words_learn_their_topic_from_what_they_find(two_topics, options):
     }
 
 
-def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics):
+def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics, monkeypatch):
     """Once each word knows one rival, the biases of the exact softmax are out of reach without
     drawn rows.
     """
     options = {"dim": 8, "epochs": 1, "sample": 0, "threads": 1, "bias": "zero"}
+    options |= {"optimizer": "rowwise-adagrad", "learning_rate": 1.5}
+    monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     own = {**options, "found": 1, "warm_up": 0.0, "draws": 30}
     bias = {
         tail: embedx.SkipGram("ldgs", **own, tail=tail).fit(two_topics).model.arrays["bias"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.cli.queries import neighbours
+from embedx.cli.queries import NeighbourSearch
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import Analogies, SimilarityPairs
 from embedx.evaluation.words import answers
@@ -56,8 +56,10 @@ def test_a_model_finds_words_in_either_form(tmp_path, is_file):
     assert DECOMPOSED in model
     assert (model[DECOMPOSED] == model[COMPOSED]).all()
     assert model.most_similar(DECOMPOSED) == model.most_similar(COMPOSED)
-    assert COMPOSED not in dict(neighbours(model, DECOMPOSED, 3))
-    assert dict(neighbours(model, "au", 3, exclude=[DECOMPOSED])).keys() == {"lait", "\ufb01ne"}
+    search = NeighbourSearch(model, top_k=3, restrict=None, excluded=[])
+    assert COMPOSED not in dict(search.neighbours(DECOMPOSED))
+    search = search._replace(excluded=[DECOMPOSED])
+    assert dict(search.neighbours("au")).keys() == {"lait", "\ufb01ne"}
     more = embedx.SkipGram("ns", start=str(tmp_path / "model"), **FEW).fit(text)
     assert sorted(more.model.words) == sorted(model.words)
 

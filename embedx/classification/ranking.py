@@ -103,7 +103,8 @@ class LabelRanking(LabelScores):
 
     def knowledge(self, features: Any, n_unknown: ndarray | None, rows: slice) -> Knowledge:
         """What is known of these rows of features."""
-        if rows.stop - rows.start < features.shape[0]:
+        start, stop, _ = rows.indices(features.shape[0])
+        if stop - start < features.shape[0]:
             features = features[rows]
             n_unknown = None if n_unknown is None else n_unknown[rows]
         return familiarity.knowledge_of(features, n_unknown, self.arrays.get("idf"), self._max_idf)
