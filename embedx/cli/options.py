@@ -396,7 +396,12 @@ def compare_options() -> Options:
     The latter are given by --set but for a few.
     """
     from embedx.classification.settings import ClassifySettings
-    from embedx.comparison.settings import BY_SET, OF_LABELS, OF_TEXT, CompareSettings
+    from embedx.comparison.settings import (
+        GIVEN_BY_SET,
+        LABEL_SETTINGS,
+        TEXT_SETTINGS,
+        CompareSettings,
+    )
     from embedx.graphs.settings import GraphSettings
     from embedx.labeled.tables.settings import TableSettings
     from embedx.skipgram.settings import SkipGramSettings
@@ -404,10 +409,11 @@ def compare_options() -> Options:
     text_options = options_of(SkipGramSettings, VocabularySettings, TextSettings, GraphSettings)
     label_options = options_of(ClassifySettings, TableSettings)
     options = options_of(CompareSettings)
-    options |= {name: text_options[name] for name in OF_TEXT}
-    options |= {name: label_options[name] for name in OF_LABELS}
+    options |= {name: text_options[name] for name in TEXT_SETTINGS}
+    options |= {name: label_options[name] for name in LABEL_SETTINGS}
     return {
-        name: dataclasses.replace(option, by_set=name in BY_SET) for name, option in options.items()
+        name: dataclasses.replace(option, by_set=name in GIVEN_BY_SET)
+        for name, option in options.items()
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from embedx import objectives
-from embedx.comparison.settings import OF_ALL_RUNS, OF_VALIDATION, CompareSettings
+from embedx.comparison.settings import SETTINGS_OF_ALL_RUNS, VALIDATION_SETTINGS, CompareSettings
 from embedx.errors import InapplicableError, SettingError, Text, near
 from embedx.evaluation.statistics import Score
 from embedx.runtime.progress import Progress
@@ -34,18 +34,21 @@ def listed(text: str) -> list[str]:
 class Data(ABC):
     """Files, the options of all runs on them, and how a model is scored.
 
-    names  what each run is trained on
-    files  what is named beside them: train_labels, test, test_labels, pairs, analogies, next_item,
-           cache_dir
+    names             what each run is trained on
+    files             what is named beside them: train_labels, test, test_labels, pairs, analogies,
+                      next_item, cache_dir
+    unit              "words" or "examples"
+    applicable        names of options
+    variant_settings  what an objective may be tried with, beside its own settings
+    measures          in the order of tables; the first is ranked by if all runs have it
     """
 
     command: ClassVar[str]
-    unit: ClassVar[str]  # "words" or "examples"
-    taken: ClassVar[tuple[str, ...]]  # names of options
-    # settings that an objective may be tried with, beside its own
-    of_variants: ClassVar[type[Settings]]
-    otherwise: ClassVar[Text]  # what is said of other options
-    measures: Sequence[str]  # in the order of tables; the first is ranked by if all runs have it
+    unit: ClassVar[str]
+    applicable: ClassVar[tuple[str, ...]]
+    variant_settings: ClassVar[type[Settings]]
+    why_inapplicable: ClassVar[Text]
+    measures: Sequence[str]
     curve_of: str
 
     def __init__(
@@ -55,15 +58,15 @@ class Data(ABC):
         settings: CompareSettings,
         **files: Any,
     ) -> None:
-        inapplicable = sorted(options.keys() - set(self.taken))
+        inapplicable = sorted(options.keys() - set(self.applicable))
         if inapplicable:
-            raise InapplicableError(inapplicable[0], None, self.otherwise)
+            raise InapplicableError(inapplicable[0], None, self.why_inapplicable)
         self.names = list(names)
         self.options = dict(options)
         self.settings = settings
         self.files = files
         # options of runs that follow from the data and the settings of the comparison
-        self.of_runs: dict[str, Any] = {}
+        self.run_options: dict[str, Any] = {}
         # objectives that train to convergence, for their own number of epochs
         self.converging: set[str] = set()
 
@@ -91,19 +94,21 @@ class Data(ABC):
 
     def _fields_of_variants(self, objective: str) -> dict[str, dataclasses.Field[Any]]:
         """The settings that an objective may be tried with, by name."""
-        groups = [self.of_variants, objectives.find(objective).Settings]
+        groups = [self.variant_settings, objectives.find(objective).Settings]
         fields = {field.name: field for group in groups for field in dataclasses.fields(group)}
-        return {name: field for name, field in fields.items() if name not in OF_ALL_RUNS}
+        return {name: field for name, field in fields.items() if name not in SETTINGS_OF_ALL_RUNS}
 
     def request(self, variant: str) -> RunRequest:
         """A run with the objective and the settings of a variant, without seed, limit and
         output.
         """
         objective, settings_of_variant = self.variant(variant)
-        left_out = OF_VALIDATION if variant in self.converging else ()
+        left_out: Sequence[str] = ()
+        if variant in self.converging:
+            left_out = VALIDATION_SETTINGS
         settings = {
             name: value
-            for name, value in (self.options | self.of_runs | settings_of_variant).items()
+            for name, value in (self.options | self.run_options | settings_of_variant).items()
             if value is not None and name not in left_out
         }
         return self.request_of(objective, settings)

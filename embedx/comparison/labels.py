@@ -14,7 +14,7 @@ from embedx.classification.problem import Problem, given_names
 from embedx.classification.resolve import resolve
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
-from embedx.comparison.settings import OF_LABELS, CompareSettings
+from embedx.comparison.settings import LABEL_SETTINGS, CompareSettings
 from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation import learning_curves
 from embedx.evaluation.labels import scores_by_groups
@@ -49,9 +49,9 @@ class LabelledData(Data):
 
     command = "classify"
     unit = "examples"
-    taken = OF_LABELS
-    of_variants = ClassifySettings
-    otherwise = ("applies to text; with ", Setting("test"), ", DATA are labelled")
+    applicable = LABEL_SETTINGS
+    variant_settings = ClassifySettings
+    why_inapplicable = ("applies to text; with ", Setting("test"), ", DATA are labelled")
 
     def __init__(
         self,
@@ -120,13 +120,13 @@ class LabelledData(Data):
 
         self._choose_measures()
         self.converging |= self._converging_variants(training)
-        self.of_runs = self._options_of_runs(len(training))
+        self.run_options = self._options_of_runs(len(training))
         return {
             "training rows": len(training),
             "features": training.n_features,
             "labels": training.n_labels,
             "test rows": len(self.rows),
-            "validation": self.of_runs.get("validation", "none"),
+            "validation": self.run_options.get("validation", "none"),
         }
 
     def _choose_measures(self) -> None:

@@ -24,7 +24,7 @@ from embedx.settings import Record
 from embedx.tasks.requests import RunRequest
 
 # by default chosen from the data unless there is a learning rate, which depends on them
-OF_RATE = ("optimizer", "block_size")
+CHOSEN_WITHOUT_RATE = ("optimizer", "block_size")
 SECONDS_BETWEEN_MEASUREMENTS = 0.05
 MAX_CHARACTERS_OF_MESSAGE = 300
 MAX_POINTS_OF_CURVE = 60
@@ -120,7 +120,8 @@ def tried(
     def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
         score = data.validation_score(folder / "model", facts)
         used = {
-            name: facts["settings"].get(name) for name in ("learning_rate", "negatives", *OF_RATE)
+            name: facts["settings"].get(name)
+            for name in ("learning_rate", "negatives", *CHOSEN_WITHOUT_RATE)
         }
         known = {name: value for name, value in used.items() if value is not None}
         is_finite = score is not None and math.isfinite(score)

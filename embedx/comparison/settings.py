@@ -5,9 +5,12 @@ from embedx.graphs.settings import GraphSettings
 from embedx.runtime.cores import usable_cores
 from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
 
-BUDGET = 60.0  # seconds for each run, where nothing is said
-MAX_TRIALS = 5  # of an objective, with --tune
-OF_TEXT = (  # settings that each run takes
+# Seconds for each run, where nothing is said.
+BUDGET = 60.0
+# Trials of an objective, with --tune.
+MAX_TRIALS = 5
+# Settings of text that each run takes, and below of labelled data.
+TEXT_SETTINGS = (
     "dim",
     "window",
     "subwords",
@@ -22,7 +25,7 @@ OF_TEXT = (  # settings that each run takes
     "max_vocab",
     *settings_of(GraphSettings),
 )
-OF_TABLE = (
+TABLE_SETTINGS = (
     "text_column",
     "label_column",
     "id_column",
@@ -30,9 +33,12 @@ OF_TABLE = (
     "feature_columns",
     "header",
 )
-OF_LABELS = ("labels", "unseen", "scaling", "hidden", *OF_TABLE)
-# given by --set to this command
-BY_SET = {"validation", "validation_labels", *OF_TEXT, *OF_LABELS} - {"dim", "hidden"}
+LABEL_SETTINGS = ("labels", "unseen", "scaling", "hidden", *TABLE_SETTINGS)
+# Those given by --set to this command.
+GIVEN_BY_SET = {"validation", "validation_labels", *TEXT_SETTINGS, *LABEL_SETTINGS} - {
+    "dim",
+    "hidden",
+}
 
 
 class CompareSettings(Settings):
@@ -130,11 +136,11 @@ class CompareSettings(Settings):
         return self.threads or usable_cores()
 
 
-OF_VALIDATION = ("validation", "validation_labels", "patience")
-# Of no one objective.
-OF_ALL_RUNS = {
+VALIDATION_SETTINGS = ("validation", "validation_labels", "patience")
+# Not settings of a variant.
+SETTINGS_OF_ALL_RUNS = {
     *settings_of(CompareSettings),
-    *OF_VALIDATION,
+    *VALIDATION_SETTINGS,
     "seed",
     "labels",
     "unseen",

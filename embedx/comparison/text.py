@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from embedx.comparison.data import Data
-from embedx.comparison.settings import OF_TEXT, CompareSettings
+from embedx.comparison.settings import TEXT_SETTINGS, CompareSettings
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
@@ -42,9 +42,9 @@ class Text(Data):
 
     command = "train"
     unit = "words"
-    taken = OF_TEXT
-    of_variants = SkipGramSettings
-    otherwise = ("applies to labelled data; without ", Setting("test"), ", DATA is text")
+    applicable = TEXT_SETTINGS
+    variant_settings = SkipGramSettings
+    why_inapplicable = ("applies to labelled data; without ", Setting("test"), ", DATA is text")
     measures: Sequence[str] = ("log_likelihood", "similarity", "analogies")
     curve_of = "held-out log-likelihood"
 
@@ -62,7 +62,7 @@ class Text(Data):
         self.next_item = files.get("next_item")
 
         if self.next_item is None:
-            self.of_runs = {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
+            self.run_options = {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
         else:
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
 

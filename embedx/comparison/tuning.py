@@ -16,7 +16,7 @@ from embedx import objectives
 from embedx.comparison import runs
 from embedx.comparison.data import Data
 from embedx.comparison.records import FAILED, Records, Run
-from embedx.comparison.runs import OF_RATE
+from embedx.comparison.runs import CHOSEN_WITHOUT_RATE
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import Setting, Text, joined
 from embedx.runtime.progress import Progress
@@ -73,10 +73,12 @@ def search(trial_of: Callable[[Options], Run], has_negatives: bool) -> Run:
     best = first = trial_of({})
     used = first["used"]
     if "learning_rate" in used:
-        own = {name: used[name] for name in OF_RATE if name in used}
+        chosen = {name: used[name] for name in CHOSEN_WITHOUT_RATE if name in used}
 
         def at(factor: float) -> Run:
-            return trial_of(own | {"learning_rate": float(f"{used['learning_rate'] * factor:.3g}")})
+            return trial_of(
+                chosen | {"learning_rate": float(f"{used['learning_rate'] * factor:.3g}")}
+            )
 
         lower, higher = at(1 / STEP), at(STEP)
         better, factor = (lower, 1 / STEP) if rank(lower) >= rank(higher) else (higher, STEP)

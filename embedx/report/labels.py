@@ -19,8 +19,8 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
 from embedx.pages import charts as drawing
 from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
+from embedx.report.numbers import number, number_rows
 from embedx.report.settings import ReportSettings
-from embedx.report.words import number
 from embedx.runtime.progress import Progress
 from embedx.settings import Settings
 
@@ -83,12 +83,11 @@ def findings(
     for name, title in MEASURES.items():
         if name in metrics:
             key_figures[title] = f"{metrics[name]:.4f}"
-    metric_rows = [[name.replace("_", " "), number(value)] for name, value in metrics.items()]
     frequency_bins = answers.by_frequency(predicted.top, predicted.labels, classifier.counts)
     return values | {
         "key_figures": key_figures,
         "source": Path(source).name,
-        "metrics": [["metric", "value"], *metric_rows],
+        "metrics": number_rows("metric", metrics),
         "warning": classifier.likelihood_warning(metrics),
         **at_each_k(predicted.top, predicted.labels),
         "chart_of_reliability": reliability_of(classifier, predicted),

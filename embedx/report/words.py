@@ -1,6 +1,5 @@
 """The page of word vectors: scores, nearest words and a map."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from embedx.evaluation.word_report import Report
 from embedx.evaluation.word_sets import WordTests
 from embedx.pages.charts import N_COLOURS
 from embedx.report import projection
+from embedx.report.numbers import number_rows
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
@@ -84,7 +84,9 @@ def findings(
         "dimension": vectors.vectors.shape[1],
     }
     values["curve_of"] = {"held-out log-likelihood": learning_curves.heldout_points(facts)}
-    values["heldout"] = heldout_rows(facts.get("heldout") or {})
+    values["heldout"] = None
+    if facts.get("heldout"):
+        values["heldout"] = number_rows("held-out text", facts["heldout"])
     return values
 
 
@@ -138,16 +140,6 @@ def about_scores(models: Sequence[Path], tests: WordTests, progress: Progress) -
     }
 
 
-def heldout_rows(heldout: Mapping[str, Any]) -> list[list[str]] | None:
-    """A table of the scores on held-out text; None without any."""
-    if not heldout:
-        return None
-    rows = [["held-out text", "value"]]
-    for name, value in heldout.items():
-        rows.append([name.replace("_", " "), number(value)])
-    return rows
-
-
 def sections_of(scores: Report) -> dict[str, list[list[str]]]:
     """The analogies of each test by section."""
     tables = {}
@@ -161,13 +153,6 @@ def sections_of(scores: Report) -> dict[str, list[list[str]]]:
         if len(rows) > 1:
             tables[score.test] = rows
     return tables
-
-
-def number(value: Any) -> str:
-    """A count, or a number with four decimals."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def neighbour_rows(vectors: WordVectors, words: Sequence[str], near: Neighbours) -> list[list[str]]:
