@@ -206,37 +206,55 @@ class ClassifierRun:
 
     def _note_choices(self) -> None:
         """Report what was chosen from the data, in a line of its own where that may surprise."""
-        given, settings, data = self.given, self.settings, self.data
         for name, reason in self.origins.items():
-            value = as_typed(getattr(settings, name))
+            value = as_typed(getattr(self.settings, name))
             if reason:
                 self.progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
+        self._note_missing_search()
+        self._note_scaling()
+        self._note_unused_propensities()
+        self._warn_of_negative_features()
+
+    def _note_missing_search(self) -> None:
+        """Report that no search finds candidates, where the objective's first sampler would."""
+        given = self.given
         is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
         searches = samplers.SAMPLERS[self.objective.samplers()[0]].needs_dense_inputs
-        if is_open and data.is_sparse and searches:
+        if is_open and self.data.is_sparse and searches:
             self.progress.note(
                 "no search with sparse features: every label is scored; ",
                 Setting("hidden", 100),
                 " makes them dense",
             )
-        if given.scaling is None and settings.scaling != "none":
+
+    def _note_scaling(self) -> None:
+        """Report a scaling that was chosen."""
+        scaling = self.settings.scaling
+        if self.given.scaling is None and scaling != "none":
             self.progress.note(
                 f"{self.origins['scaling']}: ",
-                Setting("scaling", settings.scaling),
+                Setting("scaling", scaling),
                 "; ",
                 Setting("scaling", "none"),
                 " keeps them as they are",
             )
+
+    def _note_unused_propensities(self) -> None:
+        """Report parameters of propensities that were given and change no ranking."""
         for name in ("propensity_a", "propensity_b"):
-            if self.problem.is_given(name) and not settings.propensity:
+            if self.problem.is_given(name) and not self.settings.propensity:
                 self.progress.note(
-                    Setting(name, getattr(given, name)),
+                    Setting(name, getattr(self.given, name)),
                     " changes psp@k alone, because labels are not ranked by propensities: ",
                     Setting("propensity", 0.0),
                 )
-        if settings.weights != DENSE and data.features.data.min(initial=0) < 0:
+
+    def _warn_of_negative_features(self) -> None:
+        """Warn of negative features where weights are sparse."""
+        weights = self.settings.weights
+        if weights != DENSE and self.data.features.data.min(initial=0) < 0:
             self.progress.warn(
-                Setting("weights", settings.weights),
+                Setting("weights", weights),
                 " keeps a label's weights only for the features of its own rows, which may lose"
                 " useful ones where features are negative, as some here are; ",
                 Setting("weights", DENSE),
