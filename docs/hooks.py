@@ -30,9 +30,10 @@ IN_DOCS = "](../../docs/"  # and the other way
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table."""
+    """A table, whose cells may hold bars."""
     head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -191,7 +192,7 @@ def commands() -> str:
         ]
         context = command.make_context(" ".join(["embedx", *words]), [], resilient_parsing=True)
         about = inspect.cleandoc(command.help or "").split("\n\n")[0].replace("\n", " ")
-        escaped = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
+        escaped = [[cell.replace("<", "&lt;") for cell in row] for row in rows]
         usage = f"```text\n{command.get_usage(context)}\n```"
         return "\n\n".join(
             [f"### {' '.join(words)}", about, usage, markdown(("option", "meaning"), escaped)]

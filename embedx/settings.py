@@ -274,7 +274,9 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     bounds = limits | ({"at_most": limits["at_most"] or MOST} if kind is int else {})
     for limit, (holds, words) in LIMITS.items():
         if bounds[limit] is not None and not holds(value, bounds[limit]):
-            raise SettingError(field.name, value, f"must be {words} {bounds[limit]}")
+            bound = bounds[limit]
+            written = f"{bound:g}" if isinstance(bound, float) else bound
+            raise SettingError(field.name, value, f"must be {words} {written}")
     if kind is float and not _is_finite(value):
         raise SettingError(field.name, value, "must be a finite number")
 

@@ -54,7 +54,7 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
             "tokenizer = 'word'",
             "--tokenizer word: did you mean words? choose one of whitespace, words, none",
         ),
-        ("local-decay = 2", "--set local-decay=2: must be at most 1.0"),
+        ("local-decay = 2", "--set local-decay=2: must be at most 1"),
         ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
         ("learning-rate = " + "9" * 400, "--learning-rate "),
         ("dim = ", "not TOML: Invalid value"),

@@ -162,7 +162,7 @@ def test_settings_given_by_set_are_those_of_options(asked):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("train x --set local-decay=2", "--set local-decay=2: must be at most 1.0"),
+        ("train x --set local-decay=2", "--set local-decay=2: must be at most 1"),
         ("train x --set tail=perhaps", "--set tail=perhaps: must be yes or no"),
         (
             "train x --set augment=nois",

@@ -126,9 +126,8 @@ class ClassifySettings(TrainingSettings):
         None,
         "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's"
         " positives, `tree`: sparse, in a tree over clusters of labels, for losses that are sums"
-        " over labels; by default by size: tree where values × labels × epochs exceed"
-        f" {MAX_PRODUCTS / 1e9:,.0f} billion, or {MAX_PRODUCTS_OF_MANY / 1e9:,.0f} billion from"
-        f" {MANY_FOR_TREE:,} labels on",
+        " over labels; by default tree where values × labels × epochs exceed"
+        f" {MAX_PRODUCTS:.0e}, or {MAX_PRODUCTS_OF_MANY:.0e} with {MANY_FOR_TREE:,} labels or more",
         choices=WEIGHTS,
         panel="Model",
     )

@@ -148,7 +148,9 @@ def requested(output: Path) -> Requested:
         )
         version = run["embedx"]
     except FileNotFoundError:
-        problem = f"no run to resume (there is no {file})"
+        problem = f"no run to resume: there is no {os.path.basename(file.parent)} beside it"
+        if file.parent.is_dir():
+            problem = "no run to resume: it ended before it wrote a checkpoint"
         remedy = "start it with its original command"
         raise DataError(output, None, problem, remedy) from None
     except DAMAGED as error:
