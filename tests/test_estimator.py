@@ -80,7 +80,9 @@ def test_parameters_are_the_settings_of_embedx_classify():
         for name in settings_of(objective.Settings)
         if name not in objective.word_settings
     }
-    settings = {estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.FILE_SETTINGS}
+    settings = {
+        estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.FILE_SETTINGS
+    }
     assert parameters.keys() == settings | own | {"objective", "verbose"}
     assert all(parameters[name].default is None for name in settings)
 
