@@ -13,10 +13,12 @@ from embedx.classification.classifier import load
 from embedx.cli.app import application
 from embedx.errors import InapplicableError
 from embedx.evaluation import answers, learning_curves
+from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read
 from embedx.pages import charts
-from embedx.report import labels as of_labels, projection, words as of_words
+from embedx.report import labels as label_pages, projection, words as word_pages
+from embedx.report.contract import PageRequest
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Silent
@@ -147,15 +149,15 @@ def test_reliability(seed):
 
 
 def test_random_words_are_different_seeded_and_of_all_frequencies():
-    first = of_words.drawn_rows(100_000, 30, 1)
+    first = word_pages.drawn_rows(100_000, 30, 1)
     assert (
         first.tolist()
         == sorted(set(first.tolist()))
-        == of_words.drawn_rows(100_000, 30, 1).tolist()
+        == word_pages.drawn_rows(100_000, 30, 1).tolist()
     )
-    assert first.tolist() != of_words.drawn_rows(100_000, 30, 2).tolist()
-    assert len(of_words.drawn_rows(5, 30, 0)) == 5
-    drawn = np.concatenate([of_words.drawn_rows(100_000, 30, seed) for seed in range(20)])
+    assert first.tolist() != word_pages.drawn_rows(100_000, 30, 2).tolist()
+    assert len(word_pages.drawn_rows(5, 30, 0)) == 5
+    drawn = np.concatenate([word_pages.drawn_rows(100_000, 30, seed) for seed in range(20)])
     assert 0.4 < np.mean(drawn < 316) < 0.6  # half of the logarithm
 
 
@@ -320,9 +322,15 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
 
 def test_what_is_found_on_test_data(tmp_path, write):
     classifier = load(label_folder(tmp_path / "model"))
-    found = of_labels.findings(
-        classifier, write(TEST, "test.txt"), None, ReportSettings(examples=3), Silent()
+    request = PageRequest(
+        folders=[tmp_path / "model"],
+        settings=ReportSettings(examples=3),
+        word_tests=WordTests(),
+        test=write(TEST, "test.txt"),
+        test_labels=None,
+        progress=Silent(),
     )
+    found = label_pages.single_values(classifier, request)
     assert found["key_figures"]["test rows"] == "7"
     assert ["n", "6"] in found["metrics"]  # one row has no label
     rows, metrics = found["by_k"], dict(found["metrics"])

@@ -19,6 +19,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
 from embedx.pages import charts as drawing
 from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
+from embedx.report.contract import PageRequest
 from embedx.report.numbers import number, number_rows
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Progress
@@ -53,17 +54,13 @@ class Predictions(NamedTuple):
     kept: ndarray
 
 
-def findings(
-    classifier: Classifier,
-    source: str | None,
-    test_labels: str | None,
-    settings: ReportSettings,
-    progress: Progress,
-) -> dict[str, Any]:
+def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any]:
     """What the page of a classifier shows, for its template.
 
-    These are the predictions for the test data `source` or, without these, the labels in training.
+    These are the predictions for test data or, without these, the labels in training.
     """
+    source = request.test
+    progress = request.progress
     curves = {
         f"validation {MEASURES[name]}": validation_points(classifier.facts, name)
         for name in ("p@1", "log_likelihood")
@@ -74,7 +71,7 @@ def findings(
         values |= {"source": None, "key_figures": key_figures}
         return values | in_training(classifier)
 
-    data = read(source, test_labels, progress=progress, like=classifier.known)
+    data = read(source, request.test_labels, progress=progress, like=classifier.known)
     decisions, label_rows = by_label(classifier, data, progress)
     metrics = classifier.evaluate(data, progress=progress) | decisions
     predicted = predictions(classifier, data, progress)
@@ -94,7 +91,7 @@ def findings(
         "bins": frequency_rows(frequency_bins),
         "by_label": label_rows[: 1 + MAX_LABELS],
         "confused": confusion_rows(classifier, predicted),
-        **example_tables(classifier, data, predicted, settings),
+        **example_tables(classifier, data, predicted, request.settings),
     }
 
 

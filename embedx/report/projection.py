@@ -1,4 +1,4 @@
-"""Word vectors in the plane: by t-SNE, where scikit-learn is installed, or by principal
+"""Projections of word vectors to the plane: t-SNE, which needs scikit-learn, and principal
 components.
 """
 
@@ -10,15 +10,21 @@ from numpy import float64, ndarray
 from embedx.errors import Setting, SettingError
 
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
-PERPLEXITY = 30.0  # scikit-learn's default; it has to be below the number of points
+# scikit-learn's default, which has to be below the number of points
+PERPLEXITY = 30.0
+# with fewer directions than these there are no neighbourhoods for t-SNE
+MIN_DIRECTIONS = 5
 
-# a vector is placed between so many others: of a cosine that is 0.05 less, the weight is 1/e
-N_NEAREST, SHARPNESS = 3, 20.0
+# known vectors between which another one is placed, and by how much the logarithm of their weights
+# grows with the cosine
+N_NEAREST = 3
+SHARPNESS = 20.0
 
 
 def chosen(name: str | None) -> str:
-    """The projection of that name, by default the best that is installed. Raises `EmbedxError` if
-    it is not installed.
+    """The projection of that name, by default the best that is installed.
+
+    Raises `EmbedxError` if it is not installed.
     """
     has_tsne = importlib.util.find_spec("sklearn") is not None
     if name == "tsne" and not has_tsne:
@@ -28,38 +34,44 @@ def chosen(name: str | None) -> str:
             "needs scikit-learn",
             ('pip install "embedx[sklearn]", or take ', Setting("projection", "pca")),
         )
-    return name or ("tsne" if has_tsne else "pca")
+    if name is not None:
+        return name
+    return "tsne" if has_tsne else "pca"
 
 
 def project(vectors: ndarray, name: str, seed: int) -> ndarray:
-    """A place for each vector, float64 (n, 2), within 0 and 1: the longer side of all takes the
-    whole, the other its middle.
+    """Coordinates of the vectors in the plane, float64 (n, 2), by their directions.
 
-    vectors  float32 (n, dim), which count by their directions
+    They lie between 0 and 1 and around the middle; the longer side of the map has length 1.
+
+    vectors  float32 (n, dim)
     """
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, length, out=np.zeros_like(vectors, np.float32), where=length > 0)
-    if len(np.unique(unit, axis=0)) < 5:  # too few directions to have neighbourhoods
-        name = "pca"
-    places = by_tsne(unit, seed) if name == "tsne" else by_pca(unit)
-    low, high = places.min(axis=0), places.max(axis=0)
+
+    has_neighbourhoods = len(np.unique(unit, axis=0)) >= MIN_DIRECTIONS
+    by_neighbourhoods = name == "tsne" and has_neighbourhoods
+    places = by_tsne(unit, seed) if by_neighbourhoods else by_pca(unit)
+
+    low = places.min(axis=0)
+    high = places.max(axis=0)
     size = float((high - low).max()) or 1.0
     return (places - (low + high) / 2) / size + 0.5
 
 
 def between(known: ndarray, places: ndarray, others: ndarray) -> ndarray:
-    """A place for each other vector: the mean of those of the known vectors nearest to it, weighted
-    by how near they are.
+    """Coordinates of other vectors: means of those of the nearest known vectors, by cosine.
 
     known, others  float32 (n, dim), of length 1
+    places         float64 (n, 2): coordinates of the known vectors
     """
-    found = np.empty((len(others), 2))
-    for k, cosines in enumerate(map(known.__matmul__, others)):
-        best = np.argsort(-cosines)[:N_NEAREST]
-        found[k] = np.average(
-            places[best], axis=0, weights=np.exp(SHARPNESS * (cosines[best] - cosines[best[0]]))
-        )
-    return found
+    means = np.empty((len(others), 2))
+    for k, vector in enumerate(others):
+        cosines = known @ vector
+        nearest = np.argsort(-cosines)[:N_NEAREST]
+        weights = np.exp(SHARPNESS * (cosines[nearest] - cosines[nearest[0]]))
+        means[k] = np.average(places[nearest], axis=0, weights=weights)
+    return means
 
 
 def by_pca(vectors: ndarray) -> ndarray:
@@ -67,13 +79,13 @@ def by_pca(vectors: ndarray) -> ndarray:
     centred = vectors.astype(float64) - vectors.mean(axis=0, dtype=float64)
     _, axes = np.linalg.eigh(centred.T @ centred)
     places = centred @ axes[:, :-3:-1]
-    return np.column_stack([places, np.zeros((len(places), 2 - places.shape[1]))])
+    # vectors of one dimension lie on a line
+    missing = np.zeros((len(places), 2 - places.shape[1]))
+    return np.column_stack([places, missing])
 
 
 def by_tsne(vectors: ndarray, seed: int) -> ndarray:
-    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, which begins at the principal
-    components.
-    """
+    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, from the principal components on."""
     from sklearn.manifold import TSNE
 
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)

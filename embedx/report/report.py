@@ -1,52 +1,45 @@
-"""`embedx report`: the page about a model folder, and what the pages of both tasks have."""
+"""`embedx report`: the page about a model folder, or about two."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.classification import model_folder
-from embedx.classification.classifier import Classifier, load
+from embedx.classification import classifier, model_folder
 from embedx.errors import DataError, InapplicableError, Setting
-from embedx.evaluation import learning_curves
 from embedx.evaluation.word_sets import WordTests
-from embedx.labeled.read import read
-from embedx.pages import charts as drawing
 from embedx.pages.document import render
-from embedx.report import labels, pair, words
+from embedx.report import label_pair, labels, runs, words
+from embedx.report.contract import PageRequest, TaskPages
 from embedx.report.settings import LABEL_SETTINGS, WORD_SETTINGS, ReportSettings
 from embedx.runtime.atomic import followed, write_text
 from embedx.runtime.progress import Progress, Silent
-from embedx.settings import as_typed
 from embedx.storage.folder import present, task_of
 from embedx.storage.outputs import check_file
 from embedx.vectors import model as vectors
-from embedx.vectors.model import WordVectors
-
-Model = Classifier | WordVectors
 
 SUFFIX = ".report.html"
-# facts at the top of a page, with their titles
-FIGURES = {
-    "objective": "objective",
-    "training_rows": "training rows",
-    "corpus_tokens": "tokens of text",
-    "epochs": "epochs",
-    "seconds": "seconds of training",
-    "words_per_second": "words/s",
-    "examples_per_second": "examples/s",
-    "final_loss": "loss at the end",
-    "baseline_loss": "loss by frequencies alone",
-}
-SETTINGS = ("setting", "value", "default", "chosen from")
-# facts that are not single values, or shown elsewhere
-SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
 
-# what messages call the two kinds of models
-WORD_VECTORS = "word vectors"
-CLASSIFIER = "a classifier"
-# options for models of one task only
-OPTIONS_OF_WORDS: Sequence[str] = (*WORD_SETTINGS, "pairs", "analogies")
-OPTIONS_OF_LABELS: Sequence[str] = (*LABEL_SETTINGS, "test", "test_labels")
+# by the task that a model folder names
+PAGES: Mapping[str, TaskPages[Any]] = {
+    vectors.TASK: TaskPages(
+        title="Word vectors",
+        kind="word vectors",
+        options=(*WORD_SETTINGS, "pairs", "analogies"),
+        load=vectors.load_folder,
+        template="words.html",
+        single=words.single_values,
+        pair=words.pair_values,
+    ),
+    model_folder.TASK: TaskPages(
+        title="Classifier",
+        kind="a classifier",
+        options=(*LABEL_SETTINGS, "test", "test_labels"),
+        load=classifier.load,
+        template="labels.html",
+        single=labels.single_values,
+        pair=label_pair.pair_values,
+    ),
+}
 
 
 def report(
@@ -79,40 +72,46 @@ def report(
     complete.
     """
     settings = ReportSettings(**options)
-    progress = progress or Silent()
-    models = [model] if other is None else [model, other]
-    folders = [present(Path(name)) for name in models]
-    page = Path(output or default_output(*models))
+    names = [model] if other is None else [model, other]
+    folders = [present(Path(name)) for name in names]
+    page = Path(output or default_output(*names))
 
-    task = common_task(models, folders)
+    task = common_task(names, folders)
     test_sets = {"pairs": pairs, "analogies": analogies, "test": test, "test_labels": test_labels}
     check_options(model, task, {**test_sets, **options})
     if test_labels is not None and test is None:
         raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
-    inputs = [*models, test, test_labels, *(pairs or []), analogies]
+    inputs = [*names, test, test_labels, *(pairs or []), analogies]
     check_file(page, overwrite, [name for name in inputs if name is not None])
 
-    if task == model_folder.TASK:
-        classifiers = [load(folder) for folder in folders]
-        if other is None:
-            values = labels.findings(classifiers[0], test, test_labels, settings, progress)
-            html = single_page(
-                "labels.html", f"Classifier {name_of(model)}", classifiers[0], values
-            )
-        else:
-            values = compare_classifiers(classifiers, test, test_labels, progress)
-            html = pair_page(models, values)
-    else:
-        loaded = [vectors.load_folder(folder) for folder in folders]
-        tests = WordTests(pairs or [], analogies)
-        if other is None:
-            values = words.findings(loaded[0], folders[0], settings, tests, progress)
-            html = single_page("words.html", f"Word vectors {name_of(model)}", loaded[0], values)
-        else:
-            values = compare_vectors(loaded, folders, settings, tests, progress)
-            html = pair_page(models, values)
-    write_text(page, html)
+    word_tests = WordTests(pairs or [], analogies)
+    request = PageRequest(folders, settings, word_tests, test, test_labels, progress or Silent())
+    write_text(page, page_of(names, PAGES[task], request))
     return page
+
+
+def page_of(names: Sequence[str | Path], pages: TaskPages[Any], request: PageRequest) -> str:
+    """The page of one model or of two, as HTML."""
+    models = [pages.load(folder) for folder in request.folders]
+    if len(models) == 1:
+        values = pages.single(models[0], request)
+        title = f"{pages.title} {name_of(names[0])}"
+        return render(pages.template, title, **values, **runs.about_model(models[0], values))
+
+    title = " and ".join(map(name_of, names))
+    sides = dict(zip(runs.SIDES, names, strict=True))
+    values = pages.pair(models, request)
+    return render("pair.html", title, **values, **runs.about_pair(models), models=sides)
+
+
+def name_of(model: str | Path) -> str:
+    """What a model is called on its page: the name of its folder without .embedx."""
+    return followed(Path(model)).name.removesuffix(".embedx") or "model"
+
+
+def default_output(*models: str | Path) -> Path:
+    """`corpus.ns.report.html` in the working folder for `…/corpus.ns.embedx`."""
+    return Path("-".join(map(name_of, models)) + SUFFIX)
 
 
 # ---- refusals
@@ -126,7 +125,7 @@ def common_task(models: Sequence[str | Path], folders: Sequence[Path]) -> str:
             raise DataError(
                 name,
                 None,
-                f"{kind_of(other_task)}, but {models[0]} is {kind_of(task)}",
+                f"{PAGES[other_task].kind}, but {models[0]} is {PAGES[task].kind}",
                 "only models of one task can be compared",
             )
     return task
@@ -135,12 +134,12 @@ def common_task(models: Sequence[str | Path], folders: Sequence[Path]) -> str:
 def known_tasks(models: Sequence[str | Path], folders: Sequence[Path]) -> list[str]:
     """The task of each model; raises `EmbedxError` for a folder without a model."""
     tasks = []
-    for name, folder, task in zip(models, folders, list(map(task_of, folders)), strict=True):
+    for name, folder, task in zip(models, folders, map(task_of, folders), strict=True):
         if task is None:
             raise DataError(
                 name,
                 None,
-                f"{why_no_model(folder)}",
+                why_no_model(folder),
                 "give a folder that `embedx train` or `embedx classify` wrote",
             )
         tasks.append(task)
@@ -155,175 +154,11 @@ def why_no_model(folder: Path) -> str:
 
 
 def check_options(model: str | Path, task: str, options: Mapping[str, Any]) -> None:
-    """Raise `EmbedxError` if one of the options is for models of the other task."""
-    if task == model_folder.TASK:
-        inapplicable = OPTIONS_OF_WORDS
-        kind_of_option = WORD_VECTORS
-    else:
-        inapplicable = OPTIONS_OF_LABELS
-        kind_of_option = CLASSIFIER
-    for name in inapplicable:
-        if options.get(name) not in (None, []):
-            remedy = f"{model} is {kind_of(task)}"
-            raise InapplicableError(name, None, f"is for {kind_of_option}", remedy)
-
-
-def kind_of(task: str) -> str:
-    """What messages call a model of a task."""
-    return CLASSIFIER if task == model_folder.TASK else WORD_VECTORS
-
-
-# ---- pages
-
-
-def single_page(template: str, title: str, model: Model, values: Mapping[str, Any]) -> str:
-    """The page of one model, as HTML."""
-    return render(template, title, **values, **about_model(model, values))
-
-
-def pair_page(models: Sequence[str | Path], values: Mapping[str, Any]) -> str:
-    """The page of two models, as HTML."""
-    title = " and ".join(map(name_of, models))
-    return render("pair.html", title, **values, models=dict(zip(pair.SIDES, models, strict=True)))
-
-
-def compare_classifiers(
-    classifiers: Sequence[Classifier],
-    test: str | None,
-    test_labels: str | None,
-    progress: Progress,
-) -> dict[str, Any]:
-    """What the page of two classifiers shows, for its template."""
-    values = about_pair(classifiers)
-    if test is None:
-        return values
-    data = [
-        read(test, test_labels, progress=progress, like=classifier.known)
-        for classifier in classifiers
-    ]
-    return values | {"source": Path(test).name, **pair.tested(classifiers, data, progress)}
-
-
-def compare_vectors(
-    models: Sequence[WordVectors],
-    folders: Sequence[Path],
-    settings: ReportSettings,
-    tests: WordTests,
-    progress: Progress,
-) -> dict[str, Any]:
-    """What the page of two models of word vectors shows, for its template."""
-    values = about_pair(models)
-    scores, reason = words.scores_of(folders, tests, progress)
-    values["neighbours"] = pair.neighbours(models, settings)
-    values["no_scores"] = reason
-    if scores:
-        values["scores"] = scores.rows()
-        values["conclusions"] = scores.conclusions()
-    return values
-
-
-def about_pair(models: Sequence[Model]) -> dict[str, Any]:
-    """What the page of two models of either task has: runs, settings that differ, losses."""
-    facts = [model.facts for model in models]
-    figures = [figures_of_run(model) for model in models]
-    settings = [shown(model.settings) for model in models]
-    losses = dict(zip(pair.SIDES, map(learning_curves.loss_points, facts), strict=True))
-    return {
-        "runs": pair.side_by_side("run", figures),
-        "commands": [run.get("command") for run in facts],
-        "settings": pair.side_by_side("setting", settings, only_differing=True),
-        "charts": charts_of({"training loss": losses}, "training loss"),
-        "names": pair.STYLES,
-        "is_one_loss": facts[0].get("objective") == facts[1].get("objective"),
-    }
-
-
-def charts_of(
-    curves: Mapping[str, Mapping[str, learning_curves.Points]], loss: str
-) -> list[dict[str, Any]]:
-    """A chart against epochs and one against seconds for each title of `curves`.
-
-    curves  by title, by name; those of fewer than two points are left out
-    loss    the title under which values fall
-    """
-    charts = []
-    for k, (title, points_by_name) in enumerate(curves.items()):
-        lines = drawing.drawable({name: [points] for name, points in points_by_name.items()})
-        if not lines:
+    """Raise `EmbedxError` if one of the options is for models of another task."""
+    for other_task, pages in PAGES.items():
+        if other_task == task:
             continue
-        for against in (drawing.EPOCHS, drawing.SECONDS):
-            chart = drawing.curves_chart(
-                lines, against, title, f"plot{k}-{against}", title == loss, pair.STYLES
-            )
-            charts.append(chart)
-    return charts
-
-
-def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Origin of a model, figures of its run, settings, facts and learning curves, for the template.
-
-    values  from the task; `curve_of` has the scores recorded in the model, by name, `defaults` the
-            default settings
-    """
-    facts = model.facts
-    loss = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
-    curves = {**values["curve_of"], loss: learning_curves.loss_points(facts)}
-
-    used = settings_used(model, values["defaults"])
-    changed = [row for row in used if row[1] != row[2]]
-
-    when = []
-    if facts.get("created"):
-        when = [f"saved {facts['created']}", f"embedx {facts['version']}"]
-    listed_facts = {
-        name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE
-    }
-    return {
-        "command": facts.get("command"),
-        "when": when,
-        "figures_of_run": figures_of_run(model),
-        "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss),
-        "changed": [SETTINGS, *changed],
-        "settings": [SETTINGS, *used],
-        "facts": rows_of("fact", listed_facts),
-    }
-
-
-def settings_used(model: Model, defaults: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Each setting of a model, its value, its default, and what it was chosen from, if it was."""
-    default_texts = shown(defaults)
-    reasons = model.facts.get("chosen", {})
-    return [
-        (name.replace("_", "-"), value, default_texts.get(name, ""), reasons.get(name, ""))
-        for name, value in shown(model.settings).items()
-    ]
-
-
-def figures_of_run(model: Model) -> dict[str, str]:
-    """The figures at the top of a page, by title."""
-    return shown({title: model.facts.get(name) for name, title in FIGURES.items()})
-
-
-def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
-    """A table of names and values."""
-    return [[head, "value"], *map(list, shown(values).items())]
-
-
-def shown(values: Mapping[str, Any]) -> dict[str, str]:
-    """The values that are known, large numbers with separators."""
-    texts = {}
-    for name, value in values.items():
-        if value is None:
-            continue
-        texts[name] = f"{value:,}" if type(value) is int else as_typed(value)
-    return texts
-
-
-def name_of(model: str | Path) -> str:
-    """What a model is called on its page: the name of its folder without .embedx."""
-    return followed(Path(model)).name.removesuffix(".embedx") or "model"
-
-
-def default_output(*models: str | Path) -> Path:
-    """`corpus.ns.report.html` in the working folder for `…/corpus.ns.embedx`."""
-    return Path("-".join(map(name_of, models)) + SUFFIX)
+        for name in pages.options:
+            if options.get(name) not in (None, []):
+                remedy = f"{model} is {PAGES[task].kind}"
+                raise InapplicableError(name, None, f"is for {pages.kind}", remedy)

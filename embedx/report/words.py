@@ -1,7 +1,6 @@
 """The page of word vectors: scores, nearest words and a map."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,11 @@ from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves, words as evaluation
 from embedx.evaluation.word_report import Report
-from embedx.evaluation.word_sets import WordTests
 from embedx.pages.charts import N_COLOURS
 from embedx.report import projection
+from embedx.report.contract import PageRequest
 from embedx.report.numbers import number_rows
+from embedx.report.runs import SIDES
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
@@ -41,44 +41,17 @@ def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
     return np.sort(rows).astype(np.int64)
 
 
-def scores_of(
-    models: Sequence[Path], tests: WordTests, progress: Progress
-) -> tuple[Report | None, str]:
-    """The scores of one model, or of two with their differences; or None, and why there are none.
-
-    tests  the test sets; where it names none, the packaged ones
-    """
-    try:
-        return evaluation.evaluate(models[:1], models[1:], tests, progress=progress), ""
-    except EmbedxError as error:
-        # without test sets of the user, gensim is missing, which has the packaged ones
-        if tests.pairs or tests.analogies is not None:
-            raise
-        return None, str(error)
-
-
-def findings(
-    vectors: WordVectors,
-    model: Path,
-    settings: ReportSettings,
-    tests: WordTests,
-    progress: Progress,
-) -> dict[str, Any]:
+def single_values(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
     """What the page of word vectors shows, for its template.
 
     Raises `EmbedxError` for unknown words or projections.
     """
-    objectives.check_packages(model, vectors.facts, vectors.settings)
-    values = neighbours_and_map(vectors, settings, progress)
-    values |= about_scores([model], tests, progress)
+    objectives.check_packages(request.folders[0], vectors.facts, vectors.settings)
+    values = neighbours_and_map(vectors, request.settings, request.progress)
+    values |= about_scores(request)
 
     facts = vectors.facts
-    # the defaults of walks are others
-    walks = {name: vectors.settings[name] for name in ("walks",) if vectors.settings.get(name)}
-    defaults = configure(
-        facts.get("objective"), walks, is_collapsed=facts.get("collapsed", False)
-    ).record()
-    values["defaults"] = {name: v for name, v in defaults.items() if name not in walks}
+    values["defaults"] = default_settings(vectors)
     values["key_figures"] = {
         "words": f"{len(vectors):,}",
         "dimension": vectors.vectors.shape[1],
@@ -88,6 +61,32 @@ def findings(
     if facts.get("heldout"):
         values["heldout"] = number_rows("held-out text", facts["heldout"])
     return values
+
+
+def pair_values(models: Sequence[WordVectors], request: PageRequest) -> dict[str, Any]:
+    """What the page of two models of word vectors shows of their words, for its template."""
+    scores, reason = scores_of(request)
+    values: dict[str, Any] = {
+        "neighbours": neighbours_side_by_side(models, request.settings),
+        "no_scores": reason,
+    }
+    if scores is not None:
+        values["scores"] = scores.rows()
+        values["conclusions"] = scores.conclusions()
+    return values
+
+
+def default_settings(vectors: WordVectors) -> dict[str, Any]:
+    """The defaults of the settings of a model, by name, without those of walks."""
+    facts = vectors.facts
+    walks = {}
+    if vectors.settings.get("walks"):
+        # a graph has defaults of its own
+        walks["walks"] = vectors.settings["walks"]
+    is_collapsed = facts.get("collapsed", False)
+    configuration = configure(facts.get("objective"), walks, is_collapsed=is_collapsed)
+    defaults = configuration.record()
+    return {name: value for name, value in defaults.items() if name not in walks}
 
 
 def neighbours_and_map(
@@ -127,9 +126,25 @@ def neighbours_and_map(
     return values
 
 
-def about_scores(models: Sequence[Path], tests: WordTests, progress: Progress) -> dict[str, Any]:
+def scores_of(request: PageRequest) -> tuple[Report | None, str]:
+    """The scores of one model, or of two with their differences; or None, and why there are none.
+
+    Without test sets of the user, the packaged ones are scored.
+    """
+    first, *others = request.folders
+    tests = request.word_tests
+    try:
+        return evaluation.evaluate([first], others, tests, progress=request.progress), ""
+    except EmbedxError as error:
+        # gensim, which has the packaged test sets, is missing
+        if tests.pairs or tests.analogies is not None:
+            raise
+        return None, str(error)
+
+
+def about_scores(request: PageRequest) -> dict[str, Any]:
     """Scores, warnings and analogies by section, or why there are none, for the template."""
-    scores, reason = scores_of(models, tests, progress)
+    scores, reason = scores_of(request)
     if scores is None:
         return {"scores": None, "no_scores": reason, "warnings": [], "sections": {}}
     return {
@@ -164,6 +179,27 @@ def neighbour_rows(vectors: WordVectors, words: Sequence[str], near: Neighbours)
         count = "–" if vectors.counts is None else f"{vectors.counts[row]:,}"
         rows.append([word, nearest, f"{row + 1:,}", count])
     return rows
+
+
+def neighbours_side_by_side(
+    models: Sequence[WordVectors], settings: ReportSettings
+) -> list[list[str]]:
+    """The nearest words by each model, of the words asked for and of random ones that both have."""
+    shared = [word for word in models[0].words if word in models[1]]
+    rows = drawn_rows(len(shared), settings.random_words, settings.seed)
+    random_words = [shared[row] for row in rows]
+    words = list(dict.fromkeys([*settings.chosen_words, *random_words]))
+
+    columns = [nearest_column(model, words, settings.nearest) for model in models]
+    return [["word", *SIDES], *map(list, zip(words, *columns, strict=True))]
+
+
+def nearest_column(model: WordVectors, words: Sequence[str], n_nearest: int) -> list[str]:
+    """The nearest words of each word, as a cell of a table."""
+    words_of_model = [model.words[model.index(word)] for word in words]
+    nearest = model.most_similar_batch(words_of_model, n_nearest)
+    _, *rows = neighbour_rows(model, words, dict(zip(words, nearest, strict=True)))
+    return [cell for _, cell, *_ in rows]
 
 
 def map_data(

@@ -1,6 +1,7 @@
-"""The page of two models of one task: settings, scores and curves side by side."""
+"""The page of two classifiers: their scores on the same test rows, side by side."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from embedx.classification.classifier import Classifier
@@ -9,12 +10,12 @@ from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.evaluation.word_report import with_ends
 from embedx.labeled.data import Labeled
+from embedx.labeled.read import read
 from embedx.pages import charts as drawing
+from embedx.report.contract import PageRequest
 from embedx.report.labels import by_label, predictions, scores_at_each_k
-from embedx.report.settings import ReportSettings
-from embedx.report.words import drawn_rows, neighbour_rows
+from embedx.report.runs import SIDES, STYLES
 from embedx.runtime.progress import Progress
-from embedx.vectors.model import WordVectors
 
 MEASURES = {
     "p@1": "P@1",
@@ -23,8 +24,6 @@ MEASURES = {
     "ndcg@5": "nDCG@5",
     "log_likelihood": "log-likelihood",
 }
-SIDES = ["A", "B"]
-STYLES = {name: drawing.style_of(k) for k, name in enumerate(SIDES)}
 # columns of `per_label_rows`
 TEST_ROWS = 2
 RECALL = 5
@@ -33,37 +32,20 @@ F1 = 6
 MAX_LABELS = 10
 
 
-def side_by_side(
-    head: str, values: Sequence[Mapping[str, str]], only_differing: bool = False
-) -> list[list[str]]:
-    """A table with a row for each name, and its value in each of the two models."""
-    values_a, values_b = values
-    rows = [[head, *SIDES]]
-    for name in {**values_a, **values_b}:
-        a = values_a.get(name, "–")
-        b = values_b.get(name, "–")
-        if a != b or not only_differing:
-            rows.append([name.replace("_", "-"), a, b])
-    return rows
+def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict[str, Any]:
+    """Scores, precision at each number of predictions, and the labels that differ most.
 
-
-def neighbours(models: Sequence[WordVectors], settings: ReportSettings) -> list[list[str]]:
-    """The nearest words by each model, of the words asked for and of random ones that both have."""
-    shared = [word for word in models[0].words if word in models[1]]
-    rows = drawn_rows(len(shared), settings.random_words, settings.seed)
-    random_words = [shared[row] for row in rows]
-    words = list(dict.fromkeys([*settings.chosen_words, *random_words]))
-
-    columns = [nearest_column(model, words, settings.nearest) for model in models]
-    return [["word", *SIDES], *map(list, zip(words, *columns, strict=True))]
-
-
-def nearest_column(model: WordVectors, words: Sequence[str], n_nearest: int) -> list[str]:
-    """The nearest words of each word, as a cell of a table."""
-    words_of_model = [model.words[model.index(word)] for word in words]
-    nearest = model.most_similar_batch(words_of_model, n_nearest)
-    _, *rows = neighbour_rows(model, words, dict(zip(words, nearest, strict=True)))
-    return [cell for _, cell, *_ in rows]
+    Empty without test data.
+    """
+    test = request.test
+    if test is None:
+        return {}
+    progress = request.progress
+    data = [
+        read(test, request.test_labels, progress=progress, like=classifier.known)
+        for classifier in classifiers
+    ]
+    return {"source": Path(test).name, **tested(classifiers, data, progress)}
 
 
 def tested(

@@ -1,0 +1,142 @@
+"""What the pages of both tasks show about training: figures, settings, losses."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from embedx.classification.classifier import Classifier
+from embedx.evaluation import learning_curves
+from embedx.pages import charts as drawing
+from embedx.settings import as_typed
+from embedx.vectors.model import WordVectors
+
+Model = Classifier | WordVectors
+
+# what a page calls the two models that it compares
+SIDES = ["A", "B"]
+STYLES = {name: drawing.style_of(k) for k, name in enumerate(SIDES)}
+# facts at the top of a page, with their titles
+FIGURES = {
+    "objective": "objective",
+    "training_rows": "training rows",
+    "corpus_tokens": "tokens of text",
+    "epochs": "epochs",
+    "seconds": "seconds of training",
+    "words_per_second": "words/s",
+    "examples_per_second": "examples/s",
+    "final_loss": "loss at the end",
+    "baseline_loss": "loss by frequencies alone",
+}
+SETTINGS = ("setting", "value", "default", "chosen from")
+# facts that are not single values, or shown elsewhere
+SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
+
+
+def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Origin of a model, figures of its run, settings, facts and learning curves, for the template.
+
+    values  from the task; `curve_of` has the scores recorded in the model, by name, `defaults` the
+            default settings
+    """
+    facts = model.facts
+    loss = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
+    curves = {**values["curve_of"], loss: learning_curves.loss_points(facts)}
+
+    used = settings_used(model, values["defaults"])
+    changed = [row for row in used if row[1] != row[2]]
+
+    when = []
+    if facts.get("created"):
+        when = [f"saved {facts['created']}", f"embedx {facts['version']}"]
+    listed_facts = {
+        name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE
+    }
+    return {
+        "command": facts.get("command"),
+        "when": when,
+        "figures_of_run": figures_of_run(model),
+        "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss),
+        "changed": [SETTINGS, *changed],
+        "settings": [SETTINGS, *used],
+        "facts": rows_of("fact", listed_facts),
+    }
+
+
+def about_pair(models: Sequence[Model]) -> dict[str, Any]:
+    """What the page of two models of either task has: runs, settings that differ, losses."""
+    facts = [model.facts for model in models]
+    figures = [figures_of_run(model) for model in models]
+    settings = [shown(model.settings) for model in models]
+    losses = dict(zip(SIDES, map(learning_curves.loss_points, facts), strict=True))
+    return {
+        "runs": side_by_side("run", figures),
+        "commands": [run.get("command") for run in facts],
+        "settings": side_by_side("setting", settings, only_differing=True),
+        "charts": charts_of({"training loss": losses}, "training loss"),
+        "names": STYLES,
+        "is_one_loss": facts[0].get("objective") == facts[1].get("objective"),
+    }
+
+
+def side_by_side(
+    head: str, values: Sequence[Mapping[str, str]], only_differing: bool = False
+) -> list[list[str]]:
+    """A table with a row for each name, and its value in each of the two models."""
+    values_a, values_b = values
+    rows = [[head, *SIDES]]
+    for name in {**values_a, **values_b}:
+        a = values_a.get(name, "–")
+        b = values_b.get(name, "–")
+        if a != b or not only_differing:
+            rows.append([name.replace("_", "-"), a, b])
+    return rows
+
+
+def charts_of(
+    curves: Mapping[str, Mapping[str, learning_curves.Points]], loss: str
+) -> list[dict[str, Any]]:
+    """A chart against epochs and one against seconds for each title of `curves`.
+
+    curves  by title, by name; those of fewer than two points are left out
+    loss    the title under which values fall
+    """
+    charts = []
+    for k, (title, points_by_name) in enumerate(curves.items()):
+        lines = drawing.drawable({name: [points] for name, points in points_by_name.items()})
+        if not lines:
+            continue
+        for against in (drawing.EPOCHS, drawing.SECONDS):
+            chart = drawing.curves_chart(
+                lines, against, title, f"plot{k}-{against}", title == loss, STYLES
+            )
+            charts.append(chart)
+    return charts
+
+
+def settings_used(model: Model, defaults: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Each setting of a model, its value, its default, and what it was chosen from, if it was."""
+    default_texts = shown(defaults)
+    reasons = model.facts.get("chosen", {})
+    return [
+        (name.replace("_", "-"), value, default_texts.get(name, ""), reasons.get(name, ""))
+        for name, value in shown(model.settings).items()
+    ]
+
+
+def figures_of_run(model: Model) -> dict[str, str]:
+    """The figures at the top of a page, by title."""
+    return shown({title: model.facts.get(name) for name, title in FIGURES.items()})
+
+
+def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:
+    """A table of names and values."""
+    return [[head, "value"], *map(list, shown(values).items())]
+
+
+def shown(values: Mapping[str, Any]) -> dict[str, str]:
+    """The values that are known, large numbers with separators."""
+    texts = {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        texts[name] = f"{value:,}" if type(value) is int else as_typed(value)
+    return texts
