@@ -1,5 +1,6 @@
 """The help: sections, near names, completion, tables; and settings given by --set."""
 
+import json
 import os
 import pty
 import re
@@ -15,16 +16,17 @@ from typer.main import get_command
 from embedx.classification.settings import ClassifySettings
 from embedx.cli import tables
 from embedx.cli.app import application
+from embedx.cli.options import SETTINGS
 from embedx.comparison.settings import CompareSettings
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import is_fine, settings_of
+from embedx.settings import is_fine, option_name, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from tests.support.commands import run_command
-from tests.support.refusals import refused_on_command_line
+from tests.support.refusals import refused, refused_on_command_line
 
 COMMAND = [sys.executable, "-m", "embedx"]
 MAX_OPTIONS = {"train": 60, "classify": 55, "compare": 26}
@@ -221,26 +223,79 @@ def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypa
         application(words)(words, standalone_mode=False)
 
 
-@pytest.mark.parametrize("name", ["hs", "ldgs"])
-def test_an_objective_is_listed_with_its_settings(name, capsys):
-    application(["objectives"])(["objectives", name], standalone_mode=False)
-    printed = capsys.readouterr().out
+def listed_objective(capsys, name, *options):
+    """What `embedx objectives NAME` prints."""
+    application(["objectives"])(["objectives", name, *options], standalone_mode=False)
+    return capsys.readouterr().out
+
+
+def options_listed(text):
+    """The options that start a row, with --set."""
+    return re.findall(r"^  (--(?:set )?[\w-]+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", list(OBJECTIVES))
+def test_an_objective_is_listed_with_its_own_settings_alone(name, capsys):
+    printed = listed_objective(capsys, name)
+    settings, _, others = printed.partition("Other defaults")
+    objective = OBJECTIVES[name]
     assert printed.startswith(f"{name}  ")
     assert max(map(len, printed.splitlines())) <= 80
-    own = settings_of(OBJECTIVES[name].Settings)
-    for setting in own:
-        flag = rf"^  --(set )?{setting.replace('_', '-')}(=VALUE)? "
-        assert re.search(flag, printed, re.MULTILINE), setting
-    assert ("--negatives" in printed) == ("negatives" in own)
-    assert "  --set tree-l2=VALUE " in printed  # of a sampler
-    text = " ".join(printed.split())
-    if name == "hs":
-        assert "(clusters|huffman; classify: clusters)" in text
-    if name == "ldgs":
-        assert "(margin|softmax; train: softmax; classify: margin)" in text
-        assert "(number above 0, at most 1; train: 0.01; classify: 0.1)" in text
-    application(["objectives"])(["objectives", name, "--json"], standalone_mode=False)
-    assert '"--set arity=VALUE": "' in capsys.readouterr().out
+    assert options_listed(settings) == [
+        option_name(setting) for setting in settings_of(objective.Settings)
+    ]
+    defaults = {**objective.word_defaults, **objective.label_defaults}
+    assert {*options_listed(others)} == {
+        option_name(setting) for setting in {*defaults} - {*settings_of(objective.Settings)}
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("hs", "(clusters|huffman) [only embedx classify; default: clusters]"),
+        ("hs", "--learning-rate train: 1; classify: 1 on dense features, 0.3 on sparse ones"),
+        ("ldgs", "(margin|softmax) [default: softmax; margin for classify]"),
+        ("ldgs", "(number above 0, at most 1) [default: 0.01; 0.1 for classify]"),
+        ("ldgs", "(whole number at least 1) [default: 8]"),
+        ("ar", "--set local-decay=VALUE the local step size"),
+        ("ar", "--block-size train: 32"),
+    ],
+)
+def test_a_row_of_a_setting_has_its_defaults(name, row, capsys):
+    assert row in " ".join(listed_objective(capsys, name).split())
+
+
+def test_the_settings_of_an_objective_as_json(capsys):
+    (record,) = json.loads(listed_objective(capsys, "hs", "--json"))
+    (hierarchy,) = record["settings"]
+    assert hierarchy["option"] == "--set hierarchy=VALUE"
+    assert hierarchy["defaults"] == {"classify": "clusters"}
+    assert record["defaults"]["--learning-rate"]["classify"]["sparse"] == 0.3
+
+
+def test_an_objective_that_does_not_exist_is_refused():
+    with refused("objective", value="implict"):
+        application(["objectives"])(["objectives", "implict"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("command", ["train", "classify"])
+def test_the_whole_help_lists_what_set_takes(command, run):
+    text = run(command, "--help-all").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    _, _, tail = text.partition("Less common settings")
+    common, _, by_objective = tail.partition("Settings of objectives")
+    options = SETTINGS[command]().values()
+    for option in options:
+        if option.is_fine and not option.is_own:
+            assert f"  {option.typed_name} " in common
+    names = {
+        objective: {option.typed_name for option in options if objective in option.objectives}
+        for objective in OBJECTIVES
+    }
+    rows = " ".join(by_objective.split())
+    assert names["ar"] == {"negatives", "augment", "local-decay", "threshold"}
+    assert " ar augment, local-decay, threshold ar-probit augment, " in rows
 
 
 # ---- on a terminal

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from embedx.cli import data, fasttext, models, options, peers, training
+from embedx.cli import data, fasttext, models, objective_list, options, peers, training
 from embedx.cli.commands import Command, UsageError, with_settings
 from embedx.cli.help import OF_PEERS, Group
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
@@ -41,7 +41,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Evaluate": {
         "eval": models.evaluate,
         "report": models.report,
-        "objectives": data.list_objectives,
+        "objectives": objective_list.list_objectives,
     },
     "Data": {
         "phrases": data.phrases,

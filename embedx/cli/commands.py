@@ -84,8 +84,7 @@ class Command(TyperCommand):
         spellings = {known: f"--{known}" for known in known_names}
         for option in self.settings.values():
             if option.is_fine:
-                setting = option.field.name.replace("_", "-")
-                spellings[setting] = f"--set {setting}=VALUE"
+                spellings[option.typed_name] = f"--set {option.typed_name}=VALUE"
         matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
         questions = [f"did you mean {spellings[match]}? " for match in matches]
         return f"{error.message}; {''.join(questions)}see --help"
@@ -122,6 +121,32 @@ class Command(TyperCommand):
             else:
                 rows.append((parameter, (name, text)))
         write_sections(formatter, rows, "Options")
+        if not is_short:
+            self._write_fine_settings(formatter)
+
+    def _write_fine_settings(self, formatter: Any) -> None:
+        """Write the settings that are given by --set: those for any objective, then the names of
+        those of each objective.
+        """
+        rows = []
+        names_by_objective: dict[str, list[str]] = {}
+        for option in self.settings.values():
+            if not option.is_fine:
+                continue
+            if option.is_own:
+                for objective in option.objectives:
+                    names_by_objective.setdefault(objective, []).append(option.typed_name)
+            else:
+                rows.append((option.typed_name, option.help()))
+        if rows:
+            with formatter.section("Less common settings, each given as --set NAME=VALUE"):
+                formatter.write_dl(rows)
+        if names_by_objective:
+            with formatter.section("Settings of objectives, each given as --set NAME=VALUE"):
+                formatter.write_dl(
+                    [(name, ", ".join(names)) for name, names in names_by_objective.items()]
+                )
+                formatter.write_text("`embedx objectives NAME` explains those of an objective.")
 
 
 def _check_no_empty_value(args: list[str]) -> None:
@@ -202,11 +227,7 @@ def _parameters(
     """
     parameters = [as_option(parameter, texts) for parameter in parameters_of(command)]
     parameters += [option.parameter() for option in settings.values() if not option.is_fine]
-    fine = {
-        option.field.name.replace("_", "-"): option
-        for option in settings.values()
-        if option.is_fine
-    }
+    fine = {option.typed_name: option for option in settings.values() if option.is_fine}
     if fine:
         parameters.append(set_option(name, fine))
 

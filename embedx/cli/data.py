@@ -1,8 +1,5 @@
-"""The commands about text and objectives: corpora known by name, their check, collocations, the
-cache, `embedx objectives`.
-"""
+"""The commands about text: corpora known by name, their check, phrases, sessions, the cache."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,64 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import tables
-from embedx.cli.help import help_formatter
-from embedx.cli.options import settings_listed
 from embedx.cli.streams import results_to
 from embedx.pages.plain import as_cell
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import TrainRequest
-
-Objective = Annotated[str | None, typer.Argument()]
-
-
-def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
-    """List the objectives, or one with its settings.
-
-    For each: loss, paper, when to choose it, candidates per example (m negatives, K classes),
-    scores.
-
-    objective  only this one, with its settings
-    """
-    from embedx import objectives
-
-    rows: list[dict[str, Any]] = [
-        dict(zip(objectives.TABLE_HEAD, row, strict=True)) for row in objectives.table()
-    ]
-    if objective is not None:
-        rows = [
-            row | {"options": settings_listed(objective)}
-            for row in rows
-            if row["objective"] == objective
-        ]
-    if as_json:
-        print(json.dumps(rows))
-        return
-    formatter = help_formatter()
-    for row in rows:
-        _write_objective(formatter, row)
-    formatter.write_text(objectives.measured_how())
-    print(formatter.getvalue().rstrip())
-
-
-def _write_objective(formatter: Any, row: dict[str, Any]) -> None:
-    """An objective and its settings, wrapped to the terminal."""
-    from embedx.objectives import MEASURED
-
-    lines = [
-        row["loss"],
-        row["paper"],
-        row["when"],
-        *(
-            "; ".join(f"{column}: {row[column]}" for column in columns)
-            for columns in (("rows", "samplers", "needs"), MEASURED)
-        ),
-    ]
-    name = f"{row['objective']:16}"
-    formatter.write_dl([(name, lines[0]), *(("", line) for line in lines[1:])])
-    if settings := row.get("options"):
-        with formatter.section("Settings"):
-            formatter.write_dl([*settings.items()])
 
 
 def phrases(

@@ -18,7 +18,7 @@ from typer.models import ArgumentInfo
 
 from embedx.cli.requests import parameters_of
 from embedx.errors import SettingError, near
-from embedx.settings import Settings, as_typed, described, is_fine, kind_of, option_name, read_value
+from embedx.settings import Settings, as_typed, is_fine, kind_of, option_name, read_value
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 # Options that --help shows, by command; --help-all shows all.
@@ -217,6 +217,16 @@ class Option:
     def is_own(self) -> bool:
         """Whether only some objectives have it."""
         return bool(self.meanings)
+
+    @property
+    def objectives(self) -> list[str]:
+        """The objectives that declare it."""
+        return [objective for names in self.meanings.values() for objective in names]
+
+    @property
+    def typed_name(self) -> str:
+        """Its name as --set takes it: `local-decay`."""
+        return self.field.name.replace("_", "-")
 
     @property
     def is_fine(self) -> bool:
@@ -450,35 +460,6 @@ SETTINGS = {
 }
 
 
-def settings_listed(objective: str) -> dict[str, str]:
-    """The settings that `embedx objectives NAME` lists, by option.
-
-    They are those of the objective, those for which it has defaults, and the fine settings of both
-    tasks.
-    """
-    from embedx.objectives import find
-
-    objective_fields = {field.name: field for field in dataclasses.fields(find(objective).Settings)}
-    parts_by_flag: dict[str, list[str]] = {}
-    for task, options in (("train", train_options()), ("classify", classify_options())):
-        objective_first = sorted(
-            options.items(), key=lambda item: objective not in item[1].defaults
-        )
-        for name, option in objective_first:
-            is_common_and_fine = option.is_fine and not option.is_own
-            if objective not in option.defaults and not is_common_and_fine:
-                continue
-            field = objective_fields.get(name, option.field)
-            flag = option_name(name)
-            if option.is_fine:
-                flag += "=VALUE"
-            meaning = f"{field.metadata['meaning']} ({described(field)}"
-            default = as_typed(option.defaults.get(objective, option.field.default))
-            parts = parts_by_flag.setdefault(flag, [meaning])
-            parts.append(f"{task}: {default}" if default else task)
-    return {flag: f"{'; '.join(parts)})" for flag, parts in parts_by_flag.items()}
-
-
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     """A parameter of a command that is an option."""
     return inspect.Parameter(
@@ -497,9 +478,7 @@ def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
             raise SettingError("set", word, f"no such setting of `embedx {command}`", remedy)
         return option.field.name, read_value(option.field, text)
 
-    names = [name for name, option in fine.items() if not option.is_own]
-    more = ", and those that `embedx objectives NAME` lists" if len(names) < len(fine) else ""
-    text = f"a less common setting; repeatable. Settings: {', '.join(names)}{more}"
+    text = "a less common setting, one of those below; repeatable"
     about = typer.Option(
         "--set", parser=read, metavar="NAME=VALUE", help=text, rich_help_panel="Configuration"
     )
