@@ -1,5 +1,4 @@
-"""Which labels are alike: those whose rows have the same features. Labels as vectors, and an order
-that clusters them.
+"""Labels as vectors, and an order of labels in which those with similar rows are neighbours.
 
 The vectors are the "positive instance feature aggregation" of PECOS (Yu et al. 2022).
 """
@@ -14,57 +13,82 @@ from embedx.kernels.threads import in_threads
 from embedx.labeled.data import Labels, offsets_of
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
-MAX_FEATURES = 64  # of a label, the largest, that its cluster is chosen by
-BLOCK_LABELS = 1 << 10  # labels whose sums of sparse features are computed at a time
+# Largest features of a label, by which its cluster is chosen.
+MAX_FEATURES = 64
+# Labels whose sums of sparse features are computed at a time.
+BLOCK_LABELS = 1 << 10
 
 
-def vectors_of(features: Any, labels: Labels, wanted: ndarray, threads: int = 1) -> SparseVectors:
-    """A vector for each of the `wanted` labels, int (n,): the sum of the features of its rows, the
-    largest numbers of it, at length one. Of dense features the mean is taken away before, which all
-    labels have in common.
+def vectors_of(
+    features: Any, labels: Labels, some_labels: ndarray, threads: int = 1
+) -> SparseVectors:
+    """A vector of length one for each of some labels: the sum of the features of its rows.
+
+    Only the MAX_FEATURES largest are kept. The mean of dense features, which all labels have in
+    common, is subtracted before.
+
+    some_labels  int (n,): distinct ids
     """
-    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, np.int64)
-    place[wanted] = np.arange(len(wanted))
-    ones = np.ones(len(labels.ids), float32)
-    has_label = csr_matrix(
-        (ones, (place[labels.ids], labels.row_of_id)), shape=(len(wanted), len(labels))
-    )
+    has_label = _label_matrix(labels, some_labels)
     mean = None if issparse(features) else features.mean(axis=0, dtype=float64)
     features = features.astype(float32)
 
-    def of_block(start: int) -> tuple[ndarray, ndarray, ndarray]:
-        some = has_label[start : start + BLOCK_LABELS]
-        sums = some @ features
+    def block_of_vectors(start: int) -> tuple[ndarray, ndarray, ndarray]:
+        block = has_label[start : start + BLOCK_LABELS]
+        sums = block @ features
         if mean is not None:
-            sums = csr_matrix(sums - np.outer(np.diff(some.indptr), mean))
-        sums.sort_indices()
-        label = np.repeat(np.arange(sums.shape[0]), np.diff(sums.indptr))
-        order = np.lexsort((-np.abs(sums.data), label))  # the labels stay where they are
-        kept = np.sort(order[np.arange(len(order)) - sums.indptr[label] < MAX_FEATURES])
-        squares = np.bincount(label[kept], sums.data[kept].astype(float64) ** 2, sums.shape[0])
-        values = sums.data[kept] / np.maximum(np.sqrt(squares), 1e-15)[label[kept]]
-        return (
-            np.bincount(label[kept], minlength=sums.shape[0]),
-            sums.indices[kept].astype(int32),
-            values.astype(float32),
-        )
+            n_rows = np.diff(block.indptr)
+            sums = csr_matrix(sums - np.outer(n_rows, mean))
+        return _largest_features(sums)
 
-    found = in_threads(of_block, threads, range(0, len(wanted), BLOCK_LABELS))
-    sizes, columns, values = (np.concatenate(each) for each in zip(*found, strict=True))
+    starts = range(0, len(some_labels), BLOCK_LABELS)
+    blocks = in_threads(block_of_vectors, threads, starts)
+    sizes, columns, values = map(np.concatenate, zip(*blocks, strict=True))
     return SparseVectors(offsets_of(sizes), columns, values)
+
+
+def _label_matrix(labels: Labels, some_labels: ndarray) -> csr_matrix:
+    """Which rows have each of some labels, float32 (n, n_rows): the number of times, mostly 1."""
+    place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, np.int64)
+    place[some_labels] = np.arange(len(some_labels))
+    ones = np.ones(len(labels.ids), float32)
+    cells = (place[labels.ids], labels.row_of_id)
+    return csr_matrix((ones, cells), shape=(len(some_labels), len(labels)))
+
+
+def _largest_features(sums: csr_matrix) -> tuple[ndarray, ndarray, ndarray]:
+    """The MAX_FEATURES largest values of each row, scaled to length one.
+
+    Returns their number in each row, int (n,), and their columns and values, of one row after
+    another.
+    """
+    n = sums.shape[0]
+    sums.sort_indices()
+    row = np.repeat(np.arange(n), np.diff(sums.indptr))
+    largest_first = np.lexsort((-np.abs(sums.data), row))
+    rank = np.arange(len(row)) - sums.indptr[row]
+    kept = np.sort(largest_first[rank < MAX_FEATURES])
+
+    row_of_kept = row[kept]
+    squares = np.bincount(row_of_kept, sums.data[kept].astype(float64) ** 2, n)
+    length = np.maximum(np.sqrt(squares), 1e-15)
+    values = sums.data[kept] / length[row_of_kept]
+    sizes = np.bincount(row_of_kept, minlength=n)
+    return sizes, sums.indices[kept].astype(int32), values.astype(float32)
 
 
 def clustered_order(
     features: Any, labels: Labels, counts: ndarray, seed: int, threads: int
 ) -> ndarray:
-    """All labels, int32 (n_labels,), in an order whose halves, quarters, ... are clusters; those
-    that never occur come last.
+    """All labels, int32 (n_labels,), in an order whose halves, quarters, ... are clusters.
+
+    Labels that never occur come last.
 
     counts  int64 (n_labels,)  how often each label occurs in the rows
     """
     seen = np.flatnonzero(counts)
+    unseen = np.flatnonzero(np.asarray(counts) == 0)
     depth = max(len(seen), 1).bit_length() - 1
-    order, _ = balanced_tree(
-        vectors_of(features, labels, seen, threads), features.shape[1], depth, seed, threads
-    )
-    return np.concatenate([seen[order], np.flatnonzero(np.asarray(counts) == 0)]).astype(int32)
+    vectors = vectors_of(features, labels, seen, threads)
+    order, _ = balanced_tree(vectors, features.shape[1], depth, seed, threads)
+    return np.concatenate([seen[order], unseen]).astype(int32)

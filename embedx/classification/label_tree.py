@@ -1,5 +1,5 @@
-"""A tree over labels, with sparse weights at its nodes: how `--weights sparse` and `--weights tree`
-store output rows.
+"""A tree over labels with sparse weights at its nodes: the output rows of `--weights sparse` and
+`--weights tree`.
 
 The labels are the leaves. A node has a binary classifier of its own, "is one of the labels below me
 among the input's", trained on inputs that reach its parent, and the probability of a label is the
@@ -22,16 +22,20 @@ from embedx.labeled.data import offsets_of
 from embedx.storage.folder import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array
 
-BLOCK_FLOATS, MAX_ROWS = 1 << 23, 1 << 13  # scores computed at a time, and rows
-# labels of each tree whose probabilities are averaged, made to sum to one, or blended with
-# neighbours
+# Scores computed at a time, and rows.
+BLOCK_FLOATS = 1 << 23
+MAX_ROWS = 1 << 13
+# Labels of each tree whose probabilities are averaged, made to sum to one, or blended with
+# neighbours.
 CANDIDATES = 100
-COUNTS = ("uint16", "int32")  # the smaller where it suffices
+# Types of counts; the smaller one where it suffices.
+COUNTS = ("uint16", "int32")
 ARRAYS = {
-    # its tree, groups, nodes, rows and weights
+    # for each level the number of its tree, and those of groups, nodes, feature rows and weights
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),
     "tree_first_node": Array(("groups and levels",), ("int64",)),
-    "tree_n_rows": Array(("groups",), ("int32",)),  # features that a group has weights for
+    # features for which a group has weights
+    "tree_n_rows": Array(("groups",), ("int32",)),
     "tree_features": Array(("feature rows",), ("int32",), indexes="features"),
     "tree_n_weights": Array(("feature rows",), COUNTS),
     "tree_child": Array(("weights",), COUNTS),
@@ -39,15 +43,21 @@ ARRAYS = {
     "tree_bias": Array(("nodes",)),
     "tree_labels": Array(("leaves",), ("int32",)),
 }
-FACTS, PARTS = 5, list(ARRAYS)[1:-1]  # numbers, and the arrays of a level
-MAX_SIZE = 2**40  # of an array of a level, so that sums of sizes stay within int64
+# The arrays that levels are divided among.
+LEVEL_ARRAYS = list(ARRAYS)[1:-1]
+FACTS_PER_LEVEL = 5
+# Length of an array of a level, so that sums of lengths stay within int64.
+MAX_SIZE = 2**40
 
 
 class LabelTree(NamedTuple):
-    """One tree. Its last level's nodes are labels, in the order of `labels`."""
+    """One tree. Its last level's nodes are labels, in the order of `labels`.
+
+    labels  int32 (n_leaves,): distinct
+    """
 
     levels: list[Level]
-    labels: ndarray  # int32 (n_leaves,): distinct
+    labels: ndarray
 
 
 # ---- as arrays
@@ -55,66 +65,91 @@ class LabelTree(NamedTuple):
 
 def arrays_of(trees: Sequence[LabelTree]) -> dict[str, ndarray]:
     """The arrays of trees, one after another, as a model folder has them."""
-    levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
-    facts = [
-        (t, each.n_groups, len(each.bias), len(each.features), len(each.weight))
-        for t, each in levels
-    ]
-    own = [
-        (
-            each.first_node,
-            np.diff(each.first_row).astype(int32),
-            each.features,
-            np.diff(each.first_weight),
-            *each[4:],
-        )
-        for _, each in levels
-    ]
-    found = dict(zip(PARTS, map(np.concatenate, zip(*own, strict=True)), strict=True))
-    found |= {name: _small(found[name]) for name in ("tree_n_weights", "tree_child")}
-    labels = np.concatenate([each.labels for each in trees])
-    return {"tree_levels": np.array(facts, int64), **found, "tree_labels": labels}
+    facts = []
+    parts = []
+    for t, tree in enumerate(trees):
+        for level in tree.levels:
+            sizes = (level.n_groups, len(level.bias), len(level.features), len(level.weight))
+            facts.append((t, *sizes))
+            parts.append(_parts_of(level))
+
+    columns = map(np.concatenate, zip(*parts, strict=True))
+    arrays = dict(zip(LEVEL_ARRAYS, columns, strict=True))
+    for name in ("tree_n_weights", "tree_child"):
+        arrays[name] = _in_smaller_type(arrays[name])
+    labels = np.concatenate([tree.labels for tree in trees])
+    return {"tree_levels": np.array(facts, int64), **arrays, "tree_labels": labels}
 
 
-def _small(numbers: ndarray) -> ndarray:
-    """Numbers from 0 on, in the smaller type if it has them."""
-    return numbers.astype(np.uint16 if numbers.max(initial=0) < 1 << 16 else int32)
+def _parts_of(level: Level) -> tuple[ndarray, ...]:
+    """What a level has in each of LEVEL_ARRAYS."""
+    return (
+        level.first_node,
+        np.diff(level.first_row).astype(int32),
+        level.features,
+        np.diff(level.first_weight),
+        level.child,
+        level.weight,
+        level.bias,
+    )
+
+
+def _in_smaller_type(numbers: ndarray) -> ndarray:
+    """Numbers that are not negative, as uint16 where it has all of them, else as int32."""
+    fits = numbers.max(initial=0) < 1 << 16
+    return numbers.astype(np.uint16 if fits else int32)
 
 
 def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> list[LabelTree]:
     """The trees in the arrays of a model. Raises `EmbedxError` where these do not fit together."""
-    if missing := [name for name in ARRAYS if name not in arrays]:
-        problem = f"names no array `{missing[0]}`, which a model with sparse weights has"
-        raise DataError(DESCRIPTION, None, problem)
+    for name in ARRAYS:
+        if name not in arrays:
+            problem = f"names no array `{name}`, which a model with sparse weights has"
+            raise DataError(DESCRIPTION, None, problem)
     facts = arrays["tree_levels"]
-    is_table = facts.shape[1] == FACTS and len(facts) > 0
-    _check(is_table and bool(((facts >= 0) & (facts <= MAX_SIZE)).all()), "tree_levels")
-    tree, n_groups, n_nodes, n_rows, n_weights = facts.T
-    is_first = np.diff(tree, prepend=-1)
-    of_level_above = np.where(is_first, 1, np.roll(n_nodes, 1))
-    _check(
-        bool(np.isin(is_first, (0, 1)).all() and (n_groups == of_level_above).all()), "tree_levels"
-    )
+    _check_facts(facts)
+    tree_of_level, n_groups, n_nodes, n_rows, n_weights = facts.T
+
     parts = []
-    sizes_of_parts = n_groups + 1, n_groups, n_rows, n_rows, n_weights, n_weights, n_nodes
-    for name, sizes in zip(PARTS, sizes_of_parts, strict=True):
-        _check(len(arrays[name]) == sizes.sum(), name)
-        parts.append(np.split(arrays[name], np.cumsum(sizes)[:-1]))
-    trees: list[list[Level]] = [[] for _ in range(tree[-1] + 1)]
-    for t, *part in zip(tree, *parts, strict=True):
-        trees[t].append(_level(*part, n_features=n_features))
-    n_leaves = [len(levels[-1].bias) for levels in trees]
-    _check(len(arrays["tree_labels"]) == sum(n_leaves), "tree_labels")
-    labels = np.split(arrays["tree_labels"], np.cumsum(n_leaves)[:-1])
-    for each in labels:
-        is_distinct = len(np.unique(each)) == len(each)
-        _check(is_distinct and not checks.wrong_indices(each, n_labels), "tree_labels")
-    return [LabelTree(*each) for each in zip(trees, labels, strict=True)]
+    sizes_of_parts = (n_groups + 1, n_groups, n_rows, n_rows, n_weights, n_weights, n_nodes)
+    for name, sizes in zip(LEVEL_ARRAYS, sizes_of_parts, strict=True):
+        parts.append(_split(arrays[name], sizes, name))
+    levels_of_tree: list[list[Level]] = [[] for _ in range(tree_of_level[-1] + 1)]
+    for t, *level_parts in zip(tree_of_level, *parts, strict=True):
+        levels_of_tree[t].append(_level(*level_parts, n_features=n_features))
+
+    n_leaves = np.array([len(levels[-1].bias) for levels in levels_of_tree])
+    labels_of_tree = _split(arrays["tree_labels"], n_leaves, "tree_labels")
+    for labels in labels_of_tree:
+        is_distinct = len(np.unique(labels)) == len(labels)
+        _check(is_distinct and not checks.wrong_indices(labels, n_labels), "tree_labels")
+    return [
+        LabelTree(levels, labels)
+        for levels, labels in zip(levels_of_tree, labels_of_tree, strict=True)
+    ]
 
 
 def _check(is_right: bool, name: str) -> None:
+    """Raise `EmbedxError` for an array that is wrong."""
     if not is_right:
         raise DataError(f"{name}.npy", None, "does not fit the other arrays of the tree", REMEDY)
+
+
+def _check_facts(facts: ndarray) -> None:
+    """Raise `EmbedxError` unless each level has as many groups as the level above has nodes."""
+    is_table = facts.shape[1] == FACTS_PER_LEVEL and len(facts) > 0
+    _check(is_table and bool(((facts >= 0) & (facts <= MAX_SIZE)).all()), "tree_levels")
+    tree_of_level, n_groups, n_nodes, _, _ = facts.T
+    step = np.diff(tree_of_level, prepend=-1)
+    _check(bool(np.isin(step, (0, 1)).all()), "tree_levels")
+    n_above = np.where(step == 1, 1, np.roll(n_nodes, 1))
+    _check(bool((n_groups == n_above).all()), "tree_levels")
+
+
+def _split(array: ndarray, sizes: ndarray, name: str) -> list[ndarray]:
+    """The parts of an array, of these sizes. Raises `EmbedxError` if they do not make it up."""
+    _check(len(array) == sizes.sum(), name)
+    return np.split(array, np.cumsum(sizes)[:-1])
 
 
 def _level(
@@ -138,8 +173,8 @@ def _level(
     checks.require(checks.wrong_offsets(first_weight, len(weight)), "tree_n_weights.npy")
     checks.require(checks.wrong_indices(features, n_features), "tree_features.npy")
     widths = np.diff(first_node)
-    of_group = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
-    _check(bool((child >= 0).all() and (child < widths[of_group]).all()), "tree_child")
+    group_of_weight = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
+    _check(bool((child >= 0).all() and (child < widths[group_of_weight]).all()), "tree_child")
     return Level(first_node, first_row, features, first_weight, child.astype(int32), weight, bias)
 
 
@@ -148,12 +183,11 @@ def _level(
 
 def rows_at_a_time(trees: Sequence[LabelTree], beam: int) -> int:
     """How many rows `search` takes, so that its scores stay in memory."""
-    widest = max(
-        level.widest * (1 if depth == 0 else beam)
-        for tree in trees
-        for depth, level in enumerate(tree.levels)
-    )
-    return max(1, min(MAX_ROWS, BLOCK_FLOATS // max(widest, 1)))
+    most_scores = 1
+    for tree in trees:
+        root, *others = tree.levels
+        most_scores = max(most_scores, root.widest, *(beam * level.widest for level in others))
+    return max(1, min(MAX_ROWS, BLOCK_FLOATS // most_scores))
 
 
 def search(
@@ -165,42 +199,59 @@ def search(
     n_labels: int,
     threads: int,
 ) -> BestNodes:
-    """The k labels with the highest probabilities that a beam of so many nodes a level finds, best
-    first.
+    """The k labels with the highest probabilities, best first, found by a beam search.
 
     The probability is the mean over trees; a label that a tree has not found counts 0 there. Labels
     that were not found come last, the lower first, with probability 0.
 
     features          csr_matrix float32 (n, n_features)
+    beam              nodes of each level from which the search continues
     log_probability   of nodes by themselves, from their scores: `Objective.log_label_probability`
     """
-    of_trees = []
+    n_per_tree = k if len(trees) == 1 else max(k, CANDIDATES)
+    labels = []
+    log_ps = []
     for tree in trees:
-        found = None
-        for depth, level in enumerate(tree.levels, 1):
-            width = (
-                beam if depth < len(tree.levels) else k if len(trees) == 1 else max(k, CANDIDATES)
-            )
-            found = best_nodes(features, level, found, width, log_probability, threads)
-        assert found is not None
-        of_trees.append((tree.labels[found.node], found.log_p))
-    label, log_p = (np.concatenate(parts, axis=1) for parts in zip(*of_trees, strict=True))
+        leaves = _best_leaves(tree, features, n_per_tree, beam, log_probability, threads)
+        labels.append(tree.labels[leaves.node])
+        log_ps.append(leaves.log_p)
+    candidates = BestNodes(np.concatenate(labels, axis=1), np.concatenate(log_ps, axis=1))
+
     k = min(k, n_labels)
-    if len(trees) == 1 and log_p.shape[1] >= k and np.isfinite(log_p[:, :k]).all():
-        return BestNodes(label[:, :k], log_p[:, :k])
-    best = BestNodes(
-        np.zeros((len(label), k), int32), np.full((len(label), k), -np.inf, np.float32)
-    )
-    for row, is_there in enumerate(np.isfinite(log_p)):
-        own, place = np.unique(label[row, is_there], return_inverse=True)
-        mean = np.full(len(own), -np.inf)
-        np.logaddexp.at(mean, place, log_p[row, is_there].astype(np.float64) - math.log(len(trees)))
+    first_k = candidates.log_p[:, :k]
+    if len(trees) == 1 and first_k.shape[1] == k and np.isfinite(first_k).all():
+        return BestNodes(candidates.node[:, :k], first_k)
+    return _averaged(candidates, len(trees), k, n_labels)
+
+
+def _best_leaves(
+    tree: LabelTree, features: Any, n: int, beam: int, log_probability: Any, threads: int
+) -> BestNodes:
+    """The n likeliest leaves of a tree that the beam search finds."""
+    *inner, last = tree.levels
+    best = None
+    for level in inner:
+        best = best_nodes(features, level, best, beam, log_probability, threads)
+    return best_nodes(features, last, best, n, log_probability, threads)
+
+
+def _averaged(candidates: BestNodes, n_trees: int, k: int, n_labels: int) -> BestNodes:
+    """The k labels of the highest mean probability over trees, then labels that no tree found.
+
+    candidates  labels of all trees with their log-probabilities, -inf where there is none
+    """
+    n_rows = len(candidates.node)
+    best = np.zeros((n_rows, k), int32)
+    best_log_p = np.full((n_rows, k), -np.inf, np.float32)
+    for row, is_there in enumerate(np.isfinite(candidates.log_p)):
+        labels, place = np.unique(candidates.node[row, is_there], return_inverse=True)
+        log_p = candidates.log_p[row, is_there].astype(np.float64) - math.log(n_trees)
+        mean = np.full(len(labels), -np.inf)
+        np.logaddexp.at(mean, place, log_p)
+
         order = np.argsort(-mean, kind="stable")[:k]
-        others = np.setdiff1d(np.arange(min(n_labels, k + len(order))), own[order])[
-            : k - len(order)
-        ]
-        best.node[row], best.log_p[row, : len(order)] = (
-            np.concatenate([own[order], others]),
-            mean[order],
-        )
-    return best
+        n_found = len(order)
+        others = np.setdiff1d(np.arange(min(n_labels, k + n_found)), labels[order])
+        best[row] = np.concatenate([labels[order], others[: k - n_found]])
+        best_log_p[row, :n_found] = mean[order]
+    return BestNodes(best, best_log_p)
