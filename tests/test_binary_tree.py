@@ -8,7 +8,7 @@ import reference
 
 from embedx.objectives.binary_tree import halves, huffman
 from embedx.objectives.hs import HierarchicalSoftmax
-from embedx.testing.objectives import evaluate
+from embedx.testing.objectives import Candidates, evaluate
 
 COUNTS = {
     "one class": [4],
@@ -98,5 +98,6 @@ def test_the_loss_of_a_tree_is_minus_the_log_probability():
     paths, z = objective.paths(), np.random.default_rng(10).normal(size=298)
     way = slice(*paths.offsets[77:79])
     bits = paths.bits[way]
-    loss, _, _ = evaluate(objective, z[paths.nodes[way]], bits, 1 - bits, 0 * bits)
+    candidates = Candidates(z[paths.nodes[way]], bits, 1 - bits, 0 * bits)
+    loss = evaluate(objective, candidates).loss
     assert loss == pytest.approx(-objective.log_probability(z, np.zeros(299))[77])

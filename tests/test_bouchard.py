@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from embedx.testing.objectives import UNIGRAM, K, evaluate, some_scores
+from embedx.testing.objectives import UNIGRAM, Candidates, Conditions, K, evaluate, some_scores
 from tests.support.objectives import make, one_example
 
 BOUCHARD = make("bouchard")
@@ -12,7 +12,7 @@ BOUCHARD = make("bouchard")
 
 def test_bouchard_is_the_papers_formula():
     candidates, y = one_example(BOUCHARD)
-    loss, _, _ = evaluate(BOUCHARD, *candidates, np.array([[0.7]]))
+    loss = evaluate(BOUCHARD, candidates, np.array([[0.7]])).loss
     assert loss == pytest.approx(
         candidates.label[y] * reference.bouchard_loss(candidates.z, y, candidates.importance, 0.7)
     )
@@ -20,7 +20,7 @@ def test_bouchard_is_the_papers_formula():
 
 def test_the_level_steps_by_the_share_of_its_number_of_updates():
     candidates, _ = one_example(BOUCHARD)
-    _, _, state = evaluate(BOUCHARD, *candidates, np.array([[0.7]]), n_updates=3)
+    state = evaluate(BOUCHARD, candidates, np.array([[0.7]]), Conditions(n_updates=3)).state
     counts = np.where(candidates.label > 0, 1, candidates.importance)
     rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(candidates.z - 0.7))
     # the rate is a float32
@@ -45,9 +45,8 @@ def test_the_level_of_two_classes_is_their_mean():
 
 def test_with_one_class_bouchards_bound_is_exact():
     alpha = BOUCHARD.optimal_state(np.array([[3.0]]), np.ones((1, 1)))
-    assert evaluate(BOUCHARD, [[3.0]], [[1.0]], [[0.0]], [[0.0]], alpha)[0] == pytest.approx(
-        0, abs=1e-12
-    )
+    candidates = Candidates(*np.array([[[3.0]], [[1.0]], [[0.0]], [[0.0]]]))
+    assert evaluate(BOUCHARD, candidates, alpha).loss == pytest.approx(0, abs=1e-12)
 
 
 def test_the_level_finds_its_place_from_two_draws_at_a_time():
@@ -57,16 +56,10 @@ def test_the_level_finds_its_place_from_two_draws_at_a_time():
     n_updates = 30_000
     sample_count = rng.multinomial(2, UNIGRAM, n_updates) * (label == 0)
     shape = np.ones((n_updates, 1))
-    _, _, state = evaluate(
-        BOUCHARD,
-        shape * z,
-        shape * label,
-        sample_count,
-        shape * np.log(2 * UNIGRAM),
-        np.zeros((1, 1)),
-        np.arange(n_updates),
-        np.zeros(n_updates, dtype=np.int64),
-    )
+    candidates = Candidates(shape * z, shape * label, sample_count, shape * np.log(2 * UNIGRAM))
+    one_state = np.zeros(n_updates, dtype=np.int64)
+    conditions = Conditions(np.arange(n_updates), keys=one_state)
+    state = evaluate(BOUCHARD, candidates, np.zeros((1, 1)), conditions).state
     assert state[0, 0] == pytest.approx(
         BOUCHARD.optimal_state(z[None], label[None])[0, 0], abs=0.05
     )
@@ -76,7 +69,7 @@ def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
     """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as
     that.
     """
-    _, _, state = evaluate(
-        BOUCHARD, [0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)], np.zeros((1, 1)), 9, lr=0.1
-    )
+    candidates = Candidates(*np.array([[0.0, 5.0], [1, 0], [0, 1], [0, np.log(1e-5)]]))
+    conditions = Conditions(n_updates=9, lr=0.1)
+    state = evaluate(BOUCHARD, candidates, np.zeros((1, 1)), conditions).state
     assert 5 < state[0, 0] < np.log(1e5)

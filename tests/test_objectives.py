@@ -12,6 +12,7 @@ from embedx.testing.objectives import (
     UNIFORM,
     UNIGRAM,
     Candidates,
+    Conditions,
     K,
     all_rows,
     evaluate,
@@ -53,17 +54,15 @@ def slopes_at_the_truth(objective, p, q, n_draws):
     slopes = np.zeros(len(p))
     for y in range(len(p)):
         for drawn in itertools.product(range(len(p)), repeat=n_draws):
-            label, sample_count = (
-                np.eye(len(p))[y],
-                np.bincount(drawn, minlength=len(p)).astype(float),
-            )
+            label = np.eye(len(p))[y]
+            sample_count = np.bincount(drawn, minlength=len(p)).astype(float)
             if not objective.traits.keeps_accidental_hits:
                 sample_count[y] = 0
-            shown = np.where((label > 0) | (sample_count > 0), np.log(n_draws * q), 0)
-            _, coefficients, _ = evaluate(
-                objective, np.log(p), label, sample_count, shown, n_draws=n_draws, n_classes=100
-            )
-            slopes += p[y] * q[list(drawn)].prod() * coefficients[0]
+            log_expected = np.where((label > 0) | (sample_count > 0), np.log(n_draws * q), 0)
+            candidates = Candidates(np.log(p), label, sample_count, log_expected)
+            conditions = Conditions(n_draws=n_draws, n_classes=100)
+            slopes_of_draw = evaluate(objective, candidates, conditions=conditions).slopes[0]
+            slopes += p[y] * q[list(drawn)].prod() * slopes_of_draw
     return slopes
 
 
@@ -109,14 +108,15 @@ def fitted(objective, p, q, n_draws=4):
             sample_count *= 1 - label
 
     def expected(z):
-        loss, slope = 0.0, np.zeros(len(z))
+        loss = 0.0
+        slope = np.zeros(len(z))
         for k in range(n_classes):
             state = objective.optimal_state(z[None], np.eye(n_classes)[k : k + 1])
             candidates = Candidates(z, label[k], sample_count[k], log_expected_count[k])
-            one, c, _ = evaluate(
-                objective, *candidates, state, n_draws=n_draws, n_classes=n_classes
-            )
-            loss, slope = loss + p[k] * one, slope + p[k] * c[0]
+            conditions = Conditions(n_draws=n_draws, n_classes=n_classes)
+            loss_of_class, slopes, _ = evaluate(objective, candidates, state, conditions)
+            loss += p[k] * loss_of_class
+            slope += p[k] * slopes[0]
         return loss, slope
 
     optimum = minimize(
@@ -187,7 +187,8 @@ def test_the_loss_is_the_papers_formula_however_many_rows_are_drawn(which, n_dra
     candidates, y = one_example(objective)
     if which[0] == "sampled-softmax":
         candidates.sample_count[y] *= 2  # 0 unless hits are kept
-    loss, _, _ = evaluate(objective, *candidates, n_draws=n_draws, n_classes=100)
+    conditions = Conditions(n_draws=n_draws, n_classes=100)
+    loss = evaluate(objective, candidates, conditions=conditions).loss
     assert loss == pytest.approx(FORMULAS[which](candidates, y, n_draws), rel=1e-6)
 
 
@@ -198,7 +199,7 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
         assert objective.traits.uses_log_expected_count
         assert not make("ns").traits.uses_log_expected_count
         candidates, _ = one_example(objective)
-        loss, slopes, _ = evaluate(objective, *candidates)
+        loss, slopes, _ = evaluate(objective, candidates)
         log_q = candidates.log_expected_count - np.log(5)
 
         def exact(z, candidates=candidates, log_q=log_q, negatives=negatives):

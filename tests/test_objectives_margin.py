@@ -7,7 +7,7 @@ import pytest
 import reference
 
 from embedx.objectives.margin import Margin, MarginSettings
-from embedx.testing.objectives import evaluate
+from embedx.testing.objectives import Candidates, Conditions, evaluate
 
 SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 
@@ -15,16 +15,11 @@ SMOOTHINGS = pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 def run(z, label, sample_count, mu=1.0, **options):
     """Loss and coefficients of one example."""
     z = np.asarray(z, dtype=np.float64)
-    loss, c, _ = evaluate(
-        Margin(MarginSettings(smoothing=mu)),
-        z,
-        label,
-        sample_count,
-        0 * z,
-        n_classes=len(z),
-        **options,
-    )
-    return loss, c[0]
+    objective = Margin(MarginSettings(smoothing=mu))
+    candidates = Candidates(z, label, sample_count, 0 * z)
+    conditions = Conditions(n_classes=len(z), **options)
+    loss, slopes, _ = evaluate(objective, candidates, conditions=conditions)
+    return loss, slopes[0]
 
 
 def example(n, n_positives, seed, *, spread=1.0, ties=False):

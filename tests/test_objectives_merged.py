@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from embedx.testing.objectives import evaluate
+from embedx.testing.objectives import Candidates, Conditions, evaluate
 from tests.support.objectives import ALL
 
 N = 9  # candidates
@@ -82,8 +82,9 @@ def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts
     for seed in range(2):
         z, merged, alone = pairs_of(objective, seed, counts)
         state = state_near_the_best(objective, z, merged, move)
-        loss, slopes, after = evaluate(objective, z, *merged, state, n_classes=N)
-        pairs = [evaluate(objective, z, *line, state, n_classes=N) for line in alone]
+        conditions = Conditions(n_classes=N)
+        loss, slopes, after = evaluate(objective, Candidates(z, *merged), state, conditions)
+        pairs = [evaluate(objective, Candidates(z, *line), state, conditions) for line in alone]
         losses, coefficients, states = zip(*pairs, strict=True)
         assert loss == pytest.approx(sum(losses), rel=1e-9)
         np.testing.assert_allclose(slopes, sum(coefficients), rtol=1e-9, atol=1e-9)
@@ -104,9 +105,9 @@ def test_several_pairs_are_finite_at_extreme_scores(objective):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)
             z = np.where(merged.label > 0, best or z, z)
-            loss, coefficients, state = evaluate(
-                objective, z, *heavier, state, n_updates, lr=0.5, dtype=np.float32, n_classes=N
-            )
+            candidates = Candidates(z, *heavier)
+            conditions = Conditions(n_updates, lr=0.5, dtype=np.float32, n_classes=N)
+            loss, coefficients, state = evaluate(objective, candidates, state, conditions)
             assert np.isfinite(loss)
             assert np.isfinite(coefficients).all()
             assert np.isfinite(state).all()

@@ -2,7 +2,6 @@
 Python, finite losses, probabilities, bounds, and every trait that it declares.
 """
 
-import contextlib
 import dataclasses
 import itertools
 from typing import Any, NamedTuple
@@ -17,22 +16,27 @@ from embedx.kernels.batch import COEFFICIENTS, COEFFICIENTS_64, Batch
 from embedx.objectives.contract import Objective
 from embedx.samplers import SAMPLERS
 
-N = 7  # candidates
-K = 6  # classes, where all outcomes of draws are enumerated
-FROZEN = 2**50  # updates after which no state moves
-GARBAGE = 1e30  # score of a candidate without weight
+# Candidates of an example.
+N = 7
+# Classes where all outcomes of draws are enumerated.
+K = 6
+# Number of updates after which no state moves.
+FROZEN = 2**50
+# Score of a candidate without weight.
+GARBAGE = 1e30
 N_UPDATES = (0, 3)
-# of the positives of an example
+# Weights of the positives of an example, by `Objective.positives`.
 WEIGHTS = {"single": (1.5,), "joint": (1.0, 0.5), "summed": (1.0, 2.0)}
 UNIFORM = np.full(K, 1 / K)
 UNIGRAM = np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
 
 
 def variants(objective: type[Objective]) -> dict[str, Objective]:
-    """An objective with its default settings, with each setting that is a choice or a switch
-    changed, and with all its numbers changed, by name.
+    """An objective with several settings, by name.
+
+    These are its defaults; each choice and each switch changed, one at a time; all numbers changed.
     """
-    made = {objective.name: objective(objective.Settings())}
+    by_name = {objective.name: objective(objective.Settings())}
     numbers = {}
     for field in dataclasses.fields(objective.Settings):
         values = field.metadata["choices"] or ()
@@ -42,10 +46,10 @@ def variants(objective: type[Objective]) -> dict[str, Objective]:
             numbers[field.name] = another_number(field.default)
         for value in set(values) - {field.default}:
             settings = objective.Settings(**{field.name: value})
-            made[f"{objective.name}-{field.name}={value}"] = objective(settings)
+            by_name[f"{objective.name}-{field.name}={value}"] = objective(settings)
     if numbers:
-        made[f"{objective.name}-other-numbers"] = objective(objective.Settings(**numbers))
-    return made
+        by_name[f"{objective.name}-other-numbers"] = objective(objective.Settings(**numbers))
+    return by_name
 
 
 def another_number(default: float) -> float:
@@ -65,16 +69,49 @@ class Candidates(NamedTuple):
 
     @property
     def weighed(self) -> ndarray:
+        """Which candidates have weight."""
         return (self.label > 0) | (self.sample_count > 0)
 
     @property
     def importance(self) -> ndarray:
+        """How often each was drawn, for each time that was expected."""
         return self.sample_count / np.exp(self.log_expected_count)
 
 
+class Conditions(NamedTuple):
+    """What an objective is evaluated with beside candidates and state.
+
+    n_updates    of the state, a number or int64 (n,)
+    keys         int64 (n,): which state each example has; by default one of its own
+    score_gain   (n, N); by default that of `score_gains`
+    uniforms     (n, objective.uniforms_width); random by default
+    """
+
+    n_updates: Any = FROZEN
+    keys: ndarray | None = None
+    lr: float = 0.0
+    dtype: Any = np.float64
+    n_draws: int = 5
+    n_classes: int = N
+    score_gain: ndarray | None = None
+    uniforms: ndarray | None = None
+
+
+DEFAULT_CONDITIONS = Conditions()
+
+
+class Evaluation(NamedTuple):
+    """What `coefficients` computes: the loss of all examples, ∂loss/∂z, and the new state."""
+
+    loss: float
+    slopes: ndarray
+    state: ndarray
+
+
 def coefficients_of(objective: Any, dtype: Any = np.float64) -> Any:
-    """An objective's `coefficients`, compiled as for training: numba keeps what a call compiles by
-    itself apart from that.
+    """An objective's `coefficients`, compiled as for training.
+
+    What numba compiles by itself at a call is another function.
     """
     signature = COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS
     compile_function(objective.coefficients, signature)
@@ -83,64 +120,86 @@ def coefficients_of(objective: Any, dtype: Any = np.float64) -> Any:
 
 def evaluate(
     objective: Any,
-    z: Any,
-    label: Any,
-    sample_count: Any,
-    log_expected_count: Any,
+    candidates: Candidates,
     state: ndarray | None = None,
-    n_updates: Any = FROZEN,
-    key: Any = None,
-    lr: float = 0.0,
-    dtype: Any = np.float64,
-    n_draws: int = 5,
-    n_classes: int = N,
-    uniforms: ndarray | None = None,
-    plain: bool = False,
-) -> tuple[float, ndarray, ndarray]:
-    """Loss, coefficients and the new state of some examples.
+    conditions: Conditions = DEFAULT_CONDITIONS,
+) -> Evaluation:
+    """Loss, coefficients and the new state of some examples, by compiled code.
 
-    Scores of candidates without weight are GARBAGE; `plain` runs everything as Python.
+    Scores of candidates without weight are GARBAGE.
     """
-    given = (z, label, sample_count, log_expected_count)
-    candidates = Candidates(*(np.atleast_2d(np.array(a, np.float64)) for a in given))
+    coefficients = coefficients_of(objective, conditions.dtype)
+    return _evaluated(coefficients, objective, candidates, state, conditions)
+
+
+def evaluate_plainly(
+    objective: Any, candidates: Candidates, state: ndarray, conditions: Conditions
+) -> Evaluation:
+    """As `evaluate`, by plain Python."""
+    coefficients = objective.coefficients
+    if not hasattr(coefficients, "py_func"):
+        return _evaluated(coefficients, objective, candidates, state, conditions)
+
+    def call_plainly(part: Any, *arguments: Any) -> Any:
+        return part.py_func(*arguments)
+
+    with mock.patch.object(adjusted.Part, "__call__", call_plainly):
+        return _evaluated(coefficients.py_func, objective, candidates, state, conditions)
+
+
+def _evaluated(
+    coefficients: Any,
+    objective: Any,
+    candidates: Candidates,
+    state: ndarray | None,
+    conditions: Conditions,
+) -> Evaluation:
+    """What one call of `coefficients` computes."""
+    candidates = Candidates(*(np.atleast_2d(np.array(a, np.float64)) for a in candidates))
     n_examples, n = candidates.z.shape
-    scores = np.where(candidates.weighed, candidates.z, GARBAGE)
+    dtype = conditions.dtype
+    batch = _batch(objective, candidates, conditions)
+    if state is None:
+        n_states = int(batch.key.max()) + 1
+        state = np.zeros((n_states, objective.state_width))
+    state = state.astype(dtype)
+    constants = objective.constants(conditions.n_draws, conditions.n_classes).astype(dtype)
+    with np.errstate(all="ignore"):  # garbage may overflow before it is dropped
+        loss = coefficients(batch, state, constants, n_examples, n, dtype(conditions.lr))
+    return Evaluation(float(loss), batch.z[:n_examples, :n], state)
+
+
+def _batch(objective: Any, candidates: Candidates, conditions: Conditions) -> Batch:
+    """The candidates as `coefficients` takes them, in larger arrays than they need."""
+    n_examples, n = candidates.z.shape
+    dtype = conditions.dtype
+    keys = conditions.keys
+    if keys is None:
+        keys = np.arange(n_examples)
+    score_gain = conditions.score_gain
+    if score_gain is None:
+        score_gain = score_gains(candidates.z.shape)
+    uniforms = conditions.uniforms
+    if uniforms is None:
+        shape = (n_examples, objective.uniforms_width)
+        uniforms = np.random.default_rng(0).uniform(0.01, 0.99, shape)
 
     def padded(values: ndarray) -> ndarray:
         array = np.zeros((n_examples + 1, n + 2), dtype)
         array[:n_examples, :n] = values
         return array
 
-    keys = np.arange(n_examples) if key is None else np.array(key)
-    if state is None:
-        state = np.zeros((keys.max() + 1, objective.state_width))
-    state = state.astype(dtype)
-    if uniforms is None:
-        shape = (n_examples, objective.uniforms_width)
-        uniforms = np.random.default_rng(0).uniform(0.01, 0.99, shape)
-    updates = np.broadcast_to(np.array(n_updates, dtype=np.int64), n_examples).copy()
-    batch = Batch(
-        padded(scores),
+    n_updates = np.array(conditions.n_updates, dtype=np.int64)
+    return Batch(
+        padded(np.where(candidates.weighed, candidates.z, GARBAGE)),
         padded(candidates.label),
         padded(candidates.sample_count),
         padded(candidates.log_expected_count),
         uniforms.astype(dtype),
         keys,
-        updates,
-        padded(score_gains(candidates.z.shape)),
+        np.broadcast_to(n_updates, n_examples).copy(),
+        padded(score_gain),
     )
-
-    constants = objective.constants(n_draws, n_classes).astype(dtype)
-    coefficients = coefficients_of(objective, dtype)
-    parts: Any = contextlib.nullcontext()
-    if plain and hasattr(coefficients, "py_func"):
-        coefficients = coefficients.py_func
-        parts = mock.patch.object(
-            adjusted.Part, "__call__", lambda part, *arguments: part.py_func(*arguments)
-        )
-    with parts, np.errstate(all="ignore"):  # garbage may overflow before it is dropped
-        loss = coefficients(batch, state, constants, n_examples, n, dtype(lr))
-    return float(loss), batch.z[:n_examples, :n], state
 
 
 def score_gains(shape: tuple[int, ...]) -> ndarray:
@@ -152,25 +211,35 @@ def examples(objective: Any, n: int = 4, seed: int = 0) -> Candidates:
     """Examples such as the objective takes; in each some column has no weight."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 1.5, (n, N))
-    label, sample_count = np.zeros((n, N)), np.zeros((n, N))
+    label = np.zeros((n, N))
+    sample_count = np.zeros((n, N))
     for e in range(n):
         if "path" in objective.candidates:
             depth = rng.integers(1, N)
             label[e, :depth] = rng.integers(0, 2, depth)
             sample_count[e, :depth] = 1 - label[e, :depth]
-            continue
-        sample_count[e] = 1 if objective.candidates == ("all",) else rng.choice([0, 1, 1, 2], N)
-        places = rng.permutation(N)
-        sample_count[e, places[3]] = 0
-        sample_count[e, places[4]] = 1
-        for place, weight in zip(places, WEIGHTS[objective.positives], strict=False):
-            label[e, place] = weight
-            sample_count[e, place] = 1 if objective.traits.keeps_accidental_hits else 0
+        else:
+            label[e], sample_count[e] = _drawn_example(objective, rng)
     candidates = Candidates(z, label, sample_count, 0 * z)
     if objective.traits.uses_log_expected_count:
         drawn = np.log(rng.uniform(0.2, 0.8, (n, N)))
         candidates.log_expected_count[:] = np.where(candidates.weighed, drawn, 0)
     return candidates
+
+
+def _drawn_example(objective: Any, rng: np.random.Generator) -> tuple[ndarray, ndarray]:
+    """Labels and sample counts of an example that does not follow a path, (N,) each."""
+    label = np.zeros(N)
+    sample_count = np.ones(N)
+    if objective.candidates != ("all",):
+        sample_count = rng.choice([0.0, 1.0, 1.0, 2.0], N)
+    places = rng.permutation(N)
+    sample_count[places[3]] = 0
+    sample_count[places[4]] = 1
+    for place, weight in zip(places, WEIGHTS[objective.positives], strict=False):
+        label[place] = weight
+        sample_count[place] = 1 if objective.traits.keeps_accidental_hits else 0
+    return label, sample_count
 
 
 def near_optimal_state(objective: Any, candidates: Candidates) -> ndarray:
@@ -200,16 +269,17 @@ def check_gradient(objective: Objective) -> None:
         return
     candidates = examples(objective)
     state = near_optimal_state(objective, candidates)
-    _, slopes, after = evaluate(objective, *candidates, state)
+    _, slopes, after = evaluate(objective, candidates, state)
     message = "a state that was updated often moved at learning rate 0"
     np.testing.assert_allclose(after, state, atol=1e-9, err_msg=message)
     for place in np.ndindex(*candidates.z.shape):
         step = np.zeros_like(candidates.z)
         step[place] = 1e-5
-        up, _, _ = evaluate(objective, *candidates._replace(z=candidates.z + step), state)
-        down, _, _ = evaluate(objective, *candidates._replace(z=candidates.z - step), state)
+        up = evaluate(objective, candidates._replace(z=candidates.z + step), state)
+        down = evaluate(objective, candidates._replace(z=candidates.z - step), state)
+        slope = (up.loss - down.loss) / 2e-5
         np.testing.assert_allclose(
-            slopes[place], (up - down) / 2e-5, rtol=1e-6, atol=2e-8, err_msg="no gradient"
+            slopes[place], slope, rtol=1e-6, atol=2e-8, err_msg="no gradient"
         )
 
 
@@ -218,9 +288,10 @@ def check_plain_python(objective: Objective) -> None:
     candidates = examples(objective, seed=1)
     state = near_optimal_state(objective, candidates)
     for n_updates in N_UPDATES:
-        exact = evaluate(objective, *candidates, state, n_updates, lr=0.1, plain=True)
+        conditions = Conditions(n_updates, lr=0.1)
+        exact = evaluate_plainly(objective, candidates, state, conditions)
         for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-4)):
-            compiled = evaluate(objective, *candidates, state, n_updates, lr=0.1, dtype=dtype)
+            compiled = evaluate(objective, candidates, state, conditions._replace(dtype=dtype))
             pairs: Any = zip(compiled, exact, strict=True)
             for ours, truth in pairs:
                 np.testing.assert_allclose(ours, truth, rtol=tolerance, atol=tolerance)
@@ -232,13 +303,14 @@ def check_no_weight(objective: Objective) -> None:
     """
     for n_updates in N_UPDATES:
         candidates = examples(objective)
-        candidates.label[1] = candidates.sample_count[1] = candidates.log_expected_count[1] = 0
+        candidates.label[1] = 0
+        candidates.sample_count[1] = 0
+        candidates.log_expected_count[1] = 0
         state = near_optimal_state(objective, candidates)
-        _, slopes, after = evaluate(
-            objective, *candidates, state, n_updates, lr=0.1, dtype=np.float32
-        )
-        without = (candidates.label == 0) & (candidates.sample_count == 0)
-        assert not slopes[without].any(), "a candidate without weight has a coefficient"
+        conditions = Conditions(n_updates, lr=0.1, dtype=np.float32)
+        _, slopes, after = evaluate(objective, candidates, state, conditions)
+        is_without_weight = ~candidates.weighed
+        assert not slopes[is_without_weight].any(), "a candidate without weight has a coefficient"
         assert (slopes[0] != 0).any(), "an example with a positive has no coefficients"
         np.testing.assert_array_equal(after[1], state[1].astype(np.float32))
 
@@ -248,12 +320,17 @@ def check_first_update(objective: Objective) -> None:
     if objective.state_width == 0:
         return
     candidates = examples(objective)
-    of_zeros, of_garbage = (
-        evaluate(objective, *candidates, np.full((4, objective.state_width), value), 0, lr=0.1)
-        for value in (0.0, 1e9)
-    )
-    for ours, same in zip(of_zeros, of_garbage, strict=True):
-        np.testing.assert_array_equal(ours, same, "a first update reads the state")
+    conditions = Conditions(n_updates=0, lr=0.1)
+    zeros = np.zeros((4, objective.state_width))
+    from_zeros = evaluate(objective, candidates, zeros, conditions)
+    from_garbage = evaluate(objective, candidates, zeros + 1e9, conditions)
+    _assert_equal(from_zeros, from_garbage, "a first update reads the state")
+
+
+def _assert_equal(one: Evaluation, other: Evaluation, message: str) -> None:
+    """Raise AssertionError with this message unless two evaluations are equal."""
+    for ours, same in zip(one, other, strict=True):
+        np.testing.assert_array_equal(ours, same, message)
 
 
 def check_examples_in_turn(objective: Objective) -> None:
@@ -263,9 +340,8 @@ def check_examples_in_turn(objective: Objective) -> None:
     n_updates = np.array([0, 5, 1, 2])
     uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
     state = np.full((3, objective.state_width), 0.5)
-    loss, slopes, after = evaluate(
-        objective, *candidates, state, n_updates, keys, 0.1, uniforms=uniforms
-    )
+    conditions = Conditions(n_updates, keys, lr=0.1, uniforms=uniforms)
+    loss, slopes, after = evaluate(objective, candidates, state, conditions)
     scores = np.where(candidates.weighed, candidates.z, GARBAGE)
     gains = score_gains(scores.shape)
     _, label, sample_count, log_expected_count = candidates
@@ -291,15 +367,14 @@ def check_stable(objective: Objective) -> None:
         return
     rng = np.random.default_rng(4)
     _, label, sample_count, log_expected_count = examples(objective, n=30)
-    state = None
+    state: ndarray | None = None
     for n_updates in (0, 1, 50):
         z = 1e4 * rng.choice([-1.0, 0.0, 1.0], label.shape)
         z[::3] = 1e4 * np.where(label[::3] > 0, -1, 1)  # the positive far below all others
         z[1::3] = 1e4 * np.where(label[1::3] > 0, 1, -1)
         candidates = Candidates(z, label, sample_count, log_expected_count - 5)
-        loss, slopes, state = evaluate(
-            objective, *candidates, state, n_updates, lr=0.5, dtype=np.float32
-        )
+        conditions = Conditions(n_updates, lr=0.5, dtype=np.float32)
+        loss, slopes, state = evaluate(objective, candidates, state, conditions)
         assert np.isfinite(loss), "the loss is not finite at extreme scores"
         assert np.isfinite(slopes).all(), "coefficients are not finite at extreme scores"
         assert np.isfinite(state).all(), "the state is not finite at extreme scores"
@@ -310,27 +385,27 @@ def check_separable(objective: Objective) -> None:
     if not objective.traits.separable:
         return
     candidates = examples(objective)
-    _, slopes, _ = evaluate(objective, *candidates)
+    before = evaluate(objective, candidates).slopes
     moved = candidates.z.copy()
     moved[:, 0] += 1
-    _, others, _ = evaluate(objective, *candidates._replace(z=moved))
-    np.testing.assert_array_equal(slopes[:, 1:], others[:, 1:], "it is not separable")
+    after = evaluate(objective, candidates._replace(z=moved)).slopes
+    np.testing.assert_array_equal(before[:, 1:], after[:, 1:], "it is not separable")
 
 
 def check_unused_inputs(objective: Objective) -> None:
     """Inputs that it does not use make no difference."""
     candidates = examples(objective)
     state = near_optimal_state(objective, candidates)
-    expected = evaluate(objective, *candidates, state, lr=0.1)
+    conditions = Conditions(lr=0.1)
+    expected = evaluate(objective, candidates, state, conditions)
     if not objective.traits.uses_log_expected_count:
         heavier = candidates._replace(log_expected_count=candidates.log_expected_count + 1)
-        for ours, same in zip(evaluate(objective, *heavier, state, lr=0.1), expected, strict=True):
-            np.testing.assert_array_equal(ours, same, "it uses log_expected_count")
+        changed = evaluate(objective, heavier, state, conditions)
+        _assert_equal(changed, expected, "it uses log_expected_count")
     if not objective.traits.uses_score_gain:
-        with mock.patch(f"{__name__}.score_gains", np.zeros):
-            changed = evaluate(objective, *candidates, state, lr=0.1)
-        for ours, same in zip(changed, expected, strict=True):
-            np.testing.assert_array_equal(ours, same, "it uses score_gain")
+        without = conditions._replace(score_gain=np.zeros(candidates.z.shape))
+        changed = evaluate(objective, candidates, state, without)
+        _assert_equal(changed, expected, "it uses score_gain")
 
 
 # ---- draws: every outcome of two draws among K classes
@@ -342,50 +417,67 @@ def positives(objective: Any) -> ndarray:
     return np.array([0, 0, 1, 0, 0.5 if is_joint else 0, 0])
 
 
-def outcomes(objective: Any, label: ndarray, q: ndarray | None) -> tuple[ndarray, ndarray, ndarray]:
-    """probability (n,), sample_count (n, K) and log_expected_count (K,) of two draws from q; of
-    draws from the others without replacement if q is None.
+class Outcomes(NamedTuple):
+    """All outcomes of two draws."""
+
+    probability: ndarray  # float64 (n,)
+    sample_count: ndarray  # float64 (n, K)
+    log_expected_count: ndarray  # float64 (K,)
+
+
+def outcomes(objective: Any, label: ndarray, q: ndarray | None) -> Outcomes:
+    """All outcomes of two draws from q.
+
+    They are without replacement, from the classes that are not positive, if q is None.
     """
     if q is None:
         others = np.flatnonzero(label == 0).tolist()
         pairs = list(itertools.combinations(others, 2))
-        sample_count = np.array([[float(k in pair) for k in range(K)] for pair in pairs])
-        expected = np.full(K, np.log(2 / len(others)))
-        return np.full(len(pairs), 1 / len(pairs)), sample_count, expected
+        probability = np.full(len(pairs), 1 / len(pairs))
+        expected_count = np.full(K, 2 / len(others))
+        return Outcomes(probability, _counts_of(pairs), np.log(expected_count))
+
     pairs = [(i, j) for i in range(K) for j in range(K)]
-    sample_count = np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
+    probability = np.array([q[i] * q[j] for i, j in pairs])
+    sample_count = _counts_of(pairs)
     if not objective.traits.keeps_accidental_hits:
         sample_count[:, label > 0] = 0
-    return np.array([q[i] * q[j] for i, j in pairs]), sample_count, np.log(2 * q)
+    return Outcomes(probability, sample_count, np.log(2 * q))
+
+
+def _counts_of(pairs: list[tuple[int, int]]) -> ndarray:
+    """How often each class is in each pair, float64 (n_pairs, K)."""
+    return np.array([[float(pair.count(k)) for k in range(K)] for pair in pairs])
 
 
 def expected_and_exact(
     objective: Any, q: ndarray | None
 ) -> tuple[tuple[float, ndarray], tuple[float, ndarray]]:
-    """(loss, coefficients) expected over the draws, and of sampler "all", at the same scores and
-    the same optimal state.
+    """(loss, coefficients) expected over the draws, and of sampler "all".
+
+    Scores are the same for both, and so is the state, which is optimal for them.
     """
     label = positives(objective)
     z = np.random.default_rng(5).normal(0, 1.2, K)
     state = objective.optimal_state(z[None], label[None])
     uniforms = np.full((1, objective.uniforms_width), 0.6)
-    probability, sample_count, log_expected_count = outcomes(objective, label, q)
-    loss, slopes = 0.0, np.zeros(K)
-    for p, drawn in zip(probability, sample_count, strict=True):
-        expected = np.where((label > 0) | (drawn > 0), log_expected_count, 0)
-        one, coefficients, _ = evaluate(
-            objective, z, label, drawn, expected, state, n_draws=2, n_classes=K, uniforms=uniforms
-        )
-        loss += p * one
-        slopes += p * coefficients[0]
+    conditions = Conditions(n_draws=2, n_classes=K, uniforms=uniforms)
+    draws = outcomes(objective, label, q)
+    expected_loss = 0.0
+    expected_slopes = np.zeros(K)
+    for p, drawn in zip(draws.probability, draws.sample_count, strict=True):
+        log_expected = np.where((label > 0) | (drawn > 0), draws.log_expected_count, 0)
+        candidates = Candidates(z, label, drawn, log_expected)
+        loss, slopes, _ = evaluate(objective, candidates, state, conditions)
+        expected_loss += p * loss
+        expected_slopes += p * slopes[0]
 
-    hits = objective.traits.keeps_accidental_hits
-    everything = np.ones(K) if hits else (label == 0).astype(float)
-    certain = np.zeros(K)
-    exact, wanted, _ = evaluate(
-        objective, z, label, everything, certain, state, n_draws=K, n_classes=K, uniforms=uniforms
-    )
-    return (loss, slopes), (exact, wanted[0])
+    everything = np.ones(K)
+    if not objective.traits.keeps_accidental_hits:
+        everything[label > 0] = 0
+    every_class = Candidates(z, label, everything, np.zeros(K))
+    exact = evaluate(objective, every_class, state, conditions._replace(n_draws=K))
+    return (expected_loss, expected_slopes), (exact.loss, exact.slopes[0])
 
 
 def check_unbiased(objective: Objective) -> None:
@@ -409,9 +501,12 @@ def exact_losses(z: ndarray, y: ndarray) -> ndarray:
 def all_rows(objective: Any, z: ndarray, y: ndarray, state: ndarray) -> ndarray:
     """The losses, one by one, with all rows."""
     n = z.shape[1]
-    label = np.eye(n)[y]
-    rows = zip(z, label, 1 - label, np.zeros_like(z), state[:, None], strict=True)
-    return np.array([evaluate(objective, *row, n_draws=n, n_classes=n)[0] for row in rows])
+    conditions = Conditions(n_draws=n, n_classes=n)
+    losses = []
+    for z_of_row, label, state_of_row in zip(z, np.eye(n)[y], state, strict=True):
+        candidates = Candidates(z_of_row, label, 1 - label, np.zeros(n))
+        losses.append(evaluate(objective, candidates, state_of_row[None], conditions).loss)
+    return np.array(losses)
 
 
 def some_scores(
