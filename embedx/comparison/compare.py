@@ -21,7 +21,7 @@ from embedx.comparison.records import FILE, Records, Run
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.tables import csv_text, page
 from embedx.comparison.text import Text
-from embedx.comparison.tuning import Options, tuned
+from embedx.comparison.tuning import Options, Tuning
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.labeled.digits import GENERATED
 from embedx.runtime import locks
@@ -106,9 +106,9 @@ class Comparison:
         if not self.settings.tune:
             return {}
         names = [name for name in self.names if name not in self.data.converging]
-        return tuned(
-            self.data, names, self.settings, self.folder / WORK, self.records, self.progress
-        )
+        folder = self.folder / WORK
+        tuning = Tuning(self.data, self.settings, folder, self.records, self.progress)
+        return tuning.best_options(names)
 
     def _jobs(self) -> list[tuple[int, str]]:
         """Seed and objective of each run that is not recorded yet."""

@@ -38,39 +38,40 @@ class Records:
     def __init__(
         self, folder: Path, identity: Mapping[str, Any], *, overwrite: bool = False
     ) -> None:
-        self.file, self.identity = folder / FILE, json.loads(json.dumps(identity))
-        self.records: list[Run] = []  # of trials and runs
+        self.file = folder / FILE
+        self.identity = json.loads(json.dumps(identity))
+        # of trials and of runs
+        self.records: list[Run] = []
         if self.file.exists() and not overwrite:
             self._read()
 
     @property
     def runs(self) -> list[Run]:
         """The records of runs."""
-        return [each for each in self.records if "seed" in each]
+        return [record for record in self.records if "seed" in record]
 
     def _read(self) -> None:
+        """Take the records of the file, if they are of this comparison."""
         lines = self.file.read_text("utf-8", errors="replace").splitlines()
-        before = self.identity
+        recorded_identity = self.identity
         for place, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
                 if place == 1:
-                    before = dict(record["comparison"])
+                    recorded_identity = dict(record["comparison"])
                 else:
-                    _ = (
-                        record["objective"],
-                        record["seed"] if "seed" in record else (record["trial"], record["score"]),
-                    )
+                    check_record(record)
                     self.records.append(record)
             except (ValueError, KeyError, TypeError):
                 problem = "not a line that `embedx compare` wrote"
                 remedy = ("delete it, or ", START_OVER)
                 raise DataError(self.file, place, problem, remedy) from None
-        differing = sorted(
-            name
-            for name in before.keys() | self.identity
-            if before.get(name) != self.identity.get(name)
-        )
+        self._check_identity(recorded_identity)
+
+    def _check_identity(self, recorded: Mapping[str, Any]) -> None:
+        """Raise `EmbedxError` if the file is of another comparison."""
+        names = sorted(recorded.keys() | self.identity)
+        differing = [name for name in names if recorded.get(name) != self.identity.get(name)]
         if differing:
             problem = f"of a comparison with other {', '.join(differing)}"
             over = (START_OVER, " instead of ", Setting("resume", True))
@@ -78,19 +79,21 @@ class Records:
             raise DataError(self.file, None, problem, (other, over))
 
     def find(self, **key: Any) -> Run | None:
-        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`) that need not
-        be made again.
+        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`).
+
+        None if it is to be made, for the first time or because it failed.
         """
-        return next(
-            (each for each in self.records if key.items() <= each.items() and "failed" not in each),
-            None,
-        )
+        for record in self.records:
+            if has_key(record, key) and "failed" not in record:
+                return record
+        return None
 
     def add(self, outcome: Mapping[str, Any], **key: Any) -> Run:
         """Keep the outcome of a run or a trial, in place of what failed before."""
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {**key, "ended": ended, **outcome}
-        self.records = [*(each for each in self.records if not key.items() <= each.items()), record]
+        others = [other for other in self.records if not has_key(other, key)]
+        self.records = [*others, record]
         self.save()
         return record
 
@@ -98,3 +101,15 @@ class Records:
         """Write the whole file."""
         lines = [{"comparison": self.identity}, *self.records]
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def has_key(record: Run, key: Mapping[str, Any]) -> bool:
+    """Whether a record is of the run or trial with these values."""
+    return key.items() <= record.items()
+
+
+def check_record(record: Any) -> None:
+    """Raise KeyError or TypeError for what is not the record of a run or of a trial."""
+    names = ["objective", "seed"] if "seed" in record else ["objective", "trial", "score"]
+    for name in names:
+        _ = record[name]

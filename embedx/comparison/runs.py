@@ -8,6 +8,7 @@ import json
 import math
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -33,12 +34,16 @@ COMPILING = "compiling kernels"
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended."""
+    """How a process ended.
 
-    code: int  # below 0 by a signal
+    code  its exit status; below 0 by a signal
+    peak  memory in bytes; None where the system does not tell
+    """
+
+    code: int
     printed: str
     complaints: str
-    peak: int | None  # bytes; None where the system does not tell
+    peak: int | None
 
 
 def request_of(
@@ -145,17 +150,8 @@ def performed(
     file.write_text(request.to_json(), "utf-8")
     try:
         ended = watched([sys.executable, "-m", "embedx.tasks", str(file)], folder)
-        if ended.code == DivergedError.exit_code:
-            return {"diverged": last_line(ended.complaints)}
-        if ended.code < 0:
-            why = ", as by the system when memory is short" if ended.code == -9 else ""
-            return {"failed": f"killed by signal {-ended.code}{why}"}
-        if ended.code:
-            is_refused = ended.code == EmbedxError.exit_code  # as it would be with any seed
-            return {
-                "failed": last_line(ended.complaints) or f"ended with status {ended.code}",
-                "refused": is_refused,
-            }
+        if ended.code != 0:
+            return failure(ended)
         return result(json.loads(ended.printed.splitlines()[-1]), ended)
     except EmbedxError as error:
         return {"failed": str(error)}
@@ -163,6 +159,22 @@ def performed(
         return {"failed": one_line(f"its output cannot be read ({type(error).__name__}: {error})")}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def failure(ended: Ended) -> dict[str, Any]:
+    """The outcome of a process that did not finish: {"diverged": why} or {"failed": why}.
+
+    `refused` is true where it would fail with any seed.
+    """
+    if ended.code == DivergedError.exit_code:
+        return {"diverged": last_line(ended.complaints)}
+    if ended.code < 0:
+        why = ", as by the system when memory is short" if ended.code == -signal.SIGKILL else ""
+        return {"failed": f"killed by signal {-ended.code}{why}"}
+    return {
+        "failed": last_line(ended.complaints) or f"ended with status {ended.code}",
+        "refused": ended.code == EmbedxError.exit_code,
+    }
 
 
 def watched(command: Sequence[str], folder: Path) -> Ended:
@@ -199,21 +211,24 @@ def watched(command: Sequence[str], folder: Path) -> Ended:
 
 
 def resident_peak(pid: int) -> int | None:
-    """The peak resident memory of a process in bytes; None without /proc, or when the process is
-    gone. (getrusage would include the memory of the parent.)
-    """
+    """The peak resident memory of a process in bytes; None without /proc, or after its end."""
+    # getrusage would include the memory of the parent
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace").splitlines()
-        return next(
-            (1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None
-        )
+        for line in lines:
+            if line.startswith("VmHWM:"):
+                _, kibibytes, *_ = line.split()
+                return 1024 * int(kibibytes)
     return None
 
 
 def last_line(complaints: str) -> str:
     """The last line that a process wrote, without the name of the program."""
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
-    return one_line(lines[-1].removeprefix("embedx: "))[:MAX_CHARACTERS_OF_MESSAGE] if lines else ""
+    if not lines:
+        return ""
+    message = lines[-1].removeprefix("embedx: ")
+    return one_line(message)[:MAX_CHARACTERS_OF_MESSAGE]
 
 
 def thinned(points: list[list[float]]) -> list[list[float]]:

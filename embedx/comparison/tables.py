@@ -24,7 +24,10 @@ def shown(value: float, error: float, sign: str = "") -> str:
     """`-8.876 ± 0.011`; without what is not known."""
     if not math.isfinite(value):
         return DASH
-    return f"{value:{sign}.3f}" + (f" ± {error:.3f}" if math.isfinite(error) else "")
+    text = f"{value:{sign}.3f}"
+    if math.isfinite(error):
+        text += f" ± {error:.3f}"
+    return text
 
 
 def cells(ranking: Ranking, line: Line) -> dict[str, str]:
@@ -112,13 +115,16 @@ def numbers_of(measure: str, standing: Standing | None, reference: str) -> dict[
 
 
 def rounded(value: float) -> float | None:
+    """For a file: five decimals; None where there is no finite number."""
     return round(value, 5) if math.isfinite(value) else None
 
 
 def csv_text(ranking: Ranking) -> str:
     """The same as a file."""
     rows = numbers(ranking)
-    return as_csv([list(rows[0]), *(list(row.values()) for row in rows)]) if rows else ""
+    if not rows:
+        return ""
+    return as_csv([list(rows[0]), *(list(row.values()) for row in rows)])
 
 
 def as_dict(ranking: Ranking) -> dict[str, Any]:

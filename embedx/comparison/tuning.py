@@ -1,6 +1,5 @@
-"""`--tune`: before the runs that are compared, a few short trials choose the learning rate and the
-number of negatives of each objective, by the score on validation data, which the comparison does
-not score.
+"""`--tune`: short trials choose learning rate and number of negatives of each objective before the
+runs that are compared, by the score on validation data, which the comparison does not score.
 
 From the objective's defaults, the learning rate is multiplied and divided by STEP, and once more in
 the direction that scored better; then the number of negatives is multiplied, if the objective has
@@ -9,6 +8,7 @@ them.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,72 +23,90 @@ from embedx.runtime.progress import Progress
 from embedx.settings import settings_of
 
 STEP = 3.0
-Options = dict[str, Any]  # settings by name
+# Settings by name.
+Options = dict[str, Any]
 
 
-def tuned(
-    data: Data,
-    names: Sequence[str],
-    settings: CompareSettings,
-    folder: Path,
-    records: Records,
-    progress: Progress,
-) -> dict[str, Options]:
-    """The best options of each objective; empty where its defaults are best. Recorded trials are
-    not repeated.
+@dataclass(frozen=True)
+class Tuning:
+    """The trials of a comparison. Recorded ones are not repeated.
+
+    folder  the working folder of the trials
     """
-    progress.start("tuning", len(names), " objectives")
-    found = {}
-    try:
-        for k, name in enumerate(names):
 
-            def trial_of(options: Options, name: str = name) -> Run:
-                trial = records.find(objective=name, trial=options)
-                if trial is None:
-                    trial = records.add(
-                        runs.tried(data, name, settings, folder, options),
-                        objective=name,
-                        trial=options,
-                    )
-                    failed = next(
-                        (f"{kind}: {trial[kind]}" for kind in FAILED if kind in trial), "no score"
-                    )
-                    outcome = failed if trial["score"] is None else f"{trial['score']:.4f}"
-                    progress.note(f"trial of {name}, ", settings_in_words(options), f": {outcome}")
-                return trial
+    data: Data
+    settings: CompareSettings
+    folder: Path
+    records: Records
+    progress: Progress
 
-            has_negatives = "negatives" in settings_of(
-                objectives.find(data.variant(name)[0]).Settings
-            )
-            found[name] = search(trial_of, has_negatives)["trial"]
-            progress.note(f"{name}: best with ", settings_in_words(found[name]))
-            progress.update(k + 1)
-    finally:
-        progress.finish()
-    return found
+    def best_options(self, names: Sequence[str]) -> dict[str, Options]:
+        """The best options of each objective; empty where its defaults are best."""
+        self.progress.start("tuning", len(names), " objectives")
+        best = {}
+        try:
+            for k, name in enumerate(names, 1):
+                best[name] = self._best_of(name)
+                self.progress.note(f"{name}: best with ", settings_in_words(best[name]))
+                self.progress.update(k)
+        finally:
+            self.progress.finish()
+        return best
+
+    def _best_of(self, name: str) -> Options:
+        """The options of the best trial of an objective."""
+        objective, _ = self.data.variant(name)
+        has_negatives = "negatives" in settings_of(objectives.find(objective).Settings)
+        best = search(lambda options: self._trial(name, options), has_negatives)
+        options: Options = best["trial"]
+        return options
+
+    def _trial(self, name: str, options: Options) -> Run:
+        """The record of a trial, which is made if it is not there yet."""
+        trial = self.records.find(objective=name, trial=options)
+        if trial is None:
+            outcome = runs.tried(self.data, name, self.settings, self.folder, options)
+            trial = self.records.add(outcome, objective=name, trial=options)
+            words = settings_in_words(options)
+            self.progress.note(f"trial of {name}, ", words, f": {outcome_in_words(trial)}")
+        return trial
 
 
 def search(trial_of: Callable[[Options], Run], has_negatives: bool) -> Run:
     """The best of at most MAX_TRIALS trials, each the record of its options; the first has none."""
-    best = first = trial_of({})
+    first = trial_of({})
     used = first["used"]
+    best = first
     if "learning_rate" in used:
-        chosen = {name: used[name] for name in CHOSEN_WITHOUT_RATE if name in used}
-
-        def at(factor: float) -> Run:
-            return trial_of(
-                chosen | {"learning_rate": float(f"{used['learning_rate'] * factor:.3g}")}
-            )
-
-        lower, higher = at(1 / STEP), at(STEP)
-        better, factor = (lower, 1 / STEP) if rank(lower) >= rank(higher) else (higher, STEP)
-        if rank(better) > rank(best):
-            best = max(better, at(factor * factor), key=rank)
+        best = search_rate(trial_of, first)
     if has_negatives and "negatives" in used:
-        best = max(
-            best, trial_of(best["trial"] | {"negatives": round(STEP * used["negatives"])}), key=rank
-        )
+        more_negatives = {"negatives": round(STEP * used["negatives"])}
+        best = better(best, trial_of(best["trial"] | more_negatives))
     return best
+
+
+def search_rate(trial_of: Callable[[Options], Run], first: Run) -> Run:
+    """The best trial over learning rates, the first one among them."""
+    used = first["used"]
+    others = {name: used[name] for name in CHOSEN_WITHOUT_RATE if name in used}
+
+    def with_factor(factor: float) -> Run:
+        rate = float(f"{used['learning_rate'] * factor:.3g}")
+        return trial_of({**others, "learning_rate": rate})
+
+    lower = with_factor(1 / STEP)
+    higher = with_factor(STEP)
+    is_lower_better = rank(lower) >= rank(higher)
+    factor = 1 / STEP if is_lower_better else STEP
+    neighbour = lower if is_lower_better else higher
+    if rank(neighbour) <= rank(first):
+        return first
+    return better(neighbour, with_factor(factor * factor))
+
+
+def better(trial: Run, other: Run) -> Run:
+    """The trial of the higher score; of equal ones the first."""
+    return max(trial, other, key=rank)
 
 
 def rank(trial: Run) -> float:
@@ -100,3 +118,13 @@ def settings_in_words(options: Options) -> Text:
     """Options for a message."""
     settings = [Setting(name, value) for name, value in options.items()]
     return joined(settings, " ") if settings else "its defaults"
+
+
+def outcome_in_words(trial: Run) -> str:
+    """The score of a trial, or why it has none."""
+    if trial["score"] is not None:
+        return f"{trial['score']:.4f}"
+    for kind in FAILED:
+        if kind in trial:
+            return f"{kind}: {trial[kind]}"
+    return "no score"
