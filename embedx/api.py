@@ -75,7 +75,7 @@ def train(
 
 @python_names()
 def classify(
-    train: str | Path,
+    train: str | Path | Sequence[str | Path],
     train_labels: str | None = None,
     *,
     objective: str | None = None,
@@ -87,7 +87,7 @@ def classify(
     """Train a classifier on labelled data in a file, as `embedx classify` does. For arrays see
     `SoftmaxClassifier`.
 
-    train         any file that `embedx classify` reads, and `train_labels` beside it
+    train         any file that `embedx classify` reads, or several, and `train_labels` beside them
     objective     by default chosen from the data, as `embedx classify` does
     output        the model folder to write, if any, and `overwrite` as of `train`
     settings      those of `embedx classify` by name
@@ -97,8 +97,9 @@ def classify(
     or arrays. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
     """
     check_names("classify", settings, CLASSIFY)
+    files = [train] if isinstance(train, str | Path) else train
     request = ClassifyRequest(
-        train=str(train),
+        train=[str(file) for file in files],
         train_labels=train_labels,
         objective=objective,
         typed=settled(settings, CLASSIFY),

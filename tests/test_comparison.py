@@ -369,7 +369,6 @@ def test_settings_of_other_data_are_refused_before_anything_is_trained(
     [
         (["-"], {}, "-", ()),
         (["-"], {"test": "x"}, "-", ()),
-        (["CORPUS", "b"], {"test": "x"}, "b", ("test",)),
         (["CORPUS"], {"train_labels": "x"}, "train.txt", ("test",)),
         (["nowhere.txt"], {}, "nowhere.txt", ()),
     ],

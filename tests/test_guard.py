@@ -587,7 +587,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
 
 def test_classify_likewise(tmp_path, spoiled):
     request = ClassifyRequest(
-        train="digits",
+        train=["digits"],
         objective="softmax",
         typed={"threads": 1},
         output=tmp_path / "out",

@@ -141,9 +141,7 @@ def test_files_that_cannot_be_opened_are_named(tmp_path, write):
         "missing.txt: cannot be opened .*; check the name and your permissions",
         message_of(str(tmp_path / "missing.txt")),
     )
-    assert re.search(
-        "a directory; name the one file that holds the rows", message_of(str(tmp_path))
-    )
+    assert re.search("a directory without files", message_of(str(tmp_path)))
     train = write("1 3 2\n 0:1\n")
     assert re.search(
         "missing.txt: cannot be opened", message_of(train, str(tmp_path / "missing.txt"))

@@ -192,7 +192,7 @@ class SupervisedRequest:
         if self.word_ngrams > 1 or self.maxn > 0:
             settings |= {"min_ngram_count": 1, "buckets": self.bucket or 0}
         return ClassifyRequest(
-            train=self.input,
+            train=[self.input],
             objective=objective,
             output=self.output,
             overwrite=self.overwrite,

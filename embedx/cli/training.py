@@ -35,9 +35,9 @@ def classify(request: ClassifyRequest) -> None:
     \b
     embedx classify train.txt --test test.txt
     embedx classify rows.npz --train-labels labels.npz --weights tree
-    embedx classify tickets.csv --text-column title,body --label-column topic
+    embedx classify may.csv june.csv --text-column title,body --label-column topic
 
-    train        {formats} file, DATA@SPLIT[:COLUMN], or digits
+    train        {formats} files, globs, folders, DATA@SPLIT[:COLUMN] or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     start        continue training this model folder on new rows, which may have new labels
     """

@@ -23,7 +23,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import array_format_of
-from embedx.labeled.read import read, read_training
+from embedx.labeled.read import files_of, read, read_training
 from embedx.labeled.tables.settings import TableSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
@@ -61,19 +61,16 @@ class LabelledData(Data):
         **files: Any,
     ) -> None:
         super().__init__(names, options, settings, **files)
-        self.train = names[0]
+        self.train = list(names)
         self.variants: dict[str, tuple[ClassifySettings, Objective]] = {}
         self.train_labels = files.get("train_labels")
         self.test = files.get("test")
         self.test_labels = files.get("test_labels")
 
-        if len(names) > 1:
-            problem = ("with ", Setting("test"), ", DATA is one file of training rows")
-            raise DataError(names[1], None, problem)
-        if self.test is None and self.train != GENERATED:
+        if self.test is None and self.train != [GENERATED]:
             remedy = ("name them with ", Setting("test"))
-            raise DataError(self.train, None, "no labelled data to score on", remedy)
-        if STANDARD_INPUT in (self.train, self.train_labels, settings.validation):
+            raise DataError(self.train[0], None, "no labelled data to score on", remedy)
+        if STANDARD_INPUT in (*self.train, self.train_labels, settings.validation):
             raise DataError(
                 STANDARD_INPUT, None, "can be read only once, and each run reads it", "name a file"
             )
@@ -99,15 +96,15 @@ class LabelledData(Data):
         )
 
     def fingerprints(self) -> list[Any]:
-        files = [
-            self.train,
-            self.train_labels,
-            self.test,
-            self.test_labels,
-            self.settings.validation or "",
-            self.settings.validation_labels,
-        ]
-        return [None if file is None else [file, fingerprint(file)] for file in files]
+        files = files_of(self.train)
+        if self.test is not None:
+            files += files_of(self.test)
+        validation = self.settings.validation
+        if validation is not None and share_of_rows(validation) is None:
+            files += files_of(validation)
+        label_files = (self.train_labels, self.test_labels, self.settings.validation_labels)
+        files += filter(None, label_files)
+        return [[file, fingerprint(file)] for file in files]
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         table = TableSettings.from_options(self.options)
@@ -184,7 +181,7 @@ class LabelledData(Data):
 def fingerprint(file: str) -> Record | None:
     """The identity of a file's present content; None where there is no file."""
     try:
-        status = os.stat(file.split("@")[0])
+        status = os.stat(file)
     except (OSError, ValueError):
         return None
     return file_identity(status)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import int32, int64, ndarray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, issparse, vstack
 
 
 def offsets_of(sizes: Any) -> ndarray:
@@ -107,6 +107,35 @@ class FileRows(NamedTuple):
     columns: "Columns | None" = None  # of a table
     ids: ndarray | None = None  # as `Labeled.ids`
     labels_are_numbers: bool = False  # the format defines them so: names are compared by value
+
+
+def joined_rows(parts: Sequence[FileRows]) -> FileRows:
+    """The rows of all parts, which have no columns, text or ids."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    features = [part.features for part in parts]
+    labels = [part.labels for part in parts]
+    names = None
+    if first.names is not None:
+        numbers: dict[bytes, int] = {}
+        for k, part in enumerate(parts):
+            ids = [numbers.setdefault(name, len(numbers)) for name in part.names or []]
+            labels[k] = Labels(part.labels.offsets, np.array(ids, int32)[part.labels.ids])
+        names = list(numbers)
+    n_features = max(matrix.shape[1] for matrix in features)
+    if issparse(first.features):
+        for matrix in features:
+            matrix.resize(matrix.shape[0], n_features)
+        all_features = csr_matrix(vstack(features, "csr"))
+    else:
+        all_features = np.concatenate(features)
+    return first._replace(
+        features=all_features,
+        labels=Labels.joined(labels),
+        names=names,
+        n_labels=max(part.n_labels for part in parts),
+    )
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ than MAX_SHARE_READ of the available memory is an error, and so is a line, with 
 before it, of more than MAX_LINE_BYTES.
 """
 
+import glob
 import io
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import IO
 
@@ -20,7 +21,15 @@ from embedx.text.decompression import UnpackedReader
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import public_url, recipe_names
-from embedx.text.sources import ROWS, STANDARD_INPUT, Source, is_url, recipe_meant, url_fingerprint
+from embedx.text.sources import (
+    ROWS,
+    STANDARD_INPUT,
+    Source,
+    is_url,
+    recipe_meant,
+    resolve,
+    url_fingerprint,
+)
 
 UTF8_MARK = b"\xef\xbb\xbf"
 HEAD_BYTES = 512
@@ -57,6 +66,30 @@ def source_of(name: str) -> Source:
         raise DataError(name, None, f"cannot be opened ({error.strerror})", remedy) from error
     # a pipe, as in <(zcat ...), is read once
     return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)
+
+
+def sources_of(names: Sequence[str]) -> list[Source]:
+    """The files that paths, patterns, folders, URLs, recipes or `-` name; one that is named twice
+    is read once.
+    """
+    sources: dict[str, Source] = {}
+    for name in names:
+        for source in _sources_named(name):
+            address = source.address
+            if not is_url(address):
+                address = os.path.realpath(address)
+            sources.setdefault(address, source)
+    return list(sources.values())
+
+
+def _sources_named(name: str) -> list[Source]:
+    """The files in a folder, those that a pattern matches, or the one that is called so."""
+    if recipe_meant(name) is not None:
+        return [source_of(name)]
+    is_pattern = glob.has_magic(name) and not is_url(name) and not os.path.lexists(name)
+    if is_pattern or os.path.isdir(name):
+        return [source_of(source.name) for source in resolve([name])]
+    return [source_of(name)]
 
 
 def head_of(source: Source) -> bytes:
@@ -227,6 +260,33 @@ class LabelledFile:
         if self.is_plain:
             return open(self.name, "rb")
         return content_of(self.source)
+
+
+class LabelledFiles:
+    """Files whose rows are one data set. They are opened one after the other."""
+
+    def __init__(self, sources: Sequence[Source], progress: Progress) -> None:
+        self.progress = progress
+        self.first = LabelledFile(sources[0], progress)
+        self._others = sources[1:]
+        # Raises `DataError` for a file that does not go with the first.
+        self.check: Callable[[LabelledFile], None] = lambda file: None
+
+    @property
+    def name(self) -> str:
+        """The files, for a message: two by name, more by the first and their number."""
+        if not self._others:
+            return self.first.name
+        if len(self._others) == 1:
+            return f"{self.first.name} and {self._others[0].name}"
+        return f"{self.first.name} and {len(self._others)} other files"
+
+    def __iter__(self) -> Iterator[LabelledFile]:
+        yield self.first
+        for source in self._others:
+            file = LabelledFile(source, self.progress)
+            self.check(file)
+            yield file
 
 
 def content_of(source: Source) -> io.BytesIO:

@@ -1,5 +1,6 @@
 """`read`: labelled data from files of any format of the registry, `embedx.labeled.formats`.
 
+Several files of one format are one data set: named one by one, by a pattern or by their folder.
 Arrays need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or lines of text,
 one for each row: a label, or a list of them. Text may be compressed (.gz, .bz2, .xz, .zst), remote,
 or standard input. `digits` are generated.
@@ -15,7 +16,8 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -32,7 +34,7 @@ from embedx.labeled.data import (
     with_unknown_last,
 )
 from embedx.labeled.digits import GENERATED, digits
-from embedx.labeled.files import LabelledFile, Lines, source_of
+from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, source_of, sources_of
 from embedx.labeled.formats import array_format_of, format_of, names_of_tables
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
@@ -50,7 +52,7 @@ TABLE = TableSettings()
 
 
 def read(
-    source: str,
+    source: str | Sequence[str],
     labels: str | None = None,
     *,
     progress: Progress = SILENT,
@@ -60,8 +62,8 @@ def read(
     table: TableSettings = TABLE,
     names_new_labels: bool = False,
 ) -> Labeled:
-    """The rows in `source`, with the labels in the file `labels` if it has none of its own; they
-    may also have none at all.
+    """The rows in `source`, one file or several of one format, with the labels in the file `labels`
+    if they have none of their own; they may also have none at all.
 
     `text` says which words and n-grams of text are features, `table` which columns of a table are
     used. `like` is the schema of the training data, which decides that too. Features not in it are
@@ -70,23 +72,22 @@ def read(
     too. With `keeps_empty` empty lines at the end of a file without a header are rows, as those
     between others always are.
     """
-    if source == labels == STANDARD_INPUT:
+    names = named(source)
+    if labels == STANDARD_INPUT and STANDARD_INPUT in names:
         problem = "standard input cannot be both the features and the labels"
         raise DataError(STANDARD_INPUT, None, problem, "name a file for one of them")
-    if source == GENERATED:
+    if names == [GENERATED]:
         training, test = digits()
         return training if like is None else test
 
-    name, split, column = _split_named(source)
-    if not split:
-        is_test = like is not None and not names_new_labels
-        split = _split_of_recipe(name, is_test)
-        if split:
-            progress.note(f"{name}: the rows in {split}")
+    is_test = like is not None and not names_new_labels
+    names, split = _split_of(names, is_test, progress)
+    files = LabelledFiles(sources_of(names), progress)
+    name = files.name
     try:
         needs_labels = labels is None and not keeps_empty
         options = ReadOptions(like, text, table, keeps_empty, needs_labels)
-        data = _rows_of(LabelledFile(source_of(name), progress), options)
+        data = _rows_of(files, options)
         if labels is not None:
             if len(data.labels.ids):
                 raise DataError(
@@ -100,12 +101,12 @@ def read(
             if not keeps_empty:
                 _note_unknown_labels(name, data, like, progress)
             data = replace(data, known=replace(data.schema, names=like.names))
-        if split:
-            data = data.rows(_split_rows(split, column, len(data)))
+        if split is not None:
+            data = data.rows(_split_rows(split, len(data)))
         return data
     except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
         raise DataError(
-            source, None, "takes more memory than is available", "use fewer rows or more memory"
+            name, None, "takes more memory than is available", "use fewer rows or more memory"
         ) from error
 
 
@@ -132,7 +133,7 @@ def _note_unknown_labels(name: str, data: Labeled, like: DataSchema, progress: P
 
 
 def read_training(
-    source: str,
+    source: str | Sequence[str],
     labels: str | None = None,
     *,
     progress: Progress = SILENT,
@@ -158,7 +159,7 @@ def read_training(
             without_unknown = data.features[:, : like.n_features]
             data = replace(data, features=without_unknown)
         return _with_new_labels(data, like)
-    _check_two_labels(data, source, labels)
+    _check_two_labels(data, " ".join(named(source)), labels)
     return data
 
 
@@ -236,27 +237,67 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     return replace(data, labels=labels, n_labels=n_labels, known=known)
 
 
-def check_there(source: str) -> None:
+def named(source: str | Sequence[str]) -> list[str]:
+    """The names of one source or of several."""
+    return [source] if isinstance(source, str) else list(source)
+
+
+def check_there(source: str | Sequence[str]) -> None:
     """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
-    if source != GENERATED:
-        source_of(_split_named(source)[0])
+    files_of(source)
 
 
-def _split_of_recipe(name: str, is_test: bool) -> str:
-    """The file of the numbers of a recipe's training rows or test rows; "" if it has no such files.
+def files_of(source: str | Sequence[str]) -> list[str]:
+    """The files and URLs that have the rows. Raises `EmbedxError` if there are none."""
+    names = named(source)
+    if names == [GENERATED]:
+        return names
+    return [source.address for source in sources_of([_split_named(name)[0] for name in names])]
 
-    Raises `DataError` if it should be beside the data and is not.
+
+class Split(NamedTuple):
+    """A column, from 1, of a file of the numbers of rows."""
+
+    file: str
+    column: int
+
+
+def _split_of(
+    names: list[str], is_test: bool, progress: Progress
+) -> tuple[list[str], Split | None]:
+    """The names of the data, and the split that the name of one file, or its recipe, asks for."""
+    pairs = [_split_named(name) for name in names]
+    data_names = [name for name, _ in pairs]
+    if len(names) > 1:
+        for name in names:
+            if name == GENERATED or name not in data_names:
+                problem = "read by itself, not with other files"
+                raise DataError(name, None, problem, "leave out the others")
+        return names, None
+
+    name, split = pairs[0]
+    if split is None:
+        split = _split_of_recipe(name, is_test)
+        if split is not None:
+            progress.note(f"{name}: the rows in {split.file}")
+    return [name], split
+
+
+def _split_of_recipe(name: str, is_test: bool) -> Split | None:
+    """The numbers of a recipe's training rows or test rows; None if it has no such files.
+
+    Raises `DataError` if there should be a file beside the data and is not.
     """
     recipe = recipe_meant(name)
     if recipe is None or not recipe.splits:
-        return ""
+        return None
     data_file = os.path.normpath(recipe.find_files()[0])
     folder = os.path.dirname(data_file)
     wanted = recipe.splits[is_test]
     names = {wanted.lower() + suffix for suffix in ("", *COMPRESSED)}
     for file in sorted(os.listdir(folder or ".")):
         if file.lower() in names:
-            return os.path.join(folder, file)
+            return Split(os.path.join(folder, file), 1)
     kind = "test" if is_test else "training"
     source = f"get it {recipe.obtain}, or " if recipe.obtain else ""
     raise DataError(
@@ -268,29 +309,31 @@ def _split_of_recipe(name: str, is_test: bool) -> str:
     )
 
 
-def _split_named(source: str) -> tuple[str, str, int]:
-    """(data file, split file, column) as `source` names them; no split is "", and column 1."""
+def _split_named(source: str) -> tuple[str, Split | None]:
+    """The data file and the split as `source` names them."""
     match = SPLIT.fullmatch(source)
     if not match or os.path.exists(source):
-        return source, "", 1
+        return source, None
     has_user_name = URL_HOST.fullmatch(match["data"]) is not None  # https://user@host/file
     if has_user_name:
-        return source, "", 1
+        return source, None
     split_with_colon = source[match.start("split") :]
     if os.path.exists(split_with_colon):
-        return match["data"], split_with_colon, 1
-    return match["data"], match["split"], int(match["column"] or 1)
+        return match["data"], Split(split_with_colon, 1)
+    return match["data"], Split(match["split"], int(match["column"] or 1))
 
 
-def _rows_of(file: LabelledFile, options: ReadOptions) -> Labeled:
-    """The rows of one file, with the features of the training data."""
+def _rows_of(files: LabelledFiles, options: ReadOptions) -> Labeled:
+    """The rows of files of one format, with the features of the training data."""
     like = options.like
-    format = format_of(file, options)
+    name = files.name
+    format = format_of(files.first, options)
     if like:
-        _check_kind_of_features(file.name, format, like)
-    rows = format.read(file, options)
+        _check_kind_of_features(files.first.name, format, like)
+    files.check = partial(_check_format, format=format, first=files.first.name, options=options)
+    rows = format.read(files, options)
     if rows.columns is None:
-        _check_no_table_settings(file.name, options.table)
+        _check_no_table_settings(name, options.table)
 
     labels = rows.labels
     names = None
@@ -300,7 +343,7 @@ def _rows_of(file: LabelledFile, options: ReadOptions) -> Labeled:
             rows.names,
             like.by_name if like else True,
             like.names if like else None,
-            file.name,
+            name,
             rows.labels_are_numbers,
         )
         labels = Labels(labels.offsets, id_of[labels.ids])
@@ -308,9 +351,9 @@ def _rows_of(file: LabelledFile, options: ReadOptions) -> Labeled:
 
     if like:
         schema = replace(like, names=names or like.names)  # with the names of new labels
-        _note_first_feature(file.name, rows, like, file.progress)
+        _note_first_feature(name, rows, like, files.progress)
         if like.columns and rows.columns is None:
-            _check_like_without_table(file.name, like.columns, file.progress)
+            _check_like_without_table(name, like.columns, files.progress)
     else:
         schema = _schema_of(rows, n_labels, names)
     features = rows.features
@@ -318,12 +361,24 @@ def _rows_of(file: LabelledFile, options: ReadOptions) -> Labeled:
     if like and rows.text is not None:
         features = with_unknown_last(features, rows.text.n_features, schema.n_features)
         n_columns = schema.n_features + 1
-    _fit_features(file.name, features, n_columns, file.progress)
+    _fit_features(name, features, n_columns, files.progress)
 
     data = Labeled(features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
     if like is None and rows.first_feature is None:
         schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
     return replace(data, known=schema)
+
+
+def _check_format(file: LabelledFile, format: Format, first: str, options: ReadOptions) -> None:
+    """Raise `DataError` for a file that is not of the format of the first one."""
+    other = format_of(file, options)
+    if other is not format:
+        raise DataError(
+            file.name,
+            None,
+            f"its format is {other.name}, but that of {first} is {format.name}",
+            "give files of one format",
+        )
 
 
 def _schema_of(rows: FileRows, n_labels: int, names: list[str] | None) -> DataSchema:
@@ -472,9 +527,10 @@ def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labe
     return Labels.joined(parts), list(numbering)
 
 
-def _split_rows(file: str, column: int, n_rows: int) -> np.ndarray:
+def _split_rows(split: Split, n_rows: int) -> np.ndarray:
     """The rows of the data, from 0, that a column of a split file names from 1."""
-    lines = Lines(source_of(file), SILENT)
+    column = split.column
+    lines = Lines(source_of(split.file), SILENT)
     rows = []
     for chunk in lines:
         lines.budget.take(36 * chunk.count(b"\n"))

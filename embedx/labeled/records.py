@@ -15,10 +15,10 @@ from embedx.errors import DataError
 from embedx.labeled.arrays import check_finite
 from embedx.labeled.cells import MAX_NUMBER
 from embedx.labeled.data import Columns, DataSchema, TextSchema, with_unknown_last
-from embedx.labeled.files import LabelledFile, MemoryBudget
+from embedx.labeled.files import LabelledFiles, MemoryBudget
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.numbers import standardised
-from embedx.labeled.tables.rows import read_table
+from embedx.labeled.tables.rows import OpenTable, read_table
 from embedx.labeled.words import KnownTextFeatures
 from embedx.runtime.progress import SILENT
 from embedx.text.sources import ROWS, Source
@@ -166,8 +166,9 @@ def features_of_records(records: Iterator[dict[str, Any]], schema: DataSchema) -
 
     Raises `EmbedxError` for a column that is missing, and a value that is none of its kind.
     """
-    file = LabelledFile(Source(NAME, ROWS, None), SILENT)
-    return read_table(file, ReadOptions(like=schema), enumerate(records, 1)).features
+    files = LabelledFiles([Source(NAME, ROWS, None)], SILENT)
+    table = OpenTable(enumerate(records, 1))
+    return read_table(files, ReadOptions(like=schema), lambda _: table).features
 
 
 def features_of_numbers(values: Any, columns: Columns, name: str = NAME) -> ndarray:

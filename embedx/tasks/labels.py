@@ -55,7 +55,7 @@ class LabelTask:
         else:
             # Where no objective is named, the same command writes to where it did before.
             command = command_line(request)
-            defaults = [default_output(name, request.train) for name in ("softmax", "ova")]
+            defaults = [default_output(name, *request.train) for name in ("softmax", "ova")]
             folders = [folder for folder in defaults if _is_trained_by(command, folder)]
         for folder in folders:
             check_output(folder, request.overwrite or request.resume)
@@ -86,7 +86,7 @@ class LabelTask:
     @property
     def output(self) -> Path:
         """The folder of the model."""
-        return self.request.output or default_output(self.objective, self.request.train)
+        return self.request.output or default_output(self.objective, *self.request.train)
 
     def command(self) -> str:
         """The command that trains the same model, with objective, output and settings."""
@@ -124,11 +124,11 @@ class LabelTask:
     def _test_source(self) -> str | None:
         """The name of the test data. Raises `EmbedxError` if they are missing or do not apply."""
         request = self.request
-        if request.train == GENERATED:
+        if request.train == [GENERATED]:
             if request.train_labels or request.test:
                 remedy = ("leave out ", Setting("train_labels"), " and ", Setting("test"))
                 problem = "generated with labels and test data"
-                raise DataError(request.train, None, problem, remedy)
+                raise DataError(GENERATED, None, problem, remedy)
             return GENERATED
         if request.test is not None:
             check_there(request.test)

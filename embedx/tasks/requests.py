@@ -120,7 +120,7 @@ class ClassifyRequest(RunRequest):
 
     command = "classify"
 
-    train: str
+    train: list[str]
     train_labels: str | None = None
     test: str | None = None
     test_labels: str | None = None
@@ -129,7 +129,7 @@ class ClassifyRequest(RunRequest):
 
     @property
     def data(self) -> list[str]:
-        return [self.train]
+        return self.train
 
 
 RUNS: dict[str, type[RunRequest]] = {kind.command: kind for kind in (TrainRequest, ClassifyRequest)}

@@ -20,8 +20,8 @@ from scipy.sparse import csr_matrix
 
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.arrays import features_in, load_sparse
-from embedx.labeled.data import FileRows, Labels
-from embedx.labeled.files import MAX_SHARE_READ, LabelledFile
+from embedx.labeled.data import FileRows, Labels, joined_rows
+from embedx.labeled.files import MAX_SHARE_READ, LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.records import features_of_numbers
@@ -56,10 +56,25 @@ def array_format(
         looks_like=looks_like,
         features="array",
         recognises=lambda file, options: recognises(file),
-        read=lambda file, options: _rows_of_array(file.name, read_array(file), options),
+        read=functools.partial(_read_rows, read_array=read_array),
         is_binary=True,
         read_array=read_array,
     )
+
+
+def _read_rows(
+    files: LabelledFiles, options: ReadOptions, read_array: Callable[[LabelledFile], Any]
+) -> FileRows:
+    """The rows of arrays. Raises `DataError` if they have different numbers of columns."""
+    parts: list[FileRows] = []
+    for file in files:
+        part = _rows_of_array(file.name, read_array(file), options)
+        n_columns = part.features.shape[1]
+        if parts and n_columns != parts[0].features.shape[1]:
+            first = f"{files.first.name} has {parts[0].features.shape[1]}"
+            raise DataError(file.name, None, f"{n_columns} columns, but {first}", "give the same")
+        parts.append(part)
+    return joined_rows(parts)
 
 
 def _read_array(file: LabelledFile, content: str, load: Callable[[LabelledFile], Any]) -> Any:

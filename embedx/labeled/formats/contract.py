@@ -1,11 +1,11 @@
-"""What a format of labelled data is: how a file is recognised, and how its rows are read."""
+"""What a format of labelled data is: how a file is recognised, and how rows are read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from embedx.labeled.data import FileRows
-from embedx.labeled.files import LabelledFile
+from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.options import ReadOptions
 
 
@@ -19,7 +19,7 @@ class Format:
                   kind; settings of columns apply to `columns` alone
     recognises    whether a file is of this format: by `file.head`, the first bytes, if it is
                   binary, else by `file.lines`
-    read          the rows of such a file
+    read          the rows of such files, one after the other
     is_binary     whether it is recognised by its first bytes, before formats of text are
     read_array    the array in such a file, which may hold the labels of other rows too
     advice        what to write so that text is read as this format, for messages
@@ -30,7 +30,7 @@ class Format:
     looks_like: str
     features: Literal["words", "ID:VALUE", "columns", "array"]
     recognises: Callable[[LabelledFile, ReadOptions], bool]
-    read: Callable[[LabelledFile, ReadOptions], FileRows]
+    read: Callable[[LabelledFiles, ReadOptions], FileRows]
     is_binary: bool = False
     read_array: Callable[[LabelledFile], Any] | None = None
     advice: str = ""

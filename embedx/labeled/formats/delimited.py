@@ -1,12 +1,12 @@
 """CSV and TSV: rows of cells between commas, semicolons, tabs or bars."""
 
 from embedx.labeled.data import Columns, FileRows
-from embedx.labeled.files import LabelledFile
+from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.heading import Heading
 from embedx.labeled.tables.names import LABEL_NAMES, TEXT_NAMES, TITLE_NAMES
-from embedx.labeled.tables.rows import Records, lines_of, read_table, without_bad
+from embedx.labeled.tables.rows import OpenTable, Records, lines_of, read_table, without_bad
 from embedx.text.file_kinds import begins_labelled
 from embedx.text.sources import reader_of
 from embedx.text.tables import delimiter_of, table_rows
@@ -47,11 +47,15 @@ def has_labels_and_text(fields: list[str]) -> bool:
     return bool(names & LABEL_NAMES) and bool(names & (TITLE_NAMES | TEXT_NAMES))
 
 
-def read(file: LabelledFile, options: ReadOptions) -> FileRows:
-    """The rows of the file."""
+def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
+    """The rows of the files."""
+    return read_table(files, options, lambda file: _opened(file, options))
+
+
+def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
     trained = options.like.columns if options.like else None
     heading = Heading(file.name, options.table, trained, file.progress)
-    return read_table(file, options, _records(file, heading), heading)
+    return OpenTable(_records(file, heading), heading)
 
 
 def _records(file: LabelledFile, heading: Heading) -> Records:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import FileRows, Labels, TextSchema
-from embedx.labeled.files import LabelledFile, MemoryBudget
+from embedx.labeled.files import LabelledFile, LabelledFiles, MemoryBudget
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import Numbering, decoded
@@ -24,23 +24,25 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     return options.like is not None and options.like.text is not None and not has_header
 
 
-def read(file: LabelledFile, options: ReadOptions) -> FileRows:
+def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """A row for each line. Labels stand anywhere between white space."""
-    lines = file.lines
-    if options.keeps_empty:
-        lines.min_lines = math.inf
     known = options.like.text if options.like else None
     prefix = options.text.label_prefix if known is None else known.settings["label_prefix"]
     label = _label_pattern(prefix)
-    numbering = Numbering(lines.budget)
-    features = text_features(options.text, lines.budget, known)
+    budget = MemoryBudget(files.name)
+    numbering = Numbering(budget)
+    features = text_features(options.text, budget, known)
 
     labels = []
-    for chunk in lines:
-        decoded(lines, chunk)
-        rows = chunk.split(b"\n")[:-1]
-        labels.append(numbering.labels_of(map(label.findall, rows)))
-        features.add([label.sub(b" ", row) for row in rows])
+    for file in files:
+        lines = file.lines
+        if options.keeps_empty:
+            lines.min_lines = math.inf
+        for chunk in lines:
+            decoded(lines, chunk)
+            rows = chunk.split(b"\n")[:-1]
+            labels.append(numbering.labels_of(map(label.findall, rows)))
+            features.add([label.sub(b" ", row) for row in rows])
 
     matrix, schema = features.finish()
     names = [name.removeprefix(str(prefix).encode()) for name in numbering]

@@ -4,10 +4,10 @@ import contextlib
 import json
 
 from embedx.labeled.data import FileRows
-from embedx.labeled.files import LabelledFile
+from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.tables.rows import lines_of, read_table, without_bad
+from embedx.labeled.tables.rows import OpenTable, lines_of, read_table, without_bad
 from embedx.text.file_kinds import begins_labelled
 from embedx.text.sources import reader_of
 from embedx.text.tables import json_records
@@ -26,10 +26,14 @@ def _is_object(line: str) -> bool:
     return False
 
 
-def read(file: LabelledFile, options: ReadOptions) -> FileRows:
-    """The rows of the file."""
+def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
+    """The rows of the files."""
+    return read_table(files, options, _opened)
+
+
+def _opened(file: LabelledFile) -> OpenTable:
     records = json_records(lines_of(file.lines))
-    return read_table(file, options, without_bad(file.name, records))
+    return OpenTable(without_bad(file.name, records))
 
 
 JSON_LINES = Format(

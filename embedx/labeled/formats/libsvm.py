@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 
-from embedx.labeled.data import DataSchema, FileRows
-from embedx.labeled.files import LabelledFile, Lines
+from embedx.labeled.data import DataSchema, FileRows, joined_rows
+from embedx.labeled.files import LabelledFile, LabelledFiles, Lines
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import MAX_IDS
@@ -31,15 +31,19 @@ def begins_with_row(lines: Lines) -> bool:
     return is_label_or_feature and all(":" in word[1:] for word in words)
 
 
-def read(file: LabelledFile, options: ReadOptions) -> FileRows:
-    """The rows of the file; the id of the first feature is subtracted from all."""
+def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
+    """The rows of the files; the id of the first feature is subtracted from all."""
     like = options.like
-    lines = file.lines
-    if options.keeps_empty:
-        lines.min_lines = math.inf
     by_name = like.by_name if like else True
     first_feature = like.first_feature if like else None
-    rows = read_sparse_rows(lines, Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1), by_name)
+    ranges = Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1)
+    parts = []
+    for file in files:
+        lines = file.lines
+        if options.keeps_empty:
+            lines.min_lines = math.inf
+        parts.append(read_sparse_rows(lines, ranges, by_name))
+    rows = joined_rows(parts)
 
     columns = rows.features.indices
     if first_feature is None:
@@ -48,8 +52,8 @@ def read(file: LabelledFile, options: ReadOptions) -> FileRows:
     n_rows, n_features = rows.features.shape
     rows.features.resize(n_rows, max(n_features - first_feature, 0))
     if like is None:
-        file.progress.note(
-            f"{file.name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
+        files.progress.note(
+            f"{files.name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
             f" labels are names, features count from {first_feature}"
         )
     return rows._replace(first_feature=first_feature)

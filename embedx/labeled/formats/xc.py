@@ -5,8 +5,8 @@ http://manikvarma.org/downloads/XC/XMLRepository.html
 """
 
 from embedx.errors import DataError
-from embedx.labeled.data import FileRows
-from embedx.labeled.files import LabelledFile
+from embedx.labeled.data import FileRows, joined_rows
+from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import MAX_IDS
@@ -19,7 +19,32 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     return HEADER.fullmatch(file.lines.first_line) is not None
 
 
-def read(file: LabelledFile, options: ReadOptions) -> FileRows:
+def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
+    """The rows under the headers. Raises `EmbedxError` for training data whose headers differ."""
+    parts: list[FileRows] = []
+    for file in files:
+        part = rows_of(file, options)
+        if parts and options.like is None:
+            _check_same_header(file.name, part, files.first.name, parts[0])
+        parts.append(part)
+    return joined_rows(parts)
+
+
+def _check_same_header(name: str, part: FileRows, first_name: str, first: FileRows) -> None:
+    """Raise `DataError` if two files have different numbers of features or labels."""
+    n_features = part.features.shape[1]
+    n_features_first = first.features.shape[1]
+    if (n_features, part.n_labels) != (n_features_first, first.n_labels):
+        raise DataError(
+            name,
+            None,
+            f"its header says {n_features} features and {part.n_labels} labels, that of"
+            f" {first_name} {n_features_first} and {first.n_labels}",
+            "give files of one data set",
+        )
+
+
+def rows_of(file: LabelledFile, options: ReadOptions) -> FileRows:
     """The rows under the header. Raises `EmbedxError` if there are not as many as it says."""
     lines = file.lines
     header = HEADER.fullmatch(lines.first_line)

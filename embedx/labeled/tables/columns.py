@@ -19,18 +19,23 @@ def choose_columns(
     options: ReadOptions,
     has_heading: bool | None,
     progress: Progress,
+    of_first_file: Columns | None = None,
 ) -> Columns:
     """The columns to use: those named, and others as in the training data or as guessed.
 
-    head         the first rows, whose values are looked at
-    has_heading  whether the first row of CSV and TSV names the columns
+    head           the first rows, whose values are looked at
+    has_heading    whether the first row of CSV and TSV names the columns
+    of_first_file  the columns of the first of several files, which the others have too
     """
     like = options.like
     needs_labels = options.needs_labels
     available = dict.fromkeys(name for record in head for name in fields_of(record))
     named = _named_columns(file, options.table, available, bool(has_heading))
-    if like and like.columns:
-        return _columns_as_trained(file, available, named, like.columns, needs_labels, has_heading)
+    trained = of_first_file
+    if trained is None and like is not None:
+        trained = like.columns
+    if trained is not None:
+        return _columns_as_trained(file, available, named, trained, needs_labels, has_heading)
     roles = guess_roles(available, named, head, needs_labels)
     _check_roles(file, roles, available, needs_labels)
     if like:

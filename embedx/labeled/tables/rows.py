@@ -5,7 +5,7 @@ import functools
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, hstack
 from embedx.errors import DataError
 from embedx.labeled.cells import cell, labels_of, mark_of, number_of, text_of
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
-from embedx.labeled.files import LabelledFile, Lines, MemoryBudget
+from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.tables.columns import choose_columns
@@ -37,43 +37,42 @@ Records = Iterator[NumberedRecord]
 CellReader = Callable[[str, Callable[[Any], Any]], Any]
 
 
-def read_table(
-    file: LabelledFile,
-    options: ReadOptions,
-    records: Records,
-    heading: Heading | None = None,
-    reread: Callable[[Columns], Records] | None = None,
-) -> FileRows:
-    """The rows of a table.
+class OpenTable(NamedTuple):
+    """A table that is being read.
 
     records  the values of each row by column, as JSON has them
     heading  that of a CSV or TSV file
     reread   the records once more, with these columns alone
     """
-    name = file.name
-    like = options.like
-    batch_size, head = _first_batch(name, records)
-    has_heading = heading.is_there if heading else None
-    first_records = [record for _, record in head]
-    columns = choose_columns(name, first_records, options, has_heading, file.progress)
-    check_can_be_saved(columns.names, name)
-    records = itertools.chain(head, records)
-    if reread is not None:
-        records = reread(columns)
 
+    records: Records
+    heading: Heading | None = None
+    reread: Callable[[Columns], Records] | None = None
+
+
+def read_table(
+    files: LabelledFiles, options: ReadOptions, open_table: Callable[[LabelledFile], OpenTable]
+) -> FileRows:
+    """The rows of tables, one after the other. All have the columns of the first."""
+    name = files.name
+    like = options.like
     budget = MemoryBudget(name)
     words = text_features(options.text, budget, like.text if like else None)
-    collector = RowCollector(name, columns, words, budget)
-    while batch := list(itertools.islice(records, batch_size)):
-        collector.add(batch)
+    collector = RowCollector(words, budget)
+    columns: Columns | None = None
+    for file in files:
+        columns_of_file = _collect(file, open_table(file), options, columns, collector)
+        if columns is None:
+            columns = columns_of_file
+    assert columns is not None
     numbers = np.concatenate(collector.numbers)
 
     if like is None:
         columns = dataclasses.replace(columns, scales=scales_of(numbers, bool(columns.text)))
-    _note_missing(name, columns, collector.n_empty_texts, numbers, file.progress)
+    _note_missing(name, columns, collector.n_empty_texts, numbers, files.progress)
     labels = list(collector.label_numbers)
     if like is None and columns.separator is None:
-        note_separator(name, labels, file.progress)
+        note_separator(name, labels, files.progress)
 
     features, text_schema = _features(columns, words, numbers)
     return FileRows(
@@ -84,6 +83,33 @@ def read_table(
         columns=columns,
         ids=np.array(collector.ids, object) if columns.id else None,
     )
+
+
+def _collect(
+    file: LabelledFile,
+    table: OpenTable,
+    options: ReadOptions,
+    of_first_file: Columns | None,
+    collector: "RowCollector",
+) -> Columns:
+    """The columns of a table, whose rows are added to the collector."""
+    batch_size, head = _first_batch(file.name, table.records)
+    has_heading = table.heading.is_there if table.heading else None
+    first_records = [record for _, record in head]
+    columns = choose_columns(
+        file.name, first_records, options, has_heading, file.progress, of_first_file
+    )
+    check_can_be_saved(columns.names, file.name)
+    records: Records = itertools.chain(head, table.records)
+    if table.reread is not None:
+        records = table.reread(columns)
+
+    if of_first_file is not None:
+        # Rows have ids, which may be None, where those of the first file do.
+        columns = dataclasses.replace(columns, id=of_first_file.id)
+    while batch := list(itertools.islice(records, batch_size)):
+        collector.add(file.name, columns, batch)
+    return columns
 
 
 def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]]:
@@ -114,11 +140,7 @@ def without_bad(name: str, records: Iterable[tuple[int, Any]]) -> Iterator[tuple
 class RowCollector:
     """The text, numbers, labels and ids of rows, added in batches."""
 
-    def __init__(
-        self, file: str, columns: Columns, words: TextFeatures, budget: MemoryBudget
-    ) -> None:
-        self._file = file
-        self._columns = columns
+    def __init__(self, words: TextFeatures, budget: MemoryBudget) -> None:
         self._words = words
         self._budget = budget
         self.n_empty_texts = 0
@@ -126,35 +148,36 @@ class RowCollector:
         self.labels: list[Labels] = []
         self.ids: list[Any] = []
         self.label_numbers = Numbering(budget)
-        for indicator in columns.indicators:
-            _ = self.label_numbers[as_utf8(indicator).encode()]
 
-    def add(self, batch: list[NumberedRecord]) -> None:
+    def add(self, file: str, columns: Columns, batch: list[NumberedRecord]) -> None:
         """Add rows. Raises `EmbedxError` for a cell without a value, and for too many rows."""
-        columns = self._columns
-        readers = [functools.partial(cell, self._file, line, record) for line, record in batch]
-        self._add_texts(readers)
+        readers = [functools.partial(cell, file, line, record) for line, record in batch]
+        self._add_texts(readers, columns.text)
 
         rows_of_numbers = [[read(name, number_of) for name in columns.numbers] for read in readers]
         numbers = np.array(rows_of_numbers)
         self.numbers.append(numbers)
+        self._add_labels(readers, columns)
+        if columns.id:
+            self.ids += [value_of(record, columns.id, None) for _, record in batch]
+            self._budget.take(WORD_BYTES * len(batch))
+        self._budget.take(2 * numbers.nbytes)
 
+    def _add_texts(self, readers: Sequence[CellReader], text_columns: Sequence[str]) -> None:
+        texts = [" ".join(read(name, text_of) for name in text_columns) for read in readers]
+        if text_columns:
+            self.n_empty_texts += sum(not text.strip() for text in texts)
+        self._words.add(texts)
+
+    def _add_labels(self, readers: Sequence[CellReader], columns: Columns) -> None:
+        for indicator in columns.indicators:
+            _ = self.label_numbers[as_utf8(indicator).encode()]
         labels_of_rows = [_labels_of_row(read, columns) for read in readers]
         self.labels.append(
             self.label_numbers.labels_of(
                 [as_utf8(label).encode() for label in labels] for labels in labels_of_rows
             )
         )
-        if columns.id:
-            self.ids += [value_of(record, columns.id, None) for _, record in batch]
-            self._budget.take(WORD_BYTES * len(batch))
-        self._budget.take(2 * numbers.nbytes)
-
-    def _add_texts(self, readers: Sequence[CellReader]) -> None:
-        texts = [" ".join(read(name, text_of) for name in self._columns.text) for read in readers]
-        if self._columns.text:
-            self.n_empty_texts += sum(not text.strip() for text in texts)
-        self._words.add(texts)
 
 
 def _labels_of_row(read: CellReader, columns: Columns) -> list[str]:
