@@ -17,6 +17,9 @@ MAX_DIGITS = 40
 MAX_LETTERS = 200
 # by category: control and format characters, halves of surrogate pairs, separators of lines
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+# Lowest share of characters that two names of files without their suffixes have in common, where
+# one may be meant by the other.
+SIMILAR_STEMS = 0.75
 JOINERS = "\u200c\u200d"  # format characters that words and emoji are spelled with
 
 
@@ -203,13 +206,25 @@ def near(word: object, known: Iterable[str], remedy: str) -> str:
 
 
 def near_file(path: str, remedy: str, others: Iterable[str] = ()) -> str:
-    """The same about a path where there is nothing, by the names in its folder and others."""
+    """The same about a path where there is nothing, by the names in its folder and others. Names
+    that are alike by their suffix alone, as a.txt and b.txt are, do not count.
+    """
+    import difflib
+
     folder, name = os.path.split(path)
     known = [*others]
     with contextlib.suppress(OSError, ValueError):
-        others_there = set(os.listdir(folder or ".")) - {name}
-        known += [other for other in others_there if not other.startswith(".")]
-    return near(name, known, remedy)
+        known += [other for other in os.listdir(folder or ".") if not other.startswith(".")]
+    stems = {other: _stem(other) for other in known if other != name}
+    near_stems = difflib.get_close_matches(
+        _stem(name), set(stems.values()), n=len(stems) + 1, cutoff=SIMILAR_STEMS
+    )
+    return near(name, (other for other, stem in stems.items() if stem in near_stems), remedy)
+
+
+def _stem(name: str) -> str:
+    """A file's name in lower case, without its last suffix."""
+    return os.path.splitext(name)[0].lower()
 
 
 def choice(word: object, known: Iterable[str]) -> str:

@@ -207,17 +207,18 @@ def test_settings_given_by_set_are_those_of_options(asked):
         ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "),
         ("train x -p 2", "No such option: -p; did you mean --p?"),
         (
-            "classify xx",
+            "classify film.csv",
             (
-                "xx: cannot be opened (No such file or directory); did you mean x? check the name"
-                " and your permissions"
+                "film.csv: cannot be opened (No such file or directory); did you mean films.csv?"
+                " check the name and your permissions"
             ),
         ),
     ],
 )
 def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "x").write_text("a b c\n")
+    for name in ("x", "films.csv"):
+        (tmp_path / name).write_text("a b c\n")
     words = words.split()
     with refused_on_command_line(f"^{re.escape(message)}"):
         application(words)(words, standalone_mode=False)

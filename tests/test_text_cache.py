@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import reference_text
 
-from embedx.errors import DataError, SettingError
+from embedx.errors import DataError, SettingError, in_python, spelled
 from embedx.runtime.progress import SILENT
 from embedx.text import (
     cache,
@@ -188,7 +188,7 @@ def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(corpus, hom
 @pytest.mark.parametrize("data", [b"", b" \n\r\n\t", b"\xef\xbb\xbf", b"\0\0"])
 def test_a_corpus_without_words_is_an_error(corpus, home, data):
     corpus.write_bytes(data)
-    with refused_data("corpus.txt", "tokenizer"):
+    with refused_data("corpus.txt"):
         read(corpus, home)
     assert leftovers(home) == []
 
@@ -515,6 +515,28 @@ def test_a_folder_that_is_not_there_is_not_cleared(tmp_path):
     with pytest.raises(SettingError) as error:
         clear_caches(tmp_path / "typo")
     assert (error.value.setting, error.value.value) == ("cache_dir", str(tmp_path / "typo"))
+
+
+@pytest.mark.parametrize(
+    ("content", "tokenizer", "problem", "remedy"),
+    [
+        ("", "whitespace", "0 bytes of text", "name a file with text"),
+        (" \n", "whitespace", "no words in it", "name a file with text"),
+        (
+            "?!",
+            "words",
+            "no words in it",
+            "name a file with text, or take tokenizer='whitespace'",
+        ),
+    ],
+)
+def test_a_file_without_words_is_an_error(home, tmp_path, content, tokenizer, problem, remedy):
+    file = tmp_path / "a.txt"
+    file.write_text(content)
+    with pytest.raises(DataError) as error:
+        encode([file], TextSettings(tokenizer=tokenizer), Notes(), home)
+    assert error.value.problem == problem
+    assert spelled(error.value.remedy, in_python) == remedy
 
 
 def test_no_sentences_are_an_error(home):

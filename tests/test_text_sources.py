@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embedx.errors import DataError
+from embedx.errors import DataError, near_file
 from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
 from embedx.text.sources import described, recipe_defaults, resolve
 from embedx.vectors import model
@@ -182,6 +182,24 @@ def test_what_is_known_of_a_corpus_without_reading_it(here):
     }
     with refused(kind=DataError, file="nothing", line=None):
         described("nothing")
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [
+        ("revews.txt", "did you mean reviews.txt? check the name"),
+        ("Reviews", "did you mean reviews.txt? check the name"),
+        ("reviews.txt.gz", "did you mean reviews.txt? check the name"),
+        ("de.txt", "check the name"),
+        ("novels.txt", "check the name"),
+    ],
+)
+def test_a_file_is_suggested_for_one_whose_name_is_similar_without_its_suffix(
+    here, missing, remedy
+):
+    for name in ("reviews.txt", "en.txt"):
+        (here / name).write_text("text")
+    assert near_file(missing, "check the name") == remedy
 
 
 # ---- other names of a corpus

@@ -106,9 +106,10 @@ def check_has_words(report: Record, sources: Sequence[Source], settings: TextSet
     if report["n_tokens"]:
         return
     names = sources[0].name
+    problem = "no words in it"
     if len(sources) > 1:
         names = f"{names} and {len(sources) - 1} more"
-    problem = "no words in it"
+        problem = "no words in them"
     kinds = skipped_kinds(report["sources"])
     if kinds:
         raise DataError(names, None, problem, ("skipped: ", kinds))
@@ -116,12 +117,15 @@ def check_has_words(report: Record, sources: Sequence[Source], settings: TextSet
     if with_bad_records:
         n_bad = sum(source["bad_records"] for source in with_bad_records)
         first = with_bad_records[0]["first_bad_record"]
-        problem = f"no words in it; {n_bad:,} records were skipped ({first})"
-        remedy: Text = ("check ", Setting("json_field"), " or ", Setting("column"))
-        raise DataError(names, None, problem, remedy)
-    tokenizer = Setting("tokenizer", settings.tokenizer)
-    remedy = ("is it the right file, and ", tokenizer, " the right one?")
-    raise DataError(names, None, problem, remedy)
+        records = f"{n_bad:,} records were skipped ({first})"
+        fields = (Setting("json_field"), " or ", Setting("column"))
+        raise DataError(names, None, f"{problem}; {records}", ("check ", fields))
+    if all(source.size == 0 for source in sources):
+        raise DataError(names, None, "0 bytes of text", "name a file with text")
+    if settings.tokenizer == "words":
+        white_space = Setting("tokenizer", "whitespace")
+        raise DataError(names, None, problem, ("name a file with text, or take ", white_space))
+    raise DataError(names, None, problem, "name a file with text")
 
 
 def skipped_kinds(sources: Sequence[Record]) -> Text:
