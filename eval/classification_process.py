@@ -175,8 +175,10 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 def run(job: Job, data: Any, **other: Any) -> Any:
     from embedx import objectives
-    from embedx.classification import task as classification
+    from embedx.classification.objective_choice import RunSettings
     from embedx.classification.settings import ClassifySettings
+    from embedx.classification.task import ClassifierRun
+    from embedx.training import life
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
     if "optimizer" in options:  # such jobs were defined when these were the defaults
@@ -188,7 +190,8 @@ def run(job: Job, data: Any, **other: Any) -> Any:
         } | options
     objective = objectives.find(job["objective"])
     settings = ClassifySettings.from_options(options)
-    return classification.train(data, objective(objective.Settings.from_options(options)), settings)
+    wanted = RunSettings(objective(objective.Settings.from_options(options)), settings)
+    return life.train(ClassifierRun(data, wanted))
 
 
 def warm(job: Job, data: Any) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from embedx import objectives
-from embedx.classification import task as classification
-from embedx.classification.objective_choice import default_objective, new_objective
+from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
 from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import ClassifierRun
+from embedx.training import life
 from eval.classification_process import best, quality
 from eval.defaults_data import halves
 from eval.experiment import Experiment, Run
@@ -100,7 +101,8 @@ def measure(run: Run, job: Job) -> Result:
         options |= {"threads": job["threads"]}
     made = new_objective(objectives.find(name), options)
     try:
-        trained = classification.train(train, made, ClassifySettings.from_options(options))
+        wanted = RunSettings(made, ClassifySettings.from_options(options))
+        trained = life.train(ClassifierRun(train, wanted))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])

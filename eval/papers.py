@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from embedx import objectives, samplers
-from embedx.classification import task as classification
+from embedx import objectives
 from embedx.classification.classifier import Classifier
+from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import TrainedClassifier
+from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import chosen_labels, known_labels
@@ -99,12 +99,9 @@ def fit(
     """
     options = AS_MEASURED | options
     found = objectives.find(objective)
-    made, of_sampler = found(found.Settings.from_options(options)), samplers.own_options(options)
-    settings = ClassifySettings.from_options(options)
-    run = classification.ClassifierRun(
-        training, made, settings, of_sampler, start=start, watch=watch, wrap=unguarded
-    )
-    return life.train(run)
+    made = found(found.Settings.from_options(options))
+    wanted = RunSettings(made, ClassifySettings.from_options(options), options)
+    return life.train(ClassifierRun(training, wanted, start=start, watch=watch, wrap=unguarded))
 
 
 def unguarded(strategy: Any) -> Any:

@@ -8,7 +8,7 @@ import reference_tree
 from scipy.sparse import csr_matrix
 
 from embedx import samplers
-from embedx.classification import classifier as classifiers, task as classify
+from embedx.classification import classifier as classifiers
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import InapplicableError
@@ -19,6 +19,7 @@ from embedx.samplers import tree as fitting
 from embedx.samplers.contract import new_sample_workspace, pairs_of
 from embedx.samplers.principal_components import fit_projection, projected
 from embedx.samplers.tree import fit_tree, log_likelihood, log_probabilities, n_leaves_for
+from tests.support import label_training
 from tests.support.adversarial_trees import clusters, some_tree
 from tests.support.refusals import refused
 
@@ -170,7 +171,7 @@ def train(data, objective="ns", *, own=None, start=None, **options):
     settings = ClassifySettings(
         **{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options
     )
-    return classify.train(data, found(found.Settings()), settings, sampler_options=own, start=start)
+    return label_training.train(data, found(found.Settings()), settings, options=own, start=start)
 
 
 @pytest.mark.compiles("labels")

@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import (
-    classifier as classifiers,
-    division,
-    scores,
-    strategies,
-    task as classify,
-)
+from embedx.classification import classifier as classifiers, division, scores, strategies
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.engine import sampled, tiles
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled, Labels
@@ -29,6 +22,7 @@ from embedx.runtime.progress import Silent
 from embedx.training import trainer
 from tests.support.classify_runs import DATA, REPRESENTATIVES, TINY, TOPICS, WAYS, of, run
 from tests.support.clock import Clock
+from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 
 
@@ -535,7 +529,7 @@ def test_labels_that_are_not_alone_get_a_probability_each_where_the_objective_ha
     data = Labeled(features, Labels.of_rows(rows), 3)
     for loss in ("logistic", "squared-hinge"):
         ova = OBJECTIVES["ova"]
-        trained = classify.train(
+        trained = train(
             data,
             ova(ova.Settings(loss=loss)),
             ClassifySettings(learning_rate=0.5, epochs=20, threads=1),

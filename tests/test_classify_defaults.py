@@ -12,12 +12,12 @@ from embedx import objectives
 from embedx.classification import objective_choice, settings
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import scaled, scaling_arrays
 from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import LABELS
+from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.resolving import resolved
 

@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 from embedx.classification.effects import check_given
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings, whole_or_all
-from embedx.classification.task import train
 from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
@@ -24,6 +23,7 @@ from embedx.tasks.requests import ClassifyRequest
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
+from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 from tests.support.resolving import resolved
 

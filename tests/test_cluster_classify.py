@@ -10,9 +10,11 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from embedx import objectives
-from embedx.classification import classifier, task
+from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
+from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import ClassifierRun
 from embedx.distributed import labels, run
 from embedx.distributed.predict import Predictor
 from embedx.distributed.ray_backend import Size
@@ -237,7 +239,8 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    run = task.ClassifierRun(data, objective, dataclasses.replace(chosen, calibration=0.0))
+    wanted = RunSettings(objective, dataclasses.replace(chosen, calibration=0.0))
+    run = ClassifierRun(data, wanted)
     run.allocate()
     return run.trainer.strategy
 

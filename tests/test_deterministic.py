@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 
-from embedx.classification import strategies as classification_strategies, task as classification
+from embedx.classification import strategies as classification_strategies
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import DataError
@@ -21,6 +21,7 @@ from tests.support.checkpoints import arrays_of, asked, end_at_a_checkpoint, lef
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run
 from tests.support.label_data import topics
+from tests.support.label_training import train
 from tests.support.refusals import refused
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import (
@@ -55,7 +56,7 @@ def topics_run(name, **options):
     few = {"epochs": 2, "threads": 1} | options
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
     settings = resolved(ClassifySettings.from_options(few), objective, data)
-    trained = classification.train(data, objective, settings)
+    trained = train(data, objective, settings)
     return trained.classifier.arrays, trained.outcome
 
 

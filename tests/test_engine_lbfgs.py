@@ -9,12 +9,12 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
-from embedx.classification import task as classify
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import lbfgs
 from embedx.errors import SettingError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES, find
+from tests.support.label_training import train
 
 N = 60
 D = 3
@@ -44,9 +44,7 @@ def fitted(features, labels, objective="softmax", weights=None, **options):
     kind = find(objective)
     labels = labels if isinstance(labels, Labels) else Labels.single(labels)
     settings = ClassifySettings(optimizer="lbfgs", l2=L2, tolerance=1e-9, **options)
-    trained = classify.train(
-        Labeled(features, labels, K, weights=weights), kind(kind.Settings()), settings
-    )
+    trained = train(Labeled(features, labels, K, weights=weights), kind(kind.Settings()), settings)
     arrays = trained.classifier.arrays
     return np.c_[arrays["output"], arrays["bias"]].astype(float), trained.outcome.final_loss
 
@@ -210,9 +208,7 @@ def test_without_features_the_biases_are_the_frequencies(optimizer, sampler, ato
     settings = ClassifySettings(
         optimizer=optimizer, sampler=sampler, batch_size=10, epochs=300, tolerance=1e-9, threads=1
     )
-    arrays = classify.train(
-        data, find("ove")(find("ove").Settings(negatives=2)), settings
-    ).classifier.arrays
+    arrays = train(data, find("ove")(find("ove").Settings(negatives=2)), settings).classifier.arrays
     p = np.exp(arrays["bias"]) / np.exp(arrays["bias"]).sum()
     np.testing.assert_allclose(p, counts / 60, atol=atol)
 

@@ -8,7 +8,6 @@ from scipy.sparse import csr_matrix
 from sklearn.utils.class_weight import compute_sample_weight
 
 from embedx import optimizers, samplers
-from embedx.classification import task
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.objective_choice import new_objective
 from embedx.classification.row_blocks import all_rows
@@ -17,6 +16,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers.contract import LABELS
+from tests.support.label_training import train
 
 # Steps on all rows at once, and no rows for calibration: nothing depends on the order of the rows.
 ALL_AT_ONCE = {
@@ -93,7 +93,7 @@ def fit_by_task(data, objective, **options):
     objective = new_objective(OBJECTIVES[objective], options)
     settings = ClassifySettings.from_options({"threads": 1, "calibration": 0.0, **options})
     own = samplers.own_options(options)
-    return task.train(data, objective, settings, sampler_options=own).classifier
+    return train(data, objective, settings, options=own).classifier
 
 
 @pytest.mark.parametrize("optimizer", ["dcd", "adagrad"])

@@ -11,12 +11,11 @@ from scipy.sparse import csr_matrix
 from embedx.classification import damage, familiarity
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
-from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
 from tests.support.commands import run_command
+from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 
 TOPICS = {
@@ -48,9 +47,8 @@ def model() -> Classifier:
     features, schema = words.finish()
     known = DataSchema(features.shape[1], len(TOPICS), list(TOPICS), schema, by_name=True)
     data = Labeled(features, Labels.single(topics), len(TOPICS), known)
-    objective, settings, _ = given_settings(None, {"threads": 1}, lambda: data)
-    assert isinstance(settings, ClassifySettings)
-    return train(data, objective, settings).classifier
+    wanted = given_settings(None, {"threads": 1}, lambda: data)
+    return train(data, wanted.objective, wanted.settings).classifier
 
 
 def first_probability(model, texts):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.classification import task as classification
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import DivergedError
@@ -35,6 +34,7 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests.support.checkpoints import state_of
 from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.resolving import resolved
@@ -438,7 +438,7 @@ def labels_at(name, data, times, rate=None):
     settings = resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
     settings = resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
-    trained = classification.train(data, objective, settings, progress=printed)
+    trained = train(data, objective, settings, progress=printed)
     return trained.classifier, trained.outcome, printed
 
 

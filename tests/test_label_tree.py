@@ -25,7 +25,6 @@ from embedx.classification import (
 )
 from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.engine import sparse_levels, tiles
 from embedx.errors import DataError
 from embedx.labeled.data import Labeled, Labels
@@ -35,6 +34,7 @@ from embedx.runtime.progress import Silent
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 from embedx.training.checkpoint import Checkpoints, Command
 from tests.support.label_data import ova, settings, topics, trained
+from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
 from tests.support.sparse_weights import dense_of

@@ -9,7 +9,6 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import embedx
-from embedx.classification import task as classify
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.cli.app import application
@@ -26,6 +25,7 @@ from embedx.runtime.progress import Reporter
 from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
+from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 
@@ -60,7 +60,7 @@ def run(objective, data, progress=None, **options):
     if data.is_sparse:
         options |= {"hidden": 12}
     made = objective(objective.Settings.from_options(options))
-    return classify.train(data, made, ClassifySettings.from_options(options), progress=progress)
+    return train(data, made, ClassifySettings.from_options(options), progress=progress)
 
 
 @pytest.mark.compiles("labels")
@@ -152,13 +152,13 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
     with refused("sampler", "hidden", value="search"):
-        classify.train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
+        train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
     printed = io.StringIO()
-    trained = classify.train(
+    trained = train(
         sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed)
     )
     assert "every label is scored; hidden=100 makes them dense" in printed.getvalue()
-    exact = classify.train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
+    exact = train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
     np.testing.assert_array_equal(
         trained.classifier.arrays["output"], exact.classifier.arrays["output"]
     )
@@ -295,6 +295,6 @@ def test_a_model_that_cannot_be_searched_says_so():
         tree.searched_top_k(problem("dense").features)
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, 40)
-    wide = classify.train(sparse, Softmax(Softmax.Settings()), ClassifySettings(epochs=1))
+    wide = train(sparse, Softmax(Softmax.Settings()), ClassifySettings(epochs=1))
     with refused("search", problem="needs dense features or a model with a hidden layer"):
         wide.classifier.searched_top_k(csr_matrix(data.features))

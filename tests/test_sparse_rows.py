@@ -7,8 +7,9 @@ import pytest
 
 from embedx import objectives
 from embedx.classification import classifier, strategies
+from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import ClassifierRun, train
+from embedx.classification.task import ClassifierRun
 from embedx.engine import sparse_rows
 from embedx.engine.examples import Csr, examples_of
 from embedx.engine.shared import Chunk
@@ -17,6 +18,7 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.runtime.progress import Silent
 from tests.support.label_data import topics
+from tests.support.label_training import train
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import FromSnapshot
 
@@ -60,7 +62,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     settings = resolved(ClassifySettings(**given | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
-    run = ClassifierRun(data, objective, settings)
+    run = ClassifierRun(data, RunSettings(objective, settings))
     run.allocate()
     made = run.trainer.strategy
     made.initialise()

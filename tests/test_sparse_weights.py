@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.engine import tiles
 from embedx.engine.examples import Csr, csr_of, examples_of
 from embedx.engine.loading import load_kernel
@@ -23,6 +22,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.runtime.progress import Silent
 from tests.support.label_data import ova, settings, topics, trained, write_xc
+from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.resolving import resolved

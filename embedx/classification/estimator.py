@@ -16,16 +16,17 @@ import numpy as np
 from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
-from embedx import checks, objectives, samplers
-from embedx.classification import familiarity, task as classify
+from embedx import checks, objectives
+from embedx.classification import familiarity
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.label_weights import asks_for_sparse
-from embedx.classification.objective_choice import default_objective, new_objective
+from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
 from embedx.classification.problem import given_names
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import DENSE, STEP_SETTINGS, ClassifySettings
+from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -41,6 +42,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 from embedx.parameters import check_names, fields_of, python_names, settled, signature
 from embedx.runtime.progress import reporter
 from embedx.storage.schema import check_can_be_saved
+from embedx.training import life
 
 try:
     from joblib import effective_n_jobs
@@ -255,7 +257,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data: Labeled,
         objective: Objective,
         chosen: dict[str, Any],
-        start: classify.TrainedClassifier | Classifier | None,
+        start: TrainedClassifier | Classifier | None,
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
         given = self._given()
@@ -273,21 +275,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             # Parameters have the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with reporter(self.verbose, OTHER_NAMES) as progress:
-            trained = classify.train(
-                data,
-                objective,
-                settings,
-                sampler_options=samplers.own_options(options),
-                start=start,
-                progress=progress,
-                given_names=given_names(given),
-            )
+            wanted = RunSettings(objective, settings, options, given_names(given))
+            trained = life.train(ClassifierRun(data, wanted, progress, start=start))
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:
             # The table is no larger than the data's; sums over features then hold in any order.
             self.classifier_.arrays = _widened(self.classifier_.arrays)
         self.classifier_.parameters_changed()
-        self._trained: classify.TrainedClassifier | None = dataclasses.replace(
+        self._trained: TrainedClassifier | None = dataclasses.replace(
             trained, outcome=trained.outcome.without_state()
         )
         self.n_iter_ += round(trained.outcome.epochs)

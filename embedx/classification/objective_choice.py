@@ -2,10 +2,11 @@
 with it.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from embedx import objectives
+from embedx import objectives, samplers
 from embedx.classification.effects import check_given
 from embedx.classification.label_weights import MAX_DENSE_SAMPLED, asks_for_sparse
 from embedx.classification.problem import ALL_ROWS
@@ -14,7 +15,7 @@ from embedx.engine.settings import check_stopping
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels
 from embedx.objectives.contract import Objective
-from embedx.settings import Options, settings_of
+from embedx.settings import Options, Record, settings_of
 
 # Share of the features that a row of words has on average, at most.
 MAX_DENSITY_OF_WORDS = 0.05
@@ -54,25 +55,35 @@ def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, A
     return "softmax", {}
 
 
-class RunSettings(NamedTuple):
-    """The objective and settings of a run.
+@dataclass(frozen=True)
+class RunSettings:
+    """The objective and settings of a run, as the user gave them.
 
-    options  those that were given, with those of a default objective
+    options      those that were given, by name, with those of a default objective; they have the
+                 sampler's own
+    given_names  the settings that the user gave, whatever their values; None: those that differ
+                 from their defaults
     """
 
     objective: Objective
     settings: ClassifySettings
-    options: dict[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    given_names: frozenset[str] | None = None
+
+    @property
+    def sampler_options(self) -> Record:
+        """Settings of the sampler's own."""
+        return samplers.own_options(self.options)
 
 
 def given_settings(name: str | None, options: Options, data: Callable[[], Labeled]) -> RunSettings:
-    """The objective and the settings that options ask for, and the options with those of a default
-    objective; `data` are read only where no objective is named.
+    """The objective and the settings that options ask for.
 
-    Raises `EmbedxError` for what does not apply.
+    `data` are read only where no objective is named. Raises `EmbedxError` for what does not apply.
     """
     check_stopping(options)
-    ClassifySettings.from_options(dict(options))  # values out of range, before anything is read
+    # values out of range, before anything is read
+    ClassifySettings.from_options(dict(options))
     defaults: dict[str, Any] = {}
     if name is None:
         name, defaults = default_objective(data(), options)

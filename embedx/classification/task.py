@@ -1,4 +1,4 @@
-"""The task of classification: a run on labelled data, and `train`, from data to a `Classifier`.
+"""The task of classification: a run on labelled data, which leaves a `Classifier`.
 
 What trains is one of three (trainers.py): steps on minibatches (steps.py), one label after another
 (labelwise.py), or L-BFGS on the whole data set (optimum.py).
@@ -20,19 +20,19 @@ from embedx.classification.contract import Trainer, TrainerInputs
 from embedx.classification.division import Division, divide
 from embedx.classification.effects import without_effect
 from embedx.classification.history import History, Watch
+from embedx.classification.objective_choice import RunSettings
 from embedx.classification.problem import Problem
 from embedx.classification.resolve import resolve
 from embedx.classification.row_weights import BALANCED, balanced_weights, counted_rows
-from embedx.classification.settings import DENSE, MAX_REFITTED, NONE, ClassifySettings
+from embedx.classification.settings import DENSE, MAX_REFITTED, NONE
 from embedx.classification.trainers import trainer_for
 from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
-from embedx.labeled.data import Labeled
+from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels
-from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, check_declared
-from embedx.runtime.progress import Progress, Silent
+from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import as_typed
 from embedx.training import life, trainer
@@ -75,48 +75,18 @@ class TrainedClassifier:
         return TrainedClassifier(self.classifier, self.outcome.without_state())
 
 
-def train(
-    data: Labeled,
-    objective: Objective,
-    settings: ClassifySettings,
-    *,
-    sampler_options: Mapping[str, Any] | None = None,
-    start: TrainedClassifier | Classifier | None = None,
-    watch: Watch | None = None,
-    progress: Progress | None = None,
-    checkpoints: Checkpoints | None = None,
-    given_names: frozenset[str] | None = None,
-) -> TrainedClassifier:
-    """Train a classifier on `data`; see `ClassifierRun` and `embedx.training.life.train`."""
-    run = ClassifierRun(
-        data,
-        objective,
-        settings,
-        sampler_options,
-        progress,
-        start,
-        watch,
-        given_names=given_names,
-    )
-    return life.train(run, checkpoints)
-
-
 class ClassifierRun:
     """A run on labelled data: its rows are divided and its settings are resolved.
 
-    settings         as the user gave them
-    sampler_options  settings of the sampler's own, by name
-    start            a run, or the classifier that it left, to continue by steps, of the same
-                     objective and features, and of the same labels, after which there may be new
-                     ones: with its parameters, its counts of labels, by which noise is drawn and a
-                     tree was built, and its optimizer's state, if it had that optimizer and there
-                     are no new labels. What an objective keeps by example begins again, for these
-                     are other examples
-    watch            called after each epoch with the classifier, the epoch and the seconds so far;
-                     what it returns joins the history
-    wrap             makes the strategy that trains, of the one on this machine
-    given_names      the settings that the user gave, whatever their values; None: those that differ
-                     from their defaults
+    wanted     objective and settings, as the user gave them
+    start      a run, or the classifier that it left, to continue by steps. Objective and features
+               are the same; new labels follow those that it knows. Parameters are kept, and the
+               counts of labels by which noise is drawn and a tree was built; the optimizer's state
+               too, if it is the same optimizer and no label is new. What an objective keeps by
+               example begins again, for these are other examples
+    watch      called after each epoch with the classifier, the epoch and the seconds so far; what
+               it returns joins the history
+    wrap       makes the strategy that trains, of the one on this machine
 
     Raises `EmbedxError` for what the user can mend.
     """
@@ -124,43 +94,43 @@ class ClassifierRun:
     def __init__(
         self,
         data: Labeled,
-        objective: Objective,
-        settings: ClassifySettings,
-        sampler_options: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
+        wanted: RunSettings,
+        progress: Progress = SILENT,
+        *,
         start: TrainedClassifier | Classifier | None = None,
         watch: Watch | None = None,
         wrap: Wrap | None = None,
-        given_names: frozenset[str] | None = None,
     ) -> None:
-        self.data = data = counted_rows(data)
-        self.objective = objective
-        self.progress = progress or Silent()
+        _check_size(data)
+        self.data = counted_rows(data)
+        self.wanted = wanted
+        self.objective = wanted.objective
+        self.progress = progress
         self.watch = watch
         self.wrap = wrap
-        self.sampler_options = sampler_options or {}
         self.start = start
         self.before = start.classifier if isinstance(start, TrainedClassifier) else start
-        check_declared(  # ids and headers may say anything
-            "the training data",
-            BYTES_PER_LABEL * data.n_labels + BYTES_PER_FEATURE * data.n_features,
-            f"{data.n_labels:,} labels and {data.n_features:,} features",
-            "ids are numbered from 0 or 1, so check the largest ones and the header",
-        )
+
+        self.given = wanted.settings
         self.pretrained = None
-        if settings.pretrained is not None:
+        if self.given.pretrained is not None:
             self.pretrained = start_of.word_vectors(
-                settings.pretrained, settings.hidden, data, self.progress
+                self.given.pretrained, self.given.hidden, self.data, progress
             )
-            settings = dataclasses.replace(settings, hidden=self.pretrained[1].shape[1])
-        self.given = settings
-        self.division = divide(data, settings, self.progress, is_refitted=self.is_refitted)
-        if settings.class_weight == BALANCED:
-            self.division = balanced(self.division, settings.labels)
-        former = {} if self.before is None else self.before.arrays
-        self.given_names = given_names
-        training = self.division.training
-        self.problem = Problem(settings, objective, data, training, former, given_names)
+            _, vectors = self.pretrained
+            self.given = dataclasses.replace(self.given, hidden=vectors.shape[1])
+        self.division = divide(self.data, self.given, progress, is_refitted=self.is_refitted)
+        if self.given.class_weight == BALANCED:
+            self.division = balanced(self.division, self.given.labels)
+
+        self.problem = Problem(
+            self.given,
+            self.objective,
+            self.data,
+            self.division.training,
+            self._former_arrays,
+            wanted.given_names,
+        )
         resolved = resolve(self.problem)
         self.settings = resolved.settings
         self.origins = resolved.origins
@@ -168,11 +138,16 @@ class ClassifierRun:
         self._note_choices()
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
-            objective.samplers(),
-            self.sampler_options,
+            self.objective.samplers(),
+            wanted.sampler_options,
             replacement=self.settings.replacement,
-            corrected=objective.traits.adds_log_noise,
+            corrected=self.objective.traits.adds_log_noise,
         )
+
+    @property
+    def _former_arrays(self) -> dict[str, ndarray]:
+        """The arrays of the classifier that training continues from, if there is one."""
+        return {} if self.before is None else self.before.arrays
 
     @property
     def drawing(self) -> Sampler:
@@ -205,7 +180,7 @@ class ClassifierRun:
         return {"rows": len(data), "features": data.n_features, "labels": data.n_labels}
 
     def _note_choices(self) -> None:
-        """Report what was chosen from the data, in a line of its own where that may surprise."""
+        """Report what was chosen from the data."""
         for name, reason in self.origins.items():
             value = as_typed(getattr(self.settings, name))
             if reason:
@@ -264,9 +239,12 @@ class ClassifierRun:
     # ---- allocate
 
     def allocate(self) -> MemoryPlan:
-        """Count labels, fit the sampler, and make the classifier and what trains it, whose memory
-        is taken when it is written to; the memory that training needs.
+        """Make the classifier and what trains it; the memory that training needs.
+
+        Labels are counted and the sampler is fitted. Memory is taken when it is written to.
         """
+        self.labels = chosen_labels(self.division.training.labels, self.settings.labels)
+        self.trained_counts = self._trained_counts()
         self.classifier = self._untrained_classifier()
         self.trainer = self._new_trainer()
         keeps_best = self.division.unseen is not None or self.watch is not None
@@ -274,40 +252,53 @@ class ClassifierRun:
 
     def _untrained_classifier(self) -> Classifier:
         """A classifier without parameters, whose objective and samplers know the labels."""
-        objective, settings, before = self.objective, self.settings, self.before
-        data = self.division.training
+        counts = self.trained_counts
+        all_labels = chosen_labels(self.data.labels, self.settings.labels)
+        all_counts = self._all_counts(all_labels)
         arrays = dict(self.inputs.arrays)
-        self.labels = chosen_labels(data.labels, settings.labels)
-        self.trained_counts = counts = self._trained_counts()
-        all_labels = chosen_labels(self.data.labels, settings.labels)
-        all_counts = np.bincount(all_labels.ids, minlength=data.n_labels).astype(np.int64)
-        n_rows = len(self.data)
-        if before is not None:
-            all_counts[: before.n_labels] += before.counts
-            n_rows += before.n_training_rows
         if not np.array_equal(all_counts, counts):
             arrays["trained_counts"] = counts
-        if objective.traits.uses_class_order and before is None:
-            self.progress.note(f"clustering {len(counts):,} labels by the features of their rows")
-            arrays["label_order"] = clustered_order(
-                self.inputs.features, self.labels, counts, settings.seed, int(settings.threads or 1)
-            )
-        objective.prepare(counts, arrays.get("label_order"))
-        samplers.prepared((self.sampler, self.warm_up), counts, objective.paths())
-        facts: dict[str, Any] = {
-            "objective": objective.name,
-            "examples": len(data),
-            "training_rows": n_rows,
+        if self.objective.traits.uses_class_order and self.before is None:
+            arrays["label_order"] = self._clustered_labels()
+        self.objective.prepare(counts, arrays.get("label_order"))
+        samplers.prepared((self.sampler, self.warm_up), counts, self.objective.paths())
+
+        facts = self._facts_before_training(all_labels)
+        if self.sampler.conditional:
+            self._fit_sampler()
+            arrays |= self.sampler.arrays()
+            facts["fit_seconds"] = round(self.sampler.fit_seconds, 3)
+        schema = self.division.training.schema
+        return Classifier(self.objective, arrays, schema, all_counts, self.record(), facts)
+
+    def _all_counts(self, all_labels: Labels) -> ndarray:
+        """How often each label occurs, int64 (n_labels,), in all rows and those trained before."""
+        counts = np.bincount(all_labels.ids, minlength=self.data.n_labels).astype(np.int64)
+        if self.before is not None:
+            counts[: self.before.n_labels] += self.before.counts
+        return counts
+
+    def _clustered_labels(self) -> ndarray:
+        """The order of labels that an objective's tree is built by."""
+        settings = self.settings
+        counts = self.trained_counts
+        self.progress.note(f"clustering {len(counts):,} labels by the features of their rows")
+        threads = int(settings.threads or 1)
+        return clustered_order(self.inputs.features, self.labels, counts, settings.seed, threads)
+
+    def _facts_before_training(self, all_labels: Labels) -> dict[str, Any]:
+        """What the classifier tells of its data and settings."""
+        counts = self.trained_counts
+        n_rows_before = 0 if self.before is None else self.before.n_training_rows
+        return {
+            "objective": self.objective.name,
+            "examples": len(self.division.training),
+            "training_rows": len(self.data) + n_rows_before,
             "labels": len(counts),
             "seen_labels": int((counts > 0).sum()),
             "several_labels": bool((all_labels.n_of_row > 1).any()),
             "chosen": {name: reason for name, reason in self.origins.items() if reason},
         }
-        if self.sampler.conditional:
-            self._fit_sampler(len(counts))
-            arrays |= self.sampler.arrays()
-            facts["fit_seconds"] = round(self.sampler.fit_seconds, 3)
-        return Classifier(objective, arrays, data.schema, all_counts, self.record(), facts)
 
     def _trained_counts(self) -> ndarray:
         """How often each label occurs in the rows that are trained on, int64 (n_labels,)."""
@@ -325,14 +316,14 @@ class ClassifierRun:
             )
         return counts
 
-    def _fit_sampler(self, n_labels: int) -> None:
+    def _fit_sampler(self) -> None:
         """Fit a sampler that depends on the input; one to continue from stays as it was."""
         features = self.inputs.features
         if self.before is not None:
             self.sampler.restore(self.before.arrays)
             self.sampler.observe(features)
             return
-        pairs = pairs_of(self.labels.row_of_id, self.labels.ids, n_labels)
+        pairs = pairs_of(self.labels.row_of_id, self.labels.ids, len(self.trained_counts))
         self.sampler.fit(
             features,
             pairs,
@@ -342,6 +333,7 @@ class ClassifierRun:
         )
 
     def _new_trainer(self) -> Trainer:
+        """What trains by the settings."""
         optimizer_state: Mapping[str, ndarray] = {}
         if isinstance(self.start, TrainedClassifier):
             optimizer_state = self.start.optimizer_state
@@ -365,7 +357,8 @@ class ClassifierRun:
 
     def size(self) -> Size:
         """The size of the weights."""
-        settings, data = self.settings, self.data
+        settings = self.settings
+        data = self.data
         n_rows = self.objective.n_rows(data.n_labels)
         if settings.weights != DENSE:
             return Size(
@@ -409,8 +402,9 @@ class ClassifierRun:
     # ---- finish
 
     def finish(self, outcome: trainer.Outcome) -> TrainedClassifier:
-        """The trained classifier, with what it learns from the rows that were held out; trained
-        again on all rows, where it is `is_refitted`.
+        """The trained classifier, with what it learns from the rows that were held out.
+
+        It is trained again, on all rows, where it `is_refitted`.
         """
         if self.start is None:
             outcome.check_trained()
@@ -437,13 +431,10 @@ class ClassifierRun:
                 raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))
 
     def _learn_from_held_out(self) -> None:
-        """Temperature, calibration, neighbours and thresholds."""
+        """Fit temperature, calibration, neighbours and thresholds."""
         index = None
         if self.settings.neighbours != NONE:
-            index = neighbours.arrays_of(self.inputs.features, self.labels)
-            former = {} if self.before is None else self.before.arrays
-            if neighbours.INDEX[0] in former:
-                index = neighbours.joined(former, index)
+            index = self._neighbour_index()
         unseen = self.division.unseen
         features = self.inputs.features
         is_seen = None
@@ -455,34 +446,50 @@ class ClassifierRun:
             )
         )
 
+    def _neighbour_index(self) -> dict[str, ndarray]:
+        """The index of the training rows, after those of the classifier before."""
+        index = neighbours.arrays_of(self.inputs.features, self.labels)
+        former = self._former_arrays
+        if neighbours.INDEX[0] in former:
+            index = neighbours.joined(former, index)
+        return index
+
     def _refitted(self, trained: TrainedClassifier) -> TrainedClassifier:
-        """The classifier trained again, on all rows, with what was learned from those that were
-        held out of the first.
+        """The classifier trained again, on all rows.
+
+        It keeps what the first one learned from held-out rows. If this training is interrupted or
+        diverges, the first one stays.
         """
         first = trained.classifier
         settings = dataclasses.replace(
             self.settings, calibration=0.0, neighbours=NONE, l2=self.given.l2
         )
-        on_all_rows = ClassifierRun(
-            self.data,
-            self.objective,
-            settings,
-            self.sampler_options,
-            self.progress,
-            wrap=self.wrap,
-            given_names=self.given_names,
-        )
+        wanted = dataclasses.replace(self.wanted, settings=settings)
+        on_all_rows = ClassifierRun(self.data, wanted, self.progress, wrap=self.wrap)
         try:
             again = life.train(on_all_rows)
             ended: BaseException | None = again.outcome.interrupted_by or again.outcome.diverged
         except (KeyboardInterrupt, DivergedError) as error:
             ended = error
         if ended is not None:
-            early = ended if isinstance(ended, KeyboardInterrupt) else None
-            outcome = dataclasses.replace(trained.outcome, interrupted_by=early)
+            interrupted_by = ended if isinstance(ended, KeyboardInterrupt) else None
+            outcome = dataclasses.replace(trained.outcome, interrupted_by=interrupted_by)
             return dataclasses.replace(trained, outcome=outcome)
         _carry_over(first, again.classifier, self.data, settings.labels)
         return again
+
+
+def _check_size(data: Labeled) -> None:
+    """Raise `EmbedxError` if labels and features are more than memory holds.
+
+    Ids and headers of files may say anything.
+    """
+    check_declared(
+        "the training data",
+        BYTES_PER_LABEL * data.n_labels + BYTES_PER_FEATURE * data.n_features,
+        f"{data.n_labels:,} labels and {data.n_features:,} features",
+        "ids are numbered from 0 or 1, so check the largest ones and the header",
+    )
 
 
 def balanced(division: Division, rule: str) -> Division:

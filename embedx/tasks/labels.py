@@ -1,11 +1,11 @@
 """The task of `embedx classify`: a classifier of labelled data."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from embedx import samplers
 from embedx.classification import classifier
 from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
@@ -76,7 +76,8 @@ class LabelTask:
         if self.start is not None:
             options = settings_to_continue(self.start, name, options, str(self.request.start))
             name = self.start.objective.name
-        return given_settings(name, options, lambda: self.data[0])
+        wanted = given_settings(name, options, lambda: self.data[0])
+        return dataclasses.replace(wanted, given_names=given_names(self.request.typed))
 
     @property
     def objective(self) -> str:
@@ -161,21 +162,11 @@ class LabelTask:
 
     def resolve(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
         """The run on the training rows."""
-        objective, settings, options = self.run_settings
-        run = ClassifierRun(
-            data,
-            objective,
-            settings,
-            samplers.own_options(options),
-            self.progress,
-            self.start,
-            wrap=wrap,
-            given_names=given_names(self.request.typed),
-        )
+        run = ClassifierRun(data, self.run_settings, self.progress, start=self.start, wrap=wrap)
         if self.cluster.is_asked_for:
             from embedx.distributed import labels
 
-            labels.check(self.cluster, run.settings, objective)
+            labels.check(self.cluster, run.settings, run.objective)
         _note_data(self.progress, data)
         return run
 

@@ -4,10 +4,10 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
+from tests.support.label_training import train
 
 WAYS = {"dense": {}, "sparse": {}, "hidden": {"hidden": 20}}
 

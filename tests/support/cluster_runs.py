@@ -3,8 +3,9 @@
 import dataclasses
 
 from embedx import objectives
-from embedx.classification import task
+from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
+from embedx.classification.task import ClassifierRun
 from embedx.distributed import labels
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
@@ -23,11 +24,10 @@ class Nodes:
     training: Distributed | None = None
 
 
-def train(*arguments, cluster=None, progress=None, **options):
+def train(data, objective, settings, *, cluster=None, checkpoints=None, **options):
     """A run here, or on a cluster."""
-    checkpoints = options.pop("checkpoints", None)
     wrap = None if cluster is None else by_workers(cluster.settings, cluster.size)
-    run = task.ClassifierRun(*arguments, progress=progress, wrap=wrap, **options)
+    run = ClassifierRun(data, RunSettings(objective, settings), wrap=wrap, **options)
     if cluster is not None:
         labels.check(cluster.settings, run.settings, run.objective)
     return life.train(run, checkpoints)

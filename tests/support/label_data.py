@@ -5,8 +5,8 @@ from scipy.sparse import csr_matrix
 
 from embedx import objectives
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import train
 from embedx.labeled.data import Labeled, Labels
+from tests.support.label_training import train
 
 
 def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):

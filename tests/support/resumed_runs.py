@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from embedx.classification import task as classification
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
@@ -15,6 +14,7 @@ from embedx.settings import settings_of
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints, Command
+from tests.support.label_training import train
 
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
 
@@ -72,9 +72,7 @@ def label_run(name, snapshot=None, **options):
     few = {name: value for name, value in few.items() if value is not None}
     objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
     checkpoints = None if snapshot is None else FromSnapshot(snapshot)
-    trained = classification.train(
-        data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints
-    )
+    trained = train(data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints)
     return trained.classifier.arrays, trained.outcome
 
 
