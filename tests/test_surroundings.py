@@ -9,6 +9,8 @@ import pytest
 
 import embedx
 from embedx.cli import app
+from embedx.runtime.shell import command_line
+from tests.support.commands import run_command
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no folder in use can be deleted")
 
@@ -74,3 +76,32 @@ def test_from_a_zip_the_package_says_that_it_needs_its_files(tmp_path):
     )
     assert done.returncode == 1
     assert "embedx needs its source files" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("train", 2), ("corpus check", 0), ("compare --objectives ns,hs --heldout 10%", 2)],
+)
+def test_a_corpus_whose_name_is_too_long_for_what_becomes_of_it(command, code, tmp_path):
+    corpus = f"{'y' * 248}.txt"
+    (tmp_path / corpus).write_text("a b c d e f g\n" * 300)
+    ended = run_command(tmp_path, *command.split(), corpus, check=False)
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+    assert ("name too long" in ended.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    "name", [b"na\xe9", b"a\nb'c\\d", b"\xff12", "naïve ~$x".encode(), b"plain"]
+)
+def test_a_command_that_is_shown_can_be_pasted(name, tmp_path):
+    line = command_line(["printf", "%s", os.fsdecode(name)])
+    assert line.isascii() or "naïve" in line
+    assert "\n" not in line
+    assert not any("\udc80" <= character <= "\udcff" for character in line)
+    printed = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
+    assert printed == name
+
+
+def test_the_command_that_resumes_a_run_names_its_folder_whatever_it_is_called():
+    assert command_line(["embedx", "resume", "na\udce9"]) == "embedx resume $'na\\351'"

@@ -5,7 +5,6 @@ compare.html and compare.csv.
 """
 
 import contextlib
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.labeled.digits import GENERATED
-from embedx.runtime import locks
+from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import as_arguments, settings_of
@@ -281,7 +280,7 @@ def _circumstances(
         "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
     }
     if command:
-        circumstances["command"] = shlex.join(command)
+        circumstances["command"] = shell.command_line(command)
     if settings.tune:
         trial = " ".join(as_arguments(settings.limit_of_trial))
         circumstances["tuning"] = f"{trial} for each trial, scored on validation data"
@@ -290,7 +289,9 @@ def _circumstances(
 
 def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
     """Raise `EmbedxError` if the folder cannot hold this comparison."""
-    if not folder.exists():
+    with errors_named(folder):
+        is_there = atomic.followed(folder).exists()
+    if not is_there:
         return
     another = ("choose another ", Setting("output"))
     if not folder.is_dir():

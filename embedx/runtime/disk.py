@@ -1,5 +1,6 @@
 """How much of the disk is free, and whether what a run writes fits."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ NO_LIMIT = 2**63
 def free_disk(path: Path) -> int:
     """Bytes that this user may still write at a path, which need not exist."""
     absolute = path.absolute()
-    folder = next(parent for parent in (absolute, *absolute.parents) if parent.is_dir())
+    folder = next(path for path in (absolute, *absolute.parents) if os.path.isdir(path))
     try:
         return shutil.disk_usage(folder).free
     except OSError:

@@ -2,13 +2,13 @@
 
 import math
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from embedx import objectives
 from embedx.errors import DivergedError
+from embedx.runtime import shell
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
 from embedx.settings import as_arguments, seconds
@@ -64,7 +64,7 @@ def command_line(request: RunRequest, **resolved: Any) -> str:
     values = request.arguments() | resolved
     options = {name: value for name, value in values.items() if name in MODEL_OPTIONS and value}
     words = ["embedx", request.command, *request.data, *as_arguments(options | values["typed"])]
-    return shlex.join(map(public_url, words))
+    return shell.command_line(map(public_url, words))
 
 
 def saved(

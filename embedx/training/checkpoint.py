@@ -16,7 +16,6 @@ import json
 import math
 import os
 import re
-import shlex
 import stat
 import threading
 import time
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.errors import DataError, DivergedError, Setting, joined
-from embedx.runtime import atomic, locks
+from embedx.runtime import atomic, locks, shell
 from embedx.runtime.disk import amount, check_disk
 from embedx.runtime.memory import MAX_COPY, available_memory, n_bytes
 from embedx.runtime.progress import Progress
@@ -481,7 +480,7 @@ class Checkpoints:
         if not older:
             return ""
         size = amount(sum(file.stat().st_size for file in older))
-        return f"{shlex.join(['rm', *map(str, older)])} frees {size}; "
+        return f"{shell.command_line(['rm', *map(str, older)])} frees {size}; "
 
     def finish(self) -> None:
         """Wait until what is being written is on disk."""
@@ -519,7 +518,7 @@ def _by_name(command: str, arguments: Options, directory: str) -> Record:
 
 def resumed_by(output: Path) -> str:
     """The command that resumes a run, for a shell."""
-    return shlex.join(["embedx", "resume", str(output)])
+    return shell.command_line(["embedx", "resume", str(output)])
 
 
 def checksum(array: np.ndarray) -> int:
