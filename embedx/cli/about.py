@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.cli.options import Option, classify_options, train_options
-from embedx.settings import Record
+from embedx.settings import Record, as_typed
 from embedx.storage.folder import present, read_described, task_of
 from embedx.storage.schema import FolderSchema
 from embedx.vectors.model import SCHEMA, TASK, load
@@ -56,6 +56,23 @@ def about(model: str) -> Record:
         # The reason of each setting that the data decided.
         record["chosen"] = facts["chosen"]
     return record
+
+
+def with_origins(record: Record) -> Record:
+    """What is known about a model, as people read it: the origin of each chosen setting is beside
+    its value.
+    """
+    origins = record.get("chosen")
+    if not origins:
+        return record
+    values = {"objective": record["objective"], **record["settings"]}
+    shown = {
+        name: f"{as_typed(value)} ({origins[name]})" if name in origins else value
+        for name, value in values.items()
+    }
+    merged = record | {"objective": shown.pop("objective"), "settings": shown}
+    del merged["chosen"]
+    return merged
 
 
 def _about_file(model: str, path: Path) -> Record:

@@ -1,5 +1,6 @@
 """The commands about text: corpora known by name, their check, phrases, sessions, the cache."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,10 +9,12 @@ import typer
 
 from embedx.cli import tables
 from embedx.cli.streams import results_to
+from embedx.errors import Setting
 from embedx.pages.plain import as_cell
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import TrainRequest
+from embedx.text.settings import SESSIONS
 
 
 def phrases(
@@ -91,7 +94,7 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
 
 def check(
     corpora: list[str],
-    objective: str = "ns",
+    objective: str | None = None,
     output: Path | None = None,
     cache_dir: Path | None = None,
     as_json: bool = False,
@@ -144,7 +147,7 @@ def sessions(
     time_unit  unit of times that are numbers: s, ms, us, ns or days; by default recognised
     output     file to write; by default standard output
     """
-    from embedx.settings import on_command_line, seconds
+    from embedx.settings import seconds
     from embedx.text.sessions import sessions as read_sessions
 
     pause = None if gap is None else seconds(gap, "gap")
@@ -152,6 +155,11 @@ def sessions(
     with results_to(output, overwrite):
         for line in read_sessions(table, columns, pause, progress, time_unit):
             print(line)
+    if output is not None:
+        sessions_format = Setting("format", SESSIONS)
+        progress.note(
+            f"to train on them: embedx train {shlex.quote(str(output))} ", sessions_format
+        )
 
 
 def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:

@@ -23,9 +23,12 @@ def info(model: str, as_json: bool = False) -> None:
 
     model  model folder, or a vector file of another program, such as word2vec's
     """
-    from embedx.cli.about import about
+    from embedx.cli.about import about, with_origins
 
-    tables.show_facts(about(model), as_json)
+    record = about(model)
+    if not as_json:
+        record = with_origins(record)
+    tables.show_facts(record, as_json)
 
 
 def predict(request: PredictRequest) -> None:

@@ -84,10 +84,7 @@ SHARED = {
     "test_labels": ("Data", "file with the labels of --test, if they are not in it"),
     "objective": (
         "Objective",
-        (
-            "output layer; by default ns for word vectors, and chosen from the data for"
-            " classifiers; `embedx objectives` lists all"
-        ),
+        "output layer; by default ns, hs for sessions; `embedx objectives` lists all",
     ),
     "output": ("Output", "folder to write; by default named after the input"),
     "start": ("Continuing from a model", None),
@@ -367,7 +364,8 @@ def train_options() -> Options:
     """The settings of `embedx train`."""
     from embedx.distributed.settings import ClusterSettings
     from embedx.graphs.settings import GraphSettings
-    from embedx.skipgram.configuration import COLLAPSED_DEFAULTS, WALK_DEFAULTS
+    from embedx.skipgram.configuration import COLLAPSED_DEFAULTS
+    from embedx.skipgram.defaults import DEFAULTS, TEXT, option_of
     from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings
 
     groups = (
@@ -380,9 +378,12 @@ def train_options() -> Options:
         ClusterSettings,
     )
     options = _task_options("word_defaults", "label_settings", *groups, CollapsedSettings)
-    for mode, defaults in (("--collapsed", COLLAPSED_DEFAULTS), ("--walks", WALK_DEFAULTS)):
+    modes = {"--collapsed": COLLAPSED_DEFAULTS}
+    modes |= {option_of(kind): DEFAULTS[kind] for kind in DEFAULTS if kind != TEXT}
+    for mode, defaults in modes.items():
         for name, value in defaults.items():
-            options[name].defaults[mode] = value
+            if name in options:
+                options[name].defaults[mode] = value
     return options
 
 

@@ -37,6 +37,7 @@ def classify(request: ClassifyRequest) -> None:
     embedx classify rows.npz --train-labels labels.npz --weights tree
     embedx classify may.csv june.csv --text-column title,body --label-column topic
 
+    objective    output layer; by default chosen from the data; `embedx objectives` lists all
     train        {formats} files, globs, folders, DATA@SPLIT[:COLUMN] or digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     start        continue training this model folder on new rows, which may have new labels

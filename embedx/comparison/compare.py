@@ -28,6 +28,7 @@ from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import as_arguments, settings_of
 from embedx.storage.folder import installed_version
+from embedx.text.settings import SESSIONS
 
 # named beside the data
 FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")
@@ -58,8 +59,10 @@ def data_of(
         return LabelledData(names, options, settings, **files)
     if files.get("test_labels") is not None:
         raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
+    is_of_sessions = files.get("next_item") is not None
+    may_look_labelled = is_of_sessions or options.get("format") in ("text", SESSIONS)
     for name in names:
-        if options.get("format") != "text" and looks_labelled(name):
+        if not may_look_labelled and looks_labelled(name):
             remedy = (
                 "name the labelled data to score on with ",
                 Setting("test"),

@@ -20,6 +20,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest
 from embedx.text.heldout import HeldOut, hold_out
+from embedx.text.settings import SESSIONS
 from embedx.text.sources import resolve, text_defaults
 from embedx.text.vocabulary import select
 from embedx.vectors.model import WordVectors, load
@@ -64,6 +65,8 @@ class Text(Data):
         if self.next_item is None:
             self.run_options = {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
         else:
+            if self.options.get("walks") is None:
+                self.options = {"format": SESSIONS} | self.options
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
 
         self.sources = resolve([*self.names, *filter(None, [self.next_item])])

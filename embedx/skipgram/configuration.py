@@ -12,12 +12,7 @@ from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS
 from embedx.engine.settings import check_sampler
 from embedx.errors import InapplicableError, Setting, SettingError, Text
-from embedx.graphs.settings import (
-    DEFAULTS as GRAPH_DEFAULTS,
-    SGD_RATE,
-    GraphSettings,
-    graph_settings,
-)
+from embedx.graphs.settings import GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
@@ -28,6 +23,7 @@ from embedx.settings import (
     check_used,
     settings_of,
 )
+from embedx.skipgram.defaults import DEFAULTS, OBJECTIVE, RATES, TEXT, kind_of_data
 from embedx.skipgram.settings import (
     CollapsedSettings,
     SkipGramSettings,
@@ -71,15 +67,14 @@ COLLAPSED_DEFAULTS = {
 }
 DRAWS_PER_INPUT = 1000
 
-# With --walks: an epoch has as many walks from each node as are asked for.
-WALK_DEFAULTS = {**GRAPH_DEFAULTS, "epochs": 1}
-# Learning rates of optimizers that differ from those for text.
-WALK_RATES = {"sgd": SGD_RATE}
-
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """All that is decided before the text is read."""
+    """All that is decided before the text is read.
+
+    kind     of the data
+    origins  why settings have other values than usual, by name
+    """
 
     objective: Objective
     settings: SkipGramSettings
@@ -90,6 +85,8 @@ class Configuration:
     start: Start | None  # with --start
     graph: GraphSettings | None  # with --walks
     sampler_options: Record  # settings of the sampler's own
+    kind: str = TEXT
+    origins: dict[str, str] = dataclasses.field(default_factory=dict)
     # whether the size of the text chooses optimizer, learning rate and block size
     is_sized_by_text: bool = False
 
@@ -167,38 +164,40 @@ def configure(
         given         options
         start         the model of --start
         collapsed     --collapsed
-        walks         --walks
+        kind          the table of `defaults` for the kind of data
         recipe        `defaults`
         subwords      --subwords, where the optimizer would be one whose rate stops falling
         architecture  --architecture
         objective     its `word_defaults`
         default       what the setting is declared with
 
-    objective  by default that of the model of --start, or ns
+    objective  by default that of the model of --start, or of the kind of data
     defaults   such as those of a recipe
     model      one in memory, in place of the folder of --start
 
     Raises `EmbedxError` for what is out of range or does not apply.
     """
     check_word_settings(options)
+    recipe: Options = defaults or {}
     start = started(options, model)
     graph = graph_settings(options)
     check_used(options, [("edge_separator", graph is not None, Setting("walks"))])
-    name = objective or _objective_of(start)
+    start_defaults: Record = {}
+    if start is not None and not is_collapsed:
+        start_defaults = start.defaults(options)
+    kind = kind_of_data(combined(options, start_defaults, recipe))
+    name = objective or _default_objective(start, kind)
     objectives.check_applies(options, name)
     objective_class = objectives.find(name)
 
-    start_defaults: Record = {}
     collapsed_defaults: Record = {}
     if is_collapsed:
         collapsed_defaults = _collapsed_defaults(objective_class, options)
     else:
         unused = settings_of(CollapsedSettings)
         check_used(options, [(name, False, Setting("collapsed", True)) for name in unused])
-        if start is not None:
-            start_defaults = start.defaults(options)
-    walk_defaults = {} if graph is None else WALK_DEFAULTS
-    chosen = combined(options, start_defaults, collapsed_defaults, walk_defaults, defaults or {})
+    before_kind = combined(options, start_defaults, collapsed_defaults)
+    chosen = combined(before_kind, DEFAULTS[kind], recipe)
     values = combined(chosen, _objective_defaults(objective_class, chosen))
 
     new_objective = objective_class(objective_class.Settings.from_options(values))
@@ -212,7 +211,7 @@ def configure(
         sampler = settings.sampler or in_order(new_objective)[0]
         settings = dataclasses.replace(settings, sampler=sampler)
         _check_effects(options, settings, new_objective)
-        settings = _completed(settings, is_of_walks=graph is not None)
+        settings = _completed(settings, kind)
         _refuse(settings, new_objective)
 
     phrases = PhraseSettings.from_options(values)
@@ -228,17 +227,32 @@ def configure(
         start=start,
         graph=graph,
         sampler_options=samplers.own_options(values),
+        kind=kind,
         is_sized_by_text=not is_collapsed and _is_sized_by_text(objective_class, chosen),
     )
     configuration.new_sampler()  # refuses settings of other samplers
-    return configuration
+    origins = _origins_of_kind(configuration, {"objective": objective, **before_kind})
+    return dataclasses.replace(configuration, origins=origins)
 
 
-def _objective_of(start: Start | None) -> str:
+def _origins_of_kind(config: Configuration, decided: Options) -> dict[str, str]:
+    """The origin of each setting whose value is a default of the kind of data.
+
+    decided  values that come before these defaults
+    """
+    used = {"objective", *config.record()}
+    return {
+        name: f"default for {config.kind}"
+        for name in DEFAULTS[config.kind]
+        if name in used and decided.get(name) is None
+    }
+
+
+def _default_objective(start: Start | None, kind: str) -> str:
     """The name of the objective where none is given."""
-    if start is None or start.objective is None:
-        return "ns"
-    return start.objective.name
+    if start is not None and start.objective is not None:
+        return start.objective.name
+    return str(DEFAULTS[kind].get("objective", OBJECTIVE))
 
 
 def combined(*layers: Options) -> Record:
@@ -287,11 +301,11 @@ def _is_sized_by_text(objective: type[Objective], chosen: Options) -> bool:
 # ---- where pairs are streamed
 
 
-def _completed(settings: SkipGramSettings, *, is_of_walks: bool) -> SkipGramSettings:
+def _completed(settings: SkipGramSettings, kind: str) -> SkipGramSettings:
     """The settings with the optimizer's learning rate and the number of buckets."""
     rate = settings.learning_rate
     if rate is None:
-        rate = usual_rate(settings.optimizer, is_of_walks=is_of_walks)
+        rate = usual_rate(settings.optimizer, kind)
     n_buckets = settings.buckets
     if settings.ngrams is not None:
         n_buckets = settings.ngrams.n_buckets
@@ -318,11 +332,10 @@ def retrieves(settings: SkipGramSettings) -> bool:
     return samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
 
 
-def usual_rate(optimizer: str, *, is_of_walks: bool) -> float:
-    """The default learning rate of an optimizer of word vectors."""
-    if is_of_walks and optimizer in WALK_RATES:
-        return WALK_RATES[optimizer]
-    return optimizers.find(optimizer, WORDS).rates[WORDS]
+def usual_rate(optimizer: str, kind: str) -> float:
+    """The default learning rate of an optimizer of word vectors for a kind of data."""
+    rates = optimizers.find(optimizer, WORDS).rates
+    return RATES.get(kind, {}).get(optimizer, rates[WORDS])
 
 
 def _refuse(settings: SkipGramSettings, objective: Objective) -> None:

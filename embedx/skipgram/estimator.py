@@ -18,6 +18,7 @@ from embedx.runtime.progress import reporter
 from embedx.settings import settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.defaults import OBJECTIVE, TEXT, kind_of_data
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -72,17 +73,23 @@ class SkipGram:
         parameters.check_names(
             "SkipGram", settings, [*FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
         )
-        given = {"objective": objective} if objective is not None else {}
-        self._params = (
-            {} if settings.get("start") else {"objective": "ns"}
-        ) | parameters.without_gensims_names({**given, **settings})
-        self._params |= {"cache_dir": cache_dir} | ({"verbose": verbose} if verbose else {})
-        self.cache_dir, self.verbose = Path(cache_dir) if cache_dir else None, verbose
+        self.cache_dir = Path(cache_dir) if cache_dir else None
+        self.verbose = verbose
+        self._params: dict[str, Any] = dict(settings)
+        if objective is not None:
+            self._params["objective"] = objective
+        self._params = parameters.without_gensims_names(self._params)
+        has_other_default = settings.get("start") or kind_of_data(settings) != TEXT
+        if not has_other_default:
+            self._params = {"objective": OBJECTIVE} | self._params
+        self._params["cache_dir"] = cache_dir
+        if verbose:
+            self._params["verbose"] = verbose
         self._options = parameters.settled(self._params, FIELDS)
         self.config = configure(self._params.get("objective"), self._options)
 
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
-        {"objective": "ns"}, DEFAULTS | {"cache_dir": None, "verbose": False}
+        {"objective": OBJECTIVE}, DEFAULTS | {"cache_dir": None, "verbose": False}
     )
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ class SkipGramParameters(TypedDict, total=False):
     tokenizer: Literal["whitespace", "words", "none"] | None
     lowercase: bool | None
     normalize: Literal["nfc", "nfkc"] | None
-    format: Literal["auto", "text"] | None
+    format: Literal["auto", "text", "sessions"] | None
     json_field: str | None
     column: str | None
     edge_separator: Literal["tab", "comma", "semicolon", "bar", "blank"] | None

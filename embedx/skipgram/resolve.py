@@ -67,7 +67,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     if config.is_sized_by_text:
         choose(f"{text.n_tokens:,} tokens", **optimizer_for_size(config, text.n_tokens))
     if settings.learning_rate is None:  # of the optimizer that a large text chose
-        rate = usual_rate(settings.optimizer, is_of_walks=config.graph is not None)
+        rate = usual_rate(settings.optimizer, config.kind)
         choose(f"optimizer {settings.optimizer}", learning_rate=rate)
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:

@@ -44,7 +44,7 @@ from embedx.settings import Options, Record, check_used, settings_of
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.storage.folder import REMEDY
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.settings import MAX_PASSES, PhraseSettings, VocabularySettings
+from embedx.text.settings import MAX_PASSES, SESSIONS, PhraseSettings, VocabularySettings
 from embedx.text.vocabulary import Vocabulary, is_wanted
 from embedx.training.checkpoint import checksum
 from embedx.vectors.model import WordVectors, load
@@ -130,11 +130,14 @@ class Start:
         self._check_vocabulary_size(options)
         model_settings = {**self.model.settings, "dim": self.model.vectors.shape[1]}
         self._check_fixed(options, model_settings)
-        return {
+        defaults = {
             name: model_settings[name]
             for name in (*INHERITED_SETTINGS, *FIXED_SETTINGS)
             if model_settings.get(name) is not None
         }
+        if model_settings.get("format") == SESSIONS:
+            defaults["format"] = SESSIONS
+        return defaults
 
     def _refuse_phrases(self, options: Options) -> None:
         """Raise `EmbedxError` for settings of collocations: those of the model are joined."""

@@ -24,8 +24,8 @@ from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record, as_typed
 from embedx.skipgram.configuration import Configuration
+from embedx.skipgram.defaults import TEXT
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
-from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import (
     SMALLER,
     Frequencies,
@@ -156,20 +156,28 @@ class WordVectorsRun:
         kept = kept_counts(words.trained_counts, config.vocabulary.sample)
         sampler = _prepared_sampler(config, words, kept)
         settings = config.settings
-        origins: dict[str, str] = {}
+        origins = config.origins
         if config.collapsed is not None:
             settings = replace(settings, threads=settings.threads or usable_cores())
         else:
             n_tokens = int(corpus.counts[remap >= 0].sum())
             n_context = context_words(corpus.tokens, settings.window)
             text = CountedText(n_tokens, kept, n_context, sampler)
-            settings, origins = resolve(config, text)
+            settings, origins_in_text = resolve(config, text)
+            origins = origins | origins_in_text
             warn_of_rate(settings, config.objective, progress)
-        _tell_chosen(settings, origins, progress)
         config = replace(config, settings=settings)
         run = cls(corpus, config, words, remap, held_out, sampler, progress, origins)
         run.check_has_pairs()
+        run.report_origins()
         return run
+
+    def report_origins(self) -> None:
+        """Log the settings that were chosen, with the reason of each."""
+        settings = self.used_settings()
+        for name, reason in self.origins.items():
+            value = as_typed(settings[name])
+            self.progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
 
     def check_has_pairs(self) -> None:
         """Raise `DataError` if no sentence has two words of the vocabulary."""
@@ -624,9 +632,9 @@ def read(
 def _note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress) -> None:
     """Warn of text that is not segmented, and of an objective that is slow on words."""
     objective = config.objective
-    if config.settings.subwords is None and config.graph is None:
+    if config.settings.subwords is None and config.kind == TEXT:
         warn_if_unsegmented(corpus, progress)
-    if config.start is None and config.graph is None:
+    if config.start is None and config.kind == TEXT:
         note_if_raw(corpus, config.text, progress)
     if objective.about.words_caution:
         progress.warn(Setting("objective", objective.name), f": {objective.about.words_caution}")
@@ -675,13 +683,6 @@ def _with_held_out(words: Vocabulary, held_out: HeldOut) -> Vocabulary:
     if words.held_out is not None:
         counts = counts + words.held_out
     return replace(words, held_out=counts)
-
-
-def _tell_chosen(settings: SkipGramSettings, origins: dict[str, str], progress: Progress) -> None:
-    """Log the settings that were chosen from the data, with the reason of each."""
-    for name, reason in origins.items():
-        value = as_typed(getattr(settings, name))
-        progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
 
 
 def _write_uniform(vectors: ndarray, seed: int) -> None:

@@ -13,6 +13,10 @@ PHRASE_THRESHOLDS = {"word2phrase": 10.0, "npmi": 0.5}
 MAX_PASSES = 9  # of joining collocations
 
 
+# The format whose lines are sessions of items.
+SESSIONS = "sessions"
+
+
 class TextSettings(Settings):
     """How text becomes tokens. Together with the sources these settings key the token cache."""
 
@@ -37,8 +41,9 @@ class TextSettings(Settings):
     format: str = param(
         "auto",
         "what files hold; `auto`: what their names and beginnings show; `text`: text, whatever"
-        " their names, and where it looks like labelled data, as baskets of `12:345 12:346` do",
-        choices=("auto", "text"),
+        " their names, and where it looks like labelled data, as baskets of `12:345 12:346` do;"
+        " `sessions`: the items of a session in each line, such as an order",
+        choices=("auto", "text", SESSIONS),
     )
     json_field: str | None = param(
         None,

@@ -17,7 +17,7 @@ from embedx.text.decompression import damage_explained, unpacked, without_mark
 from embedx.text.file_kinds import begins_dump, begins_labelled, check_is_text
 from embedx.text.opening import BLOCK_BYTES, CountedReader
 from embedx.text.parquet import parquet_values
-from embedx.text.settings import TextSettings
+from embedx.text.settings import SESSIONS, TextSettings
 from embedx.text.sources import EDGES, ROWS, Source, reader_of
 from embedx.text.tables import PARQUET_START, LabelledDataError
 from embedx.text.wikipedia import paragraphs
@@ -130,7 +130,7 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
         start = "it does not begin with <mediawiki>"
         problem = f"not a Wikipedia dump, despite its name or recipe: {start}"
         raise DataError(source.name, None, problem)
-    may_be_labelled = source.reader == ROWS or settings.format == "text"
+    may_be_labelled = source.reader == ROWS or settings.format in ("text", SESSIONS)
     if not may_be_labelled and begins_labelled(head):
         raise LabelledDataError(source.name)
 

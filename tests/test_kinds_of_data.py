@@ -1,0 +1,128 @@
+"""Defaults by kind of data: a table with a line for each, which runs follow and show."""
+
+import json
+
+import pytest
+
+import embedx
+from embedx.comparison.settings import CompareSettings
+from embedx.comparison.text import Text
+from embedx.errors import InapplicableError
+from embedx.skipgram import defaults
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.settings import SkipGramSettings
+from embedx.text.settings import VocabularySettings
+from tests.support.commands import run_command
+from tests.support.refusals import refused
+
+SESSIONS = {"format": "sessions"}
+KINDS = {"text": {}, "sessions": SESSIONS, "walks": {"walks": 5}}
+ORDERS = "bread butter jam\nbread butter\nbeer chips\nbeer chips salsa\n" * 20
+BASKETS = "1:2 3:4 5:6\n3:4 1:2\n" * 20
+
+
+@pytest.fixture
+def orders(tmp_path):
+    file = tmp_path / "orders.txt"
+    file.write_text(ORDERS)
+    return file
+
+
+@pytest.fixture
+def run(tmp_path):
+    """What `embedx` prints for some arguments."""
+
+    def run(*words):
+        return run_command(tmp_path, *words, "--threads", 1, "--dim", 4).stdout
+
+    return run
+
+
+@pytest.mark.parametrize("kind", defaults.DEFAULTS)
+def test_a_default_for_a_kind_of_data_is_one_line(kind, monkeypatch):
+    monkeypatch.setitem(defaults.DEFAULTS[kind], "negatives", 11)
+    for name, options in KINDS.items():
+        config = configure("ns", options)
+        assert (config.objective.settings.negatives == 11) == (name == kind)
+        assert config.origins.get("negatives") == (f"default for {kind}" if name == kind else None)
+    chosen = configure("ns", {**KINDS[kind], "negatives": 3})
+    assert chosen.objective.settings.negatives == 3
+    assert "negatives" not in chosen.origins
+
+
+def test_sessions_have_defaults_of_their_own():
+    config = configure(None, SESSIONS)
+    assert config.objective.name == "hs"
+    assert (config.vocabulary.min_count, config.vocabulary.sample) == (1, 0.0)
+    assert config.settings.epochs == 10
+    assert config.origins == dict.fromkeys(
+        ("objective", "epochs", "min_count", "sample"), "default for sessions"
+    )
+
+    text = configure(None, {})
+    assert text.objective.name == "ns"
+    assert text.settings.epochs == SkipGramSettings.epochs
+    assert text.vocabulary.min_count == VocabularySettings.min_count
+    assert text.origins == {}
+
+
+def test_what_is_given_comes_before_the_defaults_of_sessions():
+    config = configure("ns", {**SESSIONS, "sample": 0.01})
+    assert config.objective.name == "ns"
+    assert config.vocabulary.sample == 0.01
+    assert config.origins == dict.fromkeys(("epochs", "min_count"), "default for sessions")
+
+
+def test_a_corpus_known_by_name_may_be_sessions():
+    assert configure(None, {}, defaults=SESSIONS).objective.name == "hs"
+
+
+def test_sessions_are_no_graph():
+    with refused("format", "walks", kind=InapplicableError):
+        configure(None, {**SESSIONS, "walks": 5})
+
+
+def test_a_dry_run_shows_where_a_default_comes_from(orders, run):
+    lines = run("train", orders, "--format", "sessions", "--dry-run").splitlines()
+    assert "objective\ths, chosen: default for sessions" in lines
+    assert "min-count\t1, chosen: default for sessions" in lines
+    plan = json.loads(run("train", orders, "--format", "sessions", "--dry-run", "--json"))
+    assert plan["settings"]["min_count"] == 1
+    assert plan["chosen"]["min_count"] == "default for sessions"
+
+
+def test_a_model_keeps_where_its_settings_come_from(orders, run, tmp_path):
+    run("train", orders, "--format", "sessions", "--output", tmp_path / "items")
+    printed = run_command(tmp_path, "info", tmp_path / "items").stdout
+    assert "objective\ths (default for sessions)\n" in printed
+    assert "sample=0 (default for sessions)" in printed
+    record = json.loads(run_command(tmp_path, "info", tmp_path / "items", "--json").stdout)
+    assert record["chosen"]["sample"] == "default for sessions"
+
+
+def test_training_continues_with_sessions(orders):
+    model = embedx.train(str(orders), format="sessions", dim=4, threads=1)
+    continued = configure(None, {"start": "items"}, model=model)
+    assert continued.kind == "sessions"
+    assert continued.vocabulary.min_count == 1
+    assert continued.text.format == "sessions"
+
+
+def test_baskets_are_sessions_although_they_look_like_labelled_data(tmp_path):
+    (tmp_path / "baskets.txt").write_text(BASKETS)
+    model = embedx.train(str(tmp_path / "baskets.txt"), format="sessions", dim=4, threads=1)
+    assert set(model.words) == {"1:2", "3:4", "5:6"}
+
+
+def test_python_has_the_same_default_objective():
+    assert embedx.SkipGram(format="sessions").config.objective.name == "hs"
+    assert embedx.SkipGram("ns", format="sessions").config.objective.name == "ns"
+    assert embedx.SkipGram().get_params()["objective"] == "ns"
+
+
+def test_what_is_ranked_by_next_items_is_sessions(orders):
+    data = Text([str(orders)], {}, CompareSettings(), next_item=str(orders))
+    assert data.request("ns").typed["format"] == "sessions"
+    assert configure("ns", data.options).vocabulary.min_count == 1
+    walks = Text([str(orders)], {"walks": 2}, CompareSettings(), next_item=str(orders))
+    assert "format" not in walks.options
