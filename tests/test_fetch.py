@@ -1,11 +1,9 @@
 """Corpora fetched by name or read by URL, from a server that fails in every way a server can."""
 
 import hashlib
-import http.server
 import os
 import re
 import sys
-import threading
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -14,13 +12,13 @@ import pytest
 
 from embedx.errors import DataError, EmbedxError
 from embedx.text import fetch as fetching
-from embedx.text.fetch import fetch
 from embedx.text.opening import open_source
 from embedx.text.recipes import Recipe, data_folder, find_recipe, public_url
 from embedx.text.sources import resolve
 from embedx.text.streams import text_blocks
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
+from tests.support.web import serving
 
 fcntl = pytest.importorskip("fcntl")
 
@@ -29,75 +27,17 @@ OTHER = TEXT.swapcase()
 SHA256 = hashlib.sha256(TEXT).hexdigest()
 
 
-class Site:
-    """A web server of one file, under any name; see `Handler` for what it can be made to do."""
-
-    def __init__(self):
-        self.content = TEXT
-        self.has_ranges = True
-        self.date = "Fri, 01 Mar 2024 12:00:00 GMT"
-        self.missing_bytes = 0  # that it promises, and does not send
-        self.cuts = []  # bytes after which the connections end, one after the other
-        self.statuses = {}  # by path
-        self.moved = {}  # path: where to
-        self.then = lambda: None  # what happens after the first answer
-        self.asked = []  # (path, Range)
-        self.n_resumed = 0
-        self.other_part = None  # Content-Range of an answer that was not asked for
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        site = self.server.site
-        path = self.path
-        wanted = self.headers.get("Range")
-        site.asked.append((path, wanted))
-        if path in site.statuses:
-            return self.send_error(site.statuses[path])
-        if path in site.moved:
-            self.send_response(302)
-            self.send_header("Location", site.moved[path])
-            return self.end_headers()
-        if site.other_part is not None:  # whatever was asked for
-            self.send_response(206)
-            self.send_header("Content-Range", site.other_part)
-            self.send_header("Content-Length", "5")
-            self.end_headers()
-            self.wfile.write(b"wrong")
-            return None
-        content = site.content
-        starts = wanted is not None and site.has_ranges and self.headers["If-Range"] == site.date
-        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if starts else 0
-        if starts and start >= len(content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(content)}")
-            return self.end_headers()
-        site.n_resumed += starts
-        self.send_response(206 if starts else 200)
-        if starts:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start + site.missing_bytes))
-        if site.date:
-            self.send_header("Last-Modified", site.date)
-        self.end_headers()
-        self.wfile.write(content[start:][: site.cuts.pop(0) if site.cuts else None])
-        site.then()
-        return None
-
-    def log_message(self, *_): ...
-
-
 @pytest.fixture
 def site(here, monkeypatch):
     monkeypatch.setattr(fetching, "PAUSES", (0.0, 0.0))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.site = Site()
-        server.site.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.site
-        server.shutdown()
-        thread.join()
+    with serving(TEXT) as served:
+        yield served
+
+
+def fetch(*arguments, **more):
+    """The path of the one file that is fetched."""
+    (path,) = fetching.fetch(*arguments, **more)
+    return path
 
 
 @pytest.fixture
@@ -268,8 +208,8 @@ def test_two_processes_do_not_fetch_the_same_file(recipe):
 def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
     with refused(kind=DataError, file="nothing", line=None):
         fetch("nothing")
-    with refused_data("eurlex-4k", quoting=("http://manikvarma.org", "Eurlex/eurlex_train.txt")):
-        fetch("eurlex-4k")
+    with refused_data("bibtex", quoting=("http://manikvarma.org", "Bibtex/Bibtex_data.txt")):
+        fetch("bibtex")
     with refused_data("mine", quoting=("http and https", "passwd")):
         fetch(Recipe("mine", tmp_path, files=["mine.txt"], urls=["file:///etc/passwd"]))
     (tmp_path / "blocked").write_text("a file")

@@ -29,9 +29,13 @@ def test_our_recipes_are_found_and_complete():
         assert recipe.about, name
         assert recipe.licence, name
         assert recipe.citation, name
-        assert recipe.urls or recipe.package or recipe.obtain, name
-        if recipe.urls and recipe.kind == "text":
-            assert any(fnmatch.fnmatch(recipe.download, pattern) for pattern in recipe.files), name
+        assert recipe.to_fetch or recipe.package or recipe.obtain or recipe.build, name
+        for download in recipe.to_fetch:
+            is_unpacked = recipe.kind == "classes" and download.file.endswith(".tar.gz")
+            patterns = recipe.patterns()
+            is_named = any(fnmatch.fnmatch(download.file, pattern) for pattern in patterns)
+            assert is_unpacked or is_named, name
+            assert download.sha256 or recipe.unverified or recipe.values, name
 
 
 @needs_gensim
@@ -143,8 +147,9 @@ def test_a_name_may_have_values_for_placeholders(here, name, file):
     assert recipe.name == name
     assert recipe.urls[0].startswith(f"https://dumps.wikimedia.org/{file}-articles")
     assert "{" not in repr(recipe.files + recipe.urls)
-    (here / recipe.download).write_text("<mediawiki>")
-    assert os.path.basename(resolve([name])[0].address) == recipe.download
+    (download,) = recipe.to_fetch
+    (here / download.file).write_text("<mediawiki>")
+    assert os.path.basename(resolve([name])[0].address) == download.file
 
 
 @pytest.mark.parametrize(
@@ -161,7 +166,9 @@ def test_what_is_known_by_name_is_listed_with_where_it_is(here):
     found = {row["name"]: row["state"] for row in listed()}
     assert found["text8"] == "here"
     assert found["one-billion-word"] == found["one-billion-word:heldout"] == "fetch"
-    assert found["eurlex-4k"] == "by hand"
+    assert found["eurlex-4k"] == found["eurlex-4k:test"] == "fetch"
+    assert found["bibtex"] == found["eurlex-4k:bow"] == "by hand"
+    assert found["eurlex-4.3k"] == "build"
     (here / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
     with refused_data("own.toml"):
         listed()

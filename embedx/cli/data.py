@@ -11,6 +11,7 @@ from embedx.cli import tables
 from embedx.cli.streams import results_to
 from embedx.errors import Setting
 from embedx.pages.plain import as_cell
+from embedx.runtime.disk import amount
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import TrainRequest
@@ -54,15 +55,33 @@ def phrases(
 
 
 def list_recipes(as_json: bool = False) -> None:
-    """List the corpora known by name.
+    """List the corpora known by name, and their parts.
 
-    For each: name, kind, whether its files are here or can be fetched, and a description.
+    For each: name, kind, whether its files are here or can be fetched, bytes to fetch, and a
+    description. A * follows what nobody has checked: `embedx corpus info NAME` says what.
     """
     from embedx.text.recipes import listed
 
-    found, heading = listed(), ("name", "kind", "state", "about")
-    rows = [tuple(str(each[column]) for column in heading) for each in found]
-    tables.show(heading, rows, found if as_json else None)
+    recipes = listed()
+    rows = [
+        (recipe["name"], recipe["kind"], _state(recipe), _size(recipe), recipe["about"])
+        for recipe in recipes
+    ]
+    heading = ("name", "kind", "state", "size", "about")
+    tables.show(heading, rows, recipes if as_json else None)
+
+
+def _state(recipe: dict[str, Any]) -> str:
+    """Whether the files of a recipe are here, with a mark if nobody has checked what it says."""
+    return f"{recipe['state']}*" if recipe["unverified"] else str(recipe["state"])
+
+
+def _size(recipe: dict[str, Any]) -> str:
+    """How much is to be fetched; "" where it is here, comes with its recipe, or nobody knows."""
+    is_part = ":" in recipe["name"]
+    if recipe["state"] != "fetch" or recipe["bytes"] is None or is_part:
+        return ""
+    return amount(recipe["bytes"])
 
 
 def info(corpus: str, as_json: bool = False) -> None:
@@ -76,20 +95,19 @@ def info(corpus: str, as_json: bool = False) -> None:
 
 
 def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
-    """Fetch a corpus, or the rest of one, and print its path.
+    """Fetch a corpus, or the rest of one, and print its paths.
 
-    Its checksum is checked, and `embedx train NAME` finds it.
+    Sizes and checksums are checked, and `embedx train NAME` or `classify NAME` finds it.
 
     name  name of a corpus, with its values filled in, such as wikipedia-de-20240101
-    to    folder for the file; by default $XDG_DATA_HOME/embedx/corpora or
+    to    folder for the files; by default $XDG_DATA_HOME/embedx/corpora or
           ~/.local/share/embedx/corpora
     """
     from embedx.text.fetch import fetch as fetch_recipe
 
-    path = fetch_recipe(
-        name, to, Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
-    )
-    print(as_cell(str(path)))
+    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
+    for path in fetch_recipe(name, to, progress):
+        print(as_cell(str(path)))
 
 
 def check(

@@ -23,6 +23,7 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.labeled.digits import GENERATED
+from embedx.labeled.read import rows_to_test_on
 from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.progress import Progress, Silent
@@ -42,8 +43,8 @@ def data_of(
 ) -> Data:
     """The data to compare on: labelled rows or text.
 
-    They are labelled if test data or a file of labels are named too, or for `digits`, which are
-    generated.
+    They are labelled if test data or a file of labels are named too, or where they are those of a
+    recipe with test data, or `digits`, which are generated.
 
     options  passed to each run
     files    see `Data`
@@ -51,7 +52,8 @@ def data_of(
     Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
     """
     has_label_files = files.get("test") is not None or files.get("train_labels") is not None
-    if has_label_files or list(names) == [GENERATED]:
+    has_test_data = list(names) == [GENERATED] or rows_to_test_on(names) is not None
+    if has_label_files or has_test_data:
         for name in ("pairs", "analogies", "next_item"):
             if files.get(name):
                 problem = ("is for word vectors; with ", Setting("test"), ", DATA are labelled")

@@ -23,7 +23,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import array_format_of
-from embedx.labeled.read import files_of, read, read_training
+from embedx.labeled.read import files_of, read, read_training, rows_to_test_on
 from embedx.labeled.tables.settings import TableSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
@@ -64,7 +64,7 @@ class LabelledData(Data):
         self.train = list(names)
         self.variants: dict[str, tuple[ClassifySettings, Objective]] = {}
         self.train_labels = files.get("train_labels")
-        self.test = files.get("test")
+        self.test = files.get("test") or rows_to_test_on(names)
         self.test_labels = files.get("test_labels")
 
         if self.test is None and self.train != [GENERATED]:

@@ -5,6 +5,7 @@ Arrays need a file of labels: .npy or IDX integers, an indicator matrix as .npz,
 one for each row: a label, or a list of them. Text may be compressed (.gz, .bz2, .xz, .zst), remote,
 or standard input. `digits` are generated.
 
+    NAME                            a recipe, with the file of its labels if it has one
     DATA@SPLIT, DATA@SPLIT:COLUMN   older data sets of the XC repository: the rows of DATA whose
                                     numbers, from 1, are in a column of the file SPLIT
 
@@ -43,6 +44,7 @@ from embedx.labeled.tables.separators import note_separator
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import SILENT, Progress
+from embedx.text.recipes import Recipe
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT, recipe_meant
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
@@ -82,6 +84,8 @@ def read(
 
     is_test = like is not None and not names_new_labels
     names, split = _split_of(names, is_test, progress)
+    if labels is None:
+        labels = _labels_of_recipe(names)
     files = LabelledFiles(sources_of(names), progress)
     name = files.name
     try:
@@ -245,6 +249,47 @@ def named(source: str | Sequence[str]) -> list[str]:
 def check_there(source: str | Sequence[str]) -> None:
     """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
     files_of(source)
+
+
+def rows_to_test_on(source: str | Sequence[str], progress: Progress = SILENT) -> str | None:
+    """The name of the rows to test on where the training rows are those of a recipe that has such;
+    None if it has none, or if they are not on this machine, which is logged. Raises `DataError` if
+    the training rows are not.
+    """
+    recipe = _recipe_of(named(source))
+    if recipe is None or not recipe.test:
+        return None
+    recipe.find_files()
+    try:
+        check_there(recipe.test)
+        _split_of_recipe(recipe.test, is_test=True)
+    except DataError as error:
+        progress.warn(f"nothing is tested: {error}")
+        return None
+    progress.note(f"test data: {recipe.test}")
+    return recipe.test
+
+
+def label_names_of_recipe(source: str | Sequence[str]) -> str | None:
+    """The file with the names of the labels of a recipe's rows; None if there is none. Raises
+    `DataError` if it or the rows should be on this machine and are not.
+    """
+    recipe = _recipe_of(named(source))
+    if recipe is None or not recipe.label_names:
+        return None
+    recipe.find_files()
+    return recipe.label_names_here()
+
+
+def _labels_of_recipe(names: list[str]) -> str | None:
+    """The file with the labels of a recipe's rows; None if they have labels of their own."""
+    recipe = _recipe_of(names)
+    return None if recipe is None else recipe.labels_here()
+
+
+def _recipe_of(names: list[str]) -> Recipe | None:
+    """The recipe that names all data; None if files do, or several names."""
+    return recipe_meant(names[0]) if len(names) == 1 else None
 
 
 def files_of(source: str | Sequence[str]) -> list[str]:

@@ -16,7 +16,14 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
-from embedx.labeled.read import check_there, read, read_training, with_names
+from embedx.labeled.read import (
+    check_there,
+    label_names_of_recipe,
+    read,
+    read_training,
+    rows_to_test_on,
+    with_names,
+)
 from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
@@ -112,11 +119,12 @@ class LabelTask:
         `digits` are generated with test data of their own.
         """
         request = self.request
-        names = None if request.label_names is None else read_label_names(request.label_names)
+        names_file = self._label_names_file()
+        names = None if names_file is None else read_label_names(names_file)
         test = self._test_source()
         training = self._training_data()
         if names is not None:
-            training = with_names(training, names, str(request.label_names))
+            training = with_names(training, names, str(names_file))
         if not test:
             return training, None
         schema = training.schema
@@ -131,9 +139,17 @@ class LabelTask:
                 problem = "generated with labels and test data"
                 raise DataError(GENERATED, None, problem, remedy)
             return GENERATED
-        if request.test is not None:
-            check_there(request.test)
+        if request.test is None:
+            return rows_to_test_on(request.train, self.progress)
+        check_there(request.test)
         return request.test
+
+    def _label_names_file(self) -> str | None:
+        """The file with the names of the labels: the one that is given, or that of the recipe."""
+        request = self.request
+        if request.label_names is not None or request.train_labels or self.start is not None:
+            return request.label_names
+        return label_names_of_recipe(request.train)
 
     def _training_data(self) -> Labeled:
         """The training rows. Raises `EmbedxError` for settings of text where there is none to

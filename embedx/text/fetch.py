@@ -1,31 +1,56 @@
-"""Downloads the file of a recipe: resumed where it was cut, from the first mirror that has it,
-named once it is whole.
+"""Downloads the files of a recipe: resumed where they were cut, from the first mirror that has
+them, named once they are whole.
 
-    FOLDER/FILE         the file, once all of it came and its checksum was compared
+    FOLDER/FILE         the file, once all of it came and its size and checksum were compared
     FOLDER/FILE.part    what has come so far, with the date of the server's version; locked by the
                         process that downloads it
 
 A part is resumed if the server still has the version of that date (If-Range).
+
+Of an archive of labelled data, the files that the recipe names are unpacked beside it; archives of
+text are read as they are.
 """
 
 import contextlib
+import fnmatch
 import hashlib
 import http.client
 import os
+import posixpath
 import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from email.utils import formatdate, parsedate_to_datetime
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 from embedx.errors import DataError, Setting
-from embedx.runtime.atomic import sync
+from embedx.runtime.atomic import replacing, sync
 from embedx.runtime.disk import amount
 from embedx.runtime.locks import is_locked, lock, unlock
 from embedx.runtime.progress import SILENT, Progress
-from embedx.text.opening import AGENT, BLOCK_BYTES, SECONDS_WITHOUT_A_BYTE, CountedReader, reason
-from embedx.text.recipes import Recipe, data_folder, find_recipe, near_recipe, public_url
+from embedx.text.archives import members
+from embedx.text.decompression import DAMAGED, damage_explained, unpacked
+from embedx.text.opening import (
+    AGENT,
+    BLOCK_BYTES,
+    SECONDS_WITHOUT_A_BYTE,
+    CountedReader,
+    open_source,
+    reason,
+)
+from embedx.text.recipes import (
+    Download,
+    Recipe,
+    data_folder,
+    find_recipe,
+    near_recipe,
+    public_url,
+)
+from embedx.text.sources import ALL_MEMBERS, ARCHIVE_NAME, Source
 
 # Seconds between one failed attempt and the next.
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)
@@ -37,60 +62,92 @@ CODES_TO_RETRY = (408, 416, 429)
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"
 
 
-def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILENT) -> Path:
-    """The file of a recipe, given itself or by name, downloaded into the folder `to` (the data
-    folder) unless it is there.
+def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILENT) -> list[Path]:
+    """The files of a recipe, given itself or by name, downloaded into the folder `to` (the data
+    folder) unless they are there.
 
-    Raises `EmbedxError` where it cannot be downloaded. An interrupted download leaves its part,
+    Raises `EmbedxError` where one cannot be downloaded. An interrupted download leaves its part,
     which the next call resumes.
     """
     recipe = find_recipe(named) if isinstance(named, str) else named
     if recipe is None:
         raise DataError(named, None, "no recipe of that name", f"{near_recipe(str(named))}")
-    if not recipe.urls:
+    downloads = recipe.to_fetch
+    if not downloads:
         # raises what says how to get the files
-        return Path(recipe.find_files()[0])
-    _check_name(recipe)
-    file = _file_here(recipe, to)
+        return [Path(file) for file in recipe.find_files()]
+    for download in downloads:
+        _check_name(recipe, download)
+    files = _files_here(recipe, to)
+    if files:
+        progress.note(f"{listed_paths(files)}: already here; nothing is fetched")
+        return files
+
+    paths = [_fetched(recipe, download, to, progress) for download in downloads]
+    if recipe.kind == "classes":
+        paths = [file for path in paths for file in _unpacked(recipe, path, to, progress)]
+    return paths
+
+
+def listed_paths(paths: list[Path]) -> str:
+    """The first path, and how many more there are."""
+    if len(paths) == 1:
+        return str(paths[0])
+    return f"{paths[0]} and {len(paths) - 1} more"
+
+
+def _fetched(recipe: Recipe, download: Download, to: Path | None, progress: Progress) -> Path:
+    """Where one file of a recipe is, downloaded unless it is there."""
+    file = _file_here(recipe, download, to)
     if file is not None:
-        progress.note(f"{file}: already here; nothing is fetched")
+        progress.note(f"{file}: already here")
         return file
-    target = (to or data_folder()) / recipe.download
+    target = (to or data_folder()) / download.file
     try:
-        _download_to(target, recipe, progress)
+        _download_to(target, recipe, download, progress)
     except OSError as error:
         problem = f"{target.parent}: {error.strerror or error}"
         remedy = ("free some space or choose another folder with ", Setting("to"))
         raise DataError(recipe.name, None, problem, remedy) from error
     if to is not None:
-        _link(target, progress)
+        _link(target, download.file, progress)
     return target
 
 
-def _check_name(recipe: Recipe) -> None:
-    """Raise `DataError` if the recipe's URL ends in nothing that can be the name of a file."""
-    name = recipe.download
+def _check_name(recipe: Recipe, download: Download) -> None:
+    """Raise `DataError` if a URL ends in nothing that can be the name of a file."""
+    name = posixpath.basename(download.file)
     if name in ("", ".", "..") or len(os.fsencode(f"{name}.part")) > MAX_NAME_BYTES:
-        problem = f"its first URL does not end in the name of a file: {public_url(recipe.urls[0])}"
+        url = public_url(download.urls[0])
+        problem = f"its first URL does not end in the name of a file: {url}"
         remedy = "correct urls in the recipe"
         raise DataError(f"{recipe.folder / recipe.name}.toml", None, problem, remedy)
 
 
-def _file_here(recipe: Recipe, to: Path | None) -> Path | None:
-    """The file of a recipe on this machine: in the folder `to` or, without one, wherever recipes
-    look for it; None if it is not there.
+def _files_here(recipe: Recipe, to: Path | None) -> list[Path]:
+    """The files of a recipe if all that it and its parts name is on this machine, wherever recipes
+    look for it; none if something is missing, or has to be in the folder `to`.
     """
-    target = (to or data_folder()) / recipe.download
-    if target.exists():
-        return target
     if to is not None:
-        return None
-    files = recipe.files_here()
-    return Path(files[0]) if files else None
+        return []
+    parts = [recipe.part(part) for part in recipe.parts]
+    fetched = [part for part in (recipe, *parts) if not part.obtain]
+    if not fetched or not all(part.is_complete() for part in fetched):
+        return []
+    return [Path(file) for file in recipe.files_here()]
 
 
-def _download_to(target: Path, recipe: Recipe, progress: Progress) -> None:
-    """Download the file of a recipe into its part, locked meanwhile, which becomes `target`."""
+def _file_here(recipe: Recipe, download: Download, to: Path | None) -> Path | None:
+    """Where a file to be downloaded is already, in the folder `to` or, without one, wherever
+    recipes look for it; None if it is not there.
+    """
+    places = recipe.places() if to is None else [to]
+    paths = [place / download.file for place in places]
+    return next((path for path in paths if path.exists()), None)
+
+
+def _download_to(target: Path, recipe: Recipe, download: Download, progress: Progress) -> None:
+    """Download a file into its part, locked meanwhile, which becomes `target`."""
     part = target.with_name(f"{target.name}.part")
     if is_locked(part):
         raise DataError(part, None, "another process is fetching it", "wait for that one")
@@ -101,7 +158,7 @@ def _download_to(target: Path, recipe: Recipe, progress: Progress) -> None:
     open(part, "ab").close()
     held = lock(part)
     try:
-        _download(recipe, part, progress)
+        _download(recipe, download, part, progress)
         part.replace(target)
     finally:
         unlock(held)
@@ -109,16 +166,91 @@ def _download_to(target: Path, recipe: Recipe, progress: Progress) -> None:
             part.unlink()
 
 
-def _link(target: Path, progress: Progress) -> None:
+def _link(target: Path, file: str, progress: Progress) -> None:
     """Have the recipe find a file in another folder, by a link in the data folder."""
-    link = data_folder() / target.name
+    link = data_folder() / file
     with contextlib.suppress(OSError):
         if link.is_symlink():
             link.unlink()
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target.resolve())
     if not link.exists():
-        progress.note(f"{link} cannot be made, so name {target} itself to embedx train")
+        progress.note(f"{link} cannot be made, so name {target} itself to embedx")
+
+
+# ---- archives of labelled data
+
+
+def _unpacked(recipe: Recipe, path: Path, to: Path | None, progress: Progress) -> list[Path]:
+    """The files that a recipe names in an archive, unpacked; the path itself if it is none."""
+    if not ARCHIVE_NAME.fullmatch(path.name):
+        return [path]
+    folder = to or data_folder()
+    source = Source(str(path), "any", None)
+    files = []
+    progress.start(f"unpacking {path.name}", path.stat().st_size, "B")
+    with damage_explained(source), open_source(source) as stored:
+        for name, content in members(stored, ALL_MEMBERS, partial(unpacked, source)):
+            member = _member_named(recipe, name)
+            if member is not None:
+                files.append(_write_member(folder / member, content))
+                if to is not None:
+                    _link(folder / member, str(member), progress)
+            progress.update(stored.count)
+    progress.finish()
+    if not files:
+        problem = f"holds none of the files of {recipe.name}, such as {recipe.files[0]}"
+        raise DataError(path, None, problem, "correct files in the recipe")
+    return files
+
+
+def _member_named(recipe: Recipe, name: str) -> PurePosixPath | None:
+    """The path of a member of an archive if the recipe names it; None for others, and for paths
+    that lead out of the folder.
+    """
+    path = PurePosixPath(posixpath.normpath(name))
+    if path.is_absolute() or ".." in path.parts:
+        return None
+    is_named = any(fnmatch.fnmatchcase(str(path), pattern) for pattern in recipe.patterns())
+    return path if is_named else None
+
+
+def _write_member(file: Path, content: IO[bytes]) -> Path:
+    """The file with the content of a member of an archive, written whole or not at all."""
+    with _writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with _writing(file), replacing(file) as out:
+        while block := _read_member(content):
+            out.write(block)
+    return file
+
+
+class _UnreadableError(Exception):
+    """A member of an archive cannot be read, for the reason that is its cause."""
+
+
+def _read_member(content: IO[bytes]) -> bytes:
+    """The next bytes of a member of an archive. Raises `_UnreadableError` where it is damaged."""
+    try:
+        return content.read(BLOCK_BYTES)
+    except DAMAGED as error:
+        raise _UnreadableError from error
+
+
+@contextlib.contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Raise `DataError` if a file cannot be written; damage of the archive passes as it is."""
+    try:
+        yield
+    except _UnreadableError as error:
+        raise error.__cause__ or error from None
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror or error})"
+        remedy = ("free some space or choose another folder with ", Setting("to"))
+        raise DataError(file, None, problem, remedy) from error
+
+
+# ---- one file
 
 
 class _FailedError(Exception):
@@ -129,28 +261,41 @@ class _FailedError(Exception):
         self.may_retry = may_retry
 
 
-def _download(recipe: Recipe, part: Path, progress: Progress) -> None:
+def _download(recipe: Recipe, download: Download, part: Path, progress: Progress) -> None:
     """Complete and check `part`, from the first mirror that has the file."""
     failures = []
-    for url in recipe.urls:
+    for url in download.urls:
         try:
             _download_from(url, part, progress)
-            if recipe.sha256:
-                _check_sha256(part, recipe.sha256, progress)
-            elif url.startswith("http://"):
-                progress.warn(
-                    f"{public_url(url)}: neither encrypted nor checked; whoever is on"
-                    " the way could have changed it"
-                )
+            _check(url, download, part, progress)
             return
         except _FailedError as error:
             failures.append(f"{public_url(url)}: {error}")
-            if len(failures) < len(recipe.urls):
+            if len(failures) < len(download.urls):
                 progress.note(f"{public_url(url)}: {error}; trying the next mirror")
     size = part.stat().st_size
     kept = f"; the {amount(size)} received are kept, and resumed next time" if size else ""
-    remedy = f"; or fetch it elsewhere and put {recipe.download} into {part.parent}"
+    remedy = f"; or fetch it elsewhere and put {part.stem} into {part.parent}"
     raise DataError(recipe.name, None, f"cannot be fetched ({'; '.join(failures)}){kept}{remedy}")
+
+
+def _check(url: str, download: Download, part: Path, progress: Progress) -> None:
+    """Raise `_FailedError` if a part that is complete is not the file that the recipe describes;
+    say so where it does not describe it.
+    """
+    size = part.stat().st_size
+    if download.bytes and size != download.bytes:
+        os.truncate(part, 0)
+        raise _FailedError(f"{size:,} bytes came instead of {download.bytes:,}")
+    if download.sha256:
+        _check_sha256(part, download.sha256, progress)
+    elif url.startswith("http://"):
+        progress.warn(
+            f"{public_url(url)}: neither encrypted nor checked; whoever is on"
+            " the way could have changed it"
+        )
+    else:
+        progress.note(f"{part.stem}: not checked, as its recipe has no sha256")
 
 
 def _check_sha256(part: Path, expected: str, progress: Progress) -> None:

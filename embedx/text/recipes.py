@@ -8,6 +8,9 @@ that come with embedx, in this order. `corpora/README.md` explains the fields.
     NAME-VALUE-...      with values for its placeholders, in the order in which it declares them:
                         `wikipedia-de-20240101`
     NAME:PART           another part of the same files: `one-billion-word:heldout`
+
+Of labelled data, `NAME:test` holds the rows to score a classifier of NAME on, and `NAME:PART-test`
+those for `NAME:PART`.
 """
 
 import contextlib
@@ -22,24 +25,38 @@ import posixpath
 import re
 import tomllib
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from embedx.errors import DataError, near_file
+from embedx.runtime.disk import amount
 from embedx.settings import Record
 
 # what a recipe is for, and the readers of each
-KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "idx")}
-# Fields that a part has beside those of its recipe.
-PART_FIELDS = ("about", "files", "members")
+KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "idx", "npz")}
+# Fields that a part has instead of those of its recipe.
+PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
+# Fields of a part that are empty, not those of its recipe, unless it has them.
+PART_ONLY = ("members", "labels", "label_names")
+DOWNLOAD_FIELDS = {"urls": list, "file": str, "sha256": str, "bytes": int}
 QUERY_SEPARATOR = re.compile("[&;]")
 # what may stand for a placeholder: no path, and no hyphen, which separates them
 VALUE = re.compile(r"\w+")
 # twenty times the longest of ours; Python's parser takes time with the square of a key's length
 MAX_BYTES = 1 << 16
 log = logging.getLogger("embedx")
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file that `embedx corpus fetch` gets."""
+
+    urls: list[str]  # the mirrors of the first after it
+    file: str  # its path in the data folder
+    sha256: str = ""
+    bytes: int = 0  # 0 where nobody has stated it
 
 
 @dataclass(frozen=True)
@@ -54,12 +71,20 @@ class Recipe:
     package: str = ""  # an installed Python package that holds the files
     # paths or globs, alternatives: the first that is there is read
     files: list[str] = field(default_factory=list)
+    # the labels of the rows and the names of the labels, alternatives like `files`
+    labels: list[str] = field(default_factory=list)
+    label_names: list[str] = field(default_factory=list)
     # files of the numbers of the rows to train on and to test on, where `files` hold both
     splits: list[str] = field(default_factory=list)
     members: str = ""  # which members of an archive among `files` are read, a glob
     urls: list[str] = field(default_factory=list)  # of one file, the mirrors of the first after it
     obtain: str = ""  # how to get the files where no program can
+    build: str = ""  # the command that makes them, in a checkout of embedx
     sha256: str = ""  # of the file as fetched
+    bytes: int = 0
+    # several files, each with the fields of `Download`, instead of the one of `urls`
+    downloads: list[Record] = field(default_factory=list)
+    unverified: str = ""  # what about all this nobody has checked
     cut_off: bool = False
     licence: str = ""
     citation: str = ""
@@ -70,16 +95,75 @@ class Recipe:
     settings: Record = field(default_factory=dict)  # default values of TextSettings for this corpus
 
     @property
-    def download(self) -> str:
-        """The name of the file that is fetched; "" if none is."""
-        return posixpath.basename(urllib.parse.urlsplit(self.urls[0]).path) if self.urls else ""
+    def to_fetch(self) -> list[Download]:
+        """The files that are fetched."""
+        downloads = [Download(**{"file": "", **fields}) for fields in self.downloads]
+        if self.urls:
+            downloads.append(Download(self.urls, "", self.sha256, self.bytes))
+        return [replace(each, file=each.file or file_of_url(each.urls[0])) for each in downloads]
+
+    @property
+    def bytes_to_fetch(self) -> int:
+        """How many bytes are fetched; 0 where that of a file is not known."""
+        sizes = [download.bytes for download in self.to_fetch]
+        return 0 if 0 in sizes else sum(sizes)
+
+    @property
+    def test(self) -> str:
+        """The name of the rows to test on; "" if the recipe has none."""
+        if self.splits:
+            return self.name
+        name, _, part = self.name.partition(":")
+        test = f"{part}-test" if part else "test"
+        return f"{name}:{test}" if test in self.parts else ""
+
+    def places(self) -> list[Path]:
+        """The folders in which its files are looked for."""
+        if self.package:
+            return _package_folders(self.package)
+        return [Path(), self.folder, data_folder()]
 
     def files_here(self) -> list[str]:
         """Where its files are on this machine, none if they are not."""
-        places = [Path(), self.folder, data_folder()]
-        if self.package:
-            places = _package_folders(self.package)
-        for place, pattern in itertools.product(places, self.files):
+        return self._first_here(self.files)
+
+    def labels_here(self) -> str | None:
+        """Where the file of its labels is; None if the rows have labels of their own.
+
+        Raises `DataError` if it should be here and is not.
+        """
+        return self._one_here(self.labels, "the labels of its rows")
+
+    def label_names_here(self) -> str | None:
+        """Where the names of its labels are; None if it has no such file. Raises likewise."""
+        return self._one_here(self.label_names, "the names of its labels")
+
+    def is_complete(self) -> bool:
+        """Whether all that it names is on this machine."""
+        named = [self.files, self.labels, self.label_names]
+        return all(self._first_here(patterns) for patterns in named if patterns)
+
+    def patterns(self) -> list[str]:
+        """The paths and globs of its files and those of its parts."""
+        recipes = [self, *(self.part(part) for part in self.parts)]
+        return [
+            pattern
+            for recipe in recipes
+            for pattern in (*recipe.files, *recipe.labels, *recipe.label_names)
+        ]
+
+    def _one_here(self, patterns: Sequence[str], content: str) -> str | None:
+        if not patterns:
+            return None
+        files = self._first_here(patterns)
+        if not files:
+            problem = f"{patterns[0]} is not on this machine, which has {content}"
+            raise DataError(self.name, None, problem, self._how_to_get(patterns[0]))
+        return files[0]
+
+    def _first_here(self, patterns: Sequence[str]) -> list[str]:
+        """The files that match the first of some patterns which any file matches."""
+        for place, pattern in itertools.product(self.places(), patterns):
             # raised for a zero byte, which no file has in its name
             with contextlib.suppress(ValueError):
                 path = os.path.join(glob.escape(str(place)), pattern)
@@ -93,21 +177,38 @@ class Recipe:
         they are not.
         """
         files = self.files_here()
-        if files:
-            return files
+        if not files:
+            remedy = self._how_to_get(self.files[0])
+            raise DataError(self.name, None, "not on this machine", remedy)
+        return files
+
+    def _how_to_get(self, file: str) -> str:
+        """How to get a file of the recipe that is not here, for a message."""
         if self.package:
-            remedy = f"its Python package is not installed or lacks it; pip install {self.package}"
-        elif self.obtain:
-            remedy = f"get it {self.obtain}, then put {self.files[0]} into the working directory"
-        elif self.urls:
-            where = (
-                f"put {self.download} of {public_url(self.urls[0])} into the working directory or"
-                f" {data_folder()}"
-            )
-            remedy = f"get it with `embedx corpus fetch {self.name}`, or {where}"
-        else:
-            remedy = f"put {self.files[0]} into the working directory or name its path instead"
-        raise DataError(self.name, None, "not on this machine", remedy)
+            return f"its Python package is not installed or lacks it; pip install {self.package}"
+        if self.build:
+            return f"make it with `{self.build}` in a checkout of embedx"
+        if self.obtain:
+            names = " and ".join([file, *self._files_beside()])
+            place = f"put {names} into the working directory or {data_folder()}"
+            return f"get it {self.obtain}, then {place}"
+        downloads = self.to_fetch
+        if not downloads:
+            return f"put {file} into the working directory or name its path instead"
+        name = self.name.partition(":")[0]
+        size = ""
+        if self.bytes_to_fetch:
+            size = f" ({amount(self.bytes_to_fetch)})"
+        return f"get it with `embedx corpus fetch {name}`{size}, or {_by_hand(downloads, file)}"
+
+    def _files_beside(self) -> list[str]:
+        """The files beside the first one that training and testing by name need too."""
+        folder = posixpath.dirname(self.files[0])
+        splits = [posixpath.join(folder, split) for split in self.splits]
+        if not self.test or self.splits:
+            return splits
+        part = self.test.partition(":")[2]
+        return [self.parts[part]["files"][0]]
 
     def part(self, name: str) -> "Recipe":
         """Another part of the same files. Raises `EmbedxError` if the recipe has none
@@ -117,8 +218,19 @@ class Recipe:
             raise DataError(
                 self.name, None, f"has no part {name}", f"it has {', '.join(self.parts) or 'none'}"
             )
-        fields = {"members": "", "parts": {}, **self.parts[name]}
+        whole = vars(Recipe("", Path()))
+        fields = {name: whole[name] for name in PART_ONLY} | self.parts[name]
         return replace(self, name=f"{self.name}:{name}", **fields)
+
+
+def _by_hand(downloads: Sequence[Download], file: str) -> str:
+    """Which download to put where so that a file of a recipe is found."""
+    downloaded = {download.file: download for download in downloads}
+    place = f"into the working directory or {data_folder()}"
+    if file not in downloaded and len(downloads) == 1 and ".tar" in downloads[0].file:
+        return f"unpack {public_url(downloads[0].urls[0])} {place}"
+    download = downloaded.get(file, downloads[0])
+    return f"put {download.file} of {public_url(download.urls[0])} {place}"
 
 
 # The type of each field in a file.
@@ -141,6 +253,11 @@ def public_url(name: str) -> str:
     keys = [part.partition("=")[0] for part in QUERY_SEPARATOR.split(query) if "=" in part]
     shown = "&".join(f"{key}=..." for key in keys) or "..."
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" + (f"?{shown}" if has_query else "")
+
+
+def file_of_url(url: str) -> str:
+    """The name of the file at a URL."""
+    return posixpath.basename(urllib.parse.urlsplit(url).path)
 
 
 def _package_folders(package: str) -> list[Path]:
@@ -212,11 +329,12 @@ def recipe_names() -> list[str]:
     )
 
 
-def listed() -> list[dict[str, str]]:
-    """Name, kind, state and subject of each recipe that can be found.
+def listed() -> list[Record]:
+    """Name, kind, state, bytes to fetch, subject and what nobody has checked of each recipe that
+    can be found, and of its parts.
 
-    The state is "here" where its files are, else how they are obtained: "fetch", "package" or "by
-    hand".
+    The state is "here" where its files are, else how they are obtained: "fetch", "package", "build"
+    or "by hand".
     """
     rows = []
     for name in recipe_names():
@@ -227,17 +345,26 @@ def listed() -> list[dict[str, str]]:
     return rows
 
 
-def _row(recipe: Recipe) -> dict[str, str]:
+def _row(recipe: Recipe) -> Record:
     """What `listed` says of a recipe."""
-    if recipe.files_here():
+    if recipe.is_complete():
         state = "here"
     elif recipe.package:
         state = "package"
-    elif recipe.urls:
+    elif recipe.build:
+        state = "build"
+    elif recipe.to_fetch and not recipe.obtain:
         state = "fetch"
     else:
         state = "by hand"
-    return {"name": recipe.name, "kind": recipe.kind, "state": state, "about": recipe.about}
+    return {
+        "name": recipe.name,
+        "kind": recipe.kind,
+        "state": state,
+        "bytes": recipe.bytes_to_fetch or None,
+        "about": recipe.about,
+        "unverified": recipe.unverified,
+    }
 
 
 def near_recipe(name: str) -> str:
@@ -286,11 +413,16 @@ def _load(file: Path, name: str, first_values: list[str]) -> Recipe:
     try:
         content = _content(file)
         _check(content, FIELDS, "")
+        _check_files(content, "")
         defaults = content.get("values", {})
         values = {**defaults, **dict(zip(defaults, first_values, strict=False))}
         content = json.loads(_filled(json.dumps(content), values))
         for part, fields in content.get("parts", {}).items():
             _check(fields, {field: FIELDS[field] for field in PART_FIELDS}, f"parts: {part}: ")
+            _check_files(fields, f"parts: {part}: ")
+        for fields in content.get("downloads", []):
+            _check(fields, DOWNLOAD_FIELDS, "downloads: ")
+            _check_download(fields)
         kind = content.get("kind", "")
         reader = content.get("reader", "")
         if reader not in KINDS.get(kind, ()):
@@ -322,16 +454,38 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:
-    """Raise ValueError if these are not fields of a recipe, or of a part of one."""
+    """Raise ValueError if these are not fields of a recipe, or of a part or a download of one."""
     if not isinstance(content, dict):
         raise ValueError(f"{where}no table")
     for name, value in content.items():
         if name not in kinds:
             raise ValueError(f"{where}unknown field {name}; choose among {', '.join(kinds)}")
-        if not isinstance(value, kinds[name]) or (
-            isinstance(value, list) and not all(isinstance(item, str) for item in value)
-        ):
-            kind = "list of strings" if kinds[name] is list else kinds[name].__name__
-            raise ValueError(f"{where}{name} = {value!r} is no {kind}")
+        _check_type(name, value, kinds[name], where)
+
+
+def _check_type(name: str, value: Any, kind: type, where: str) -> None:
+    """Raise ValueError if the value of a field has another type."""
+    item_kind = dict if name == "downloads" else str
+    is_right = isinstance(value, kind)
+    if is_right and isinstance(value, list):
+        is_right = all(isinstance(item, item_kind) for item in value)
+    if not is_right:
+        wanted = kind.__name__
+        if kind is list:
+            wanted = "list of tables" if item_kind is dict else "list of strings"
+        raise ValueError(f"{where}{name} = {value!r} is no {wanted}")
+
+
+def _check_files(content: Record, where: str) -> None:
+    """Raise ValueError if a recipe or a part of one names no files."""
     if not content.get("files"):
         raise ValueError(f'{where}no files; add files = ["PATH"]')
+
+
+def _check_download(fields: Record) -> None:
+    """Raise ValueError if a download has no address, or would lie outside the data folder."""
+    if not fields.get("urls"):
+        raise ValueError('downloads: no urls; add urls = ["https://..."]')
+    path = PurePosixPath(fields.get("file", ""))
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"downloads: file = {str(path)!r} is outside the data folder")

@@ -306,6 +306,8 @@ def described(corpus: str) -> Record:
     """
     if recipe := recipe_meant(corpus):
         stated = {name: value for name, value in vars(recipe).items() if value and name != "folder"}
+        if recipe.parts:
+            stated["parts"] = [f"{recipe.name}:{part}" for part in recipe.parts]
         return {**stated, "recipe": str(recipe.folder), "here": recipe.files_here()}
     found = [
         {"name": each.name, "reader": each.reader, "bytes": each.size}

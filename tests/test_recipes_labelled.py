@@ -1,0 +1,253 @@
+"""Labelled data known by name: fetched with all their parts, put there by hand, trained on and
+scored.
+"""
+
+import hashlib
+import io
+import tarfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from embedx.classification import classifier
+from embedx.labeled.read import read, read_training, rows_to_test_on
+from embedx.text import fetch as fetching
+from embedx.text.fetch import fetch
+from embedx.text.recipes import data_folder, find_recipe, listed
+from tests.support.commands import run_command
+from tests.support.notes import Notes
+from tests.support.refusals import refused_data
+from tests.support.web import serving
+
+N_LABELS = 3
+NAMES = "fish\nfowl\nbeast\n"
+
+
+def npz(matrix):
+    """The bytes of scipy.sparse.save_npz."""
+    file = io.BytesIO()
+    sparse.save_npz(file, sparse.csr_matrix(matrix))
+    return file.getvalue()
+
+
+def rows(n):
+    """Features that say the labels, and the indicators of the labels."""
+    labels = np.eye(N_LABELS, dtype=np.float32)[np.arange(n) % N_LABELS]
+    return np.hstack([labels, np.ones((n, 2), np.float32)]), labels
+
+
+def pecos_archive(**more):
+    """A tar.gz as PECOS packs its data sets."""
+    files = {"output-items.txt": NAMES.encode(), "X.trn.txt": b"texts\n"}
+    for part, n in (("trn", 12), ("tst", 6)):
+        features, labels = rows(n)
+        files[f"tfidf-attnxml/X.{part}.npz"] = npz(features)
+        files[f"Y.{part}.npz"] = npz(labels)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, data in (files | more).items():
+            path = name if name.startswith("..") else f"xmc-base/zoo/{name}"
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+ZOO = """kind = "classes"
+reader = "npz"
+about = "beasts"
+files = ["xmc-base/zoo/tfidf-attnxml/X.trn.npz"]
+labels = ["xmc-base/zoo/Y.trn.npz"]
+label_names = ["xmc-base/zoo/output-items.txt"]
+urls = ["{url}/zoo.tar.gz"]
+{more}
+[parts.test]
+files = ["xmc-base/zoo/tfidf-attnxml/X.tst.npz"]
+labels = ["xmc-base/zoo/Y.tst.npz"]
+
+[parts.bow]
+files = ["Zoo/zoo_train.txt"]
+obtain = "from the XC repository"
+
+[parts.bow-test]
+files = ["Zoo/zoo_test.txt"]
+obtain = "from the XC repository"
+"""
+
+
+@pytest.fixture
+def site(here, monkeypatch):
+    monkeypatch.setattr(fetching, "PAUSES", (0.0, 0.0))
+    with serving(pecos_archive()) as served:
+        yield served
+
+
+@pytest.fixture
+def zoo(site, here):
+    """Write the recipe of the site's archive."""
+
+    def write(more=""):
+        (here / "zoo.toml").write_text(ZOO.format(url=site.url, more=more))
+        return "zoo"
+
+    return write
+
+
+def state_of(name):
+    return next(row["state"] for row in listed() if row["name"] == name)
+
+
+def test_an_archive_is_fetched_and_its_parts_are_trained_on_and_scored(zoo, site):
+    assert state_of(zoo()) == "fetch"
+    names = sorted(path.name for path in fetch("zoo"))
+    assert names == ["X.trn.npz", "X.tst.npz", "Y.trn.npz", "Y.tst.npz", "output-items.txt"]
+    assert (state_of("zoo"), state_of("zoo:test")) == ("here", "here")
+    assert not list(data_folder().rglob("X.trn.txt"))
+
+    training = read_training("zoo")
+    assert (len(training), training.n_features, training.n_labels) == (12, 5, N_LABELS)
+    assert rows_to_test_on("zoo") == "zoo:test"
+    test = read("zoo:test", like=training.schema)
+    assert test.labels.ids.tolist() == [0, 1, 2, 0, 1, 2]
+    assert len(site.asked) == 1
+    fetch("zoo")
+    assert len(site.asked) == 1
+
+
+def test_classify_by_name_trains_on_one_part_and_scores_the_other(zoo, here):
+    fetch(zoo())
+    done = run_command(here, "classify", "zoo", "--epochs", 30, "-o", "model", "--json")
+    assert "test data: zoo:test" in done.stderr
+    assert '"accuracy": 1.0' in done.stdout
+    assert classifier.load(here / "model").known.names == ["fish", "fowl", "beast"]
+
+
+def test_a_cut_archive_is_resumed_and_a_wrong_one_refused(zoo, site):
+    content = site.content
+    sha256 = hashlib.sha256(content).hexdigest()
+    zoo(f'sha256 = "{sha256}"\nbytes = {len(content)}')
+    site.cuts = [100]
+    assert len(fetch("zoo")) == 5
+    assert site.n_resumed == 1
+
+
+def test_another_size_than_the_recipe_says_is_refused(zoo, site):
+    zoo(f"bytes = {len(site.content) + 1}")
+    with refused_data("zoo", quoting=(f"{len(site.content):,}", f"{len(site.content) + 1:,}")):
+        fetch("zoo")
+    assert list(data_folder().rglob("*.*")) == []
+
+
+def test_what_is_not_checked_says_so(zoo, site, monkeypatch):
+    progress = Notes()
+    fetch(zoo(), progress=progress)
+    assert any("neither encrypted nor checked" in note for note in progress.notes)
+
+
+def test_a_member_that_leads_out_of_the_folder_is_not_unpacked(zoo, site, tmp_path):
+    site.content = pecos_archive(**{"../../X.trn.npz": b"evil"})
+    fetch(zoo())
+    assert not list(tmp_path.rglob("X.trn.npz")) or all(
+        path.read_bytes() != b"evil" for path in tmp_path.rglob("X.trn.npz")
+    )
+
+
+def test_a_damaged_archive_is_named_and_nothing_half_unpacked(zoo, site):
+    site.content = site.content[: len(site.content) // 2]
+    with refused_data("zoo.tar.gz"):
+        fetch(zoo())
+    assert not list(data_folder().rglob("*.partial*"))
+
+
+def test_an_archive_in_the_working_directory_is_unpacked(zoo, site, here):
+    (here / "zoo.tar.gz").write_bytes(site.content)
+    fetch(zoo())
+    assert site.asked == []
+    assert len(read_training("zoo")) == 12
+
+
+def test_an_archive_unpacked_by_hand_is_found(zoo, site, here):
+    with tarfile.open(fileobj=io.BytesIO(site.content)) as archive:
+        archive.extractall(here, filter="data")
+    assert len(read_training(zoo())) == 12
+
+
+def test_files_put_there_by_hand_train_by_name(zoo, here):
+    zoo()
+    with refused_data("zoo:bow", quoting=("Zoo/zoo_train.txt", "Zoo/zoo_test.txt")):
+        read_training("zoo:bow")
+    (here / "Zoo").mkdir()
+    for part in ("train", "test"):
+        (here / "Zoo" / f"zoo_{part}.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
+    assert len(read_training("zoo:bow")) == 4
+    assert rows_to_test_on("zoo:bow") == "zoo:bow-test"
+
+
+def test_without_the_test_part_training_goes_on_and_says_so(zoo, site, here):
+    fetch(zoo())
+    (data_folder() / "xmc-base/zoo/tfidf-attnxml/X.tst.npz").unlink()
+    progress = Notes()
+    assert rows_to_test_on("zoo", progress) is None
+    assert any("zoo:test" in note for note in progress.notes)
+
+
+def test_missing_labels_are_named(zoo):
+    fetch(zoo())
+    (data_folder() / "xmc-base/zoo/Y.trn.npz").unlink()
+    with refused_data("zoo", quoting=("Y.trn.npz", "embedx corpus fetch zoo")):
+        read_training("zoo")
+
+
+SEVERAL = """kind = "classes"
+reader = "libsvm"
+files = ["pair/train.svm"]
+[[downloads]]
+urls = ["{url}/lost", "{url}/train"]
+file = "pair/train.svm"
+[[downloads]]
+urls = ["{url}/test"]
+file = "pair/test.svm"
+[parts.test]
+files = ["pair/test.svm"]
+"""
+
+
+def test_several_files_are_fetched_each_from_its_mirrors(site, here):
+    (here / "pair.toml").write_text(SEVERAL.format(url=site.url))
+    site.statuses = {"/lost": 404}
+    site.contents = {"/train": b"0 1:1\n1 2:1\n", "/test": b"1 2:1\n"}
+    fetch("pair")
+    assert len(read_training("pair")) == 2
+    (data_folder() / "pair/test.svm").unlink()
+    site.asked.clear()
+    fetch("pair")
+    assert [path for path, _ in site.asked] == ["/test"]
+
+
+@pytest.mark.parametrize(
+    ("download", "quoted"),
+    [
+        ('file = "x"', "no urls"),
+        ('urls = ["http://x/y"]\nfile = "../y"', "outside"),
+        ('urls = ["http://x/y"]\nfile = "/y"', "outside"),
+        ('urls = ["http://x/y"]\nsize = 3', " size;"),
+        ('urls = "http://x/y"', "urls = "),
+    ],
+)
+def test_mistakes_in_a_download_are_errors(here, download, quoted):
+    (here / "own.toml").write_text(
+        f'kind = "classes"\nreader = "xc"\nfiles = ["x"]\n[[downloads]]\n{download}\n'
+    )
+    with refused_data("own.toml", quoting=quoted):
+        find_recipe("own")
+
+
+def test_rows_by_number_are_trained_on_and_tested_by_one_name(here):
+    (here / "Bibtex").mkdir()
+    (here / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
+    (here / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
+    (here / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
+    training = read_training("bibtex")
+    test = read(rows_to_test_on("bibtex"), like=training.schema)
+    assert (len(training), len(test)) == (3, 1)
