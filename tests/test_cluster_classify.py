@@ -231,7 +231,7 @@ def test_how_often_rows_are_updated(name):
     expected = np.minimum(
         [c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25
     )
-    uses = labels.ClassifierPlan(type(part), chosen, ()).parameters(part).update_rates
+    uses = labels.ClassifierPlan(type(part), part.inputs).parameters(part).update_rates
     np.testing.assert_allclose(uses["outputs"], expected, rtol=1e-5)
     has_it = np.asarray((data.features != 0).mean(axis=0)).ravel()
     np.testing.assert_allclose(uses["hidden"], np.minimum(has_it, 0.25), rtol=1e-5)

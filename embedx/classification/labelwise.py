@@ -50,24 +50,46 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 
-MATCHED_ROWS = 1 << 14  # examples that are looked up at a time
+# Examples that are looked up at a time.
+MATCHED_ROWS = 1 << 14
 
 
 class TrainedTile(NamedTuple):
-    """What was learned of a tile."""
+    """The weights of a tile.
 
-    feature: ndarray  # int32 (n_kept,)
-    label: ndarray  # int32 (n_kept,): within the tile
-    value: ndarray  # float32 (n_kept,)
-    bias: ndarray  # float32 (n_labels,)
-    loss: float  # of the last epoch
+    feature, label, value  int32, int32 and float32 (n_weights,): weights that are kept; labels are
+                           counted from the first of the tile
+    bias                   float32 (n_labels,)
+    loss                   of the last epoch
+    """
+
+    feature: ndarray
+    label: ndarray
+    value: ndarray
+    bias: ndarray
+    loss: float
+
+
+class LevelInputs(NamedTuple):
+    """What is trained level by level, and how; workers of a cluster are sent it.
+
+    settings  resolved
+    features  csr_matrix float32, those of `examples`
+    counts    int64 (n_labels,)  how often each label occurs
+    """
+
+    objective: Objective
+    settings: ClassifySettings
+    features: csr_matrix
+    examples: Examples
+    optimizer: UpdateRule
+    counts: ndarray
+    trees: Sequence[TreePlan]
 
 
 class LabelwiseTraining(Strategy):
     """Trains the levels of trees, one after another.
 
-    settings        resolved
-    features        csr_matrix float32, those of `examples`
     is_distributed  the tiles are trained by other machines
 
     Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by
@@ -76,39 +98,33 @@ class LabelwiseTraining(Strategy):
 
     is_guarded = False
 
-    def __init__(
-        self,
-        objective: Objective,
-        settings: ClassifySettings,
-        features: csr_matrix,
-        examples: Examples,
-        optimizer: UpdateRule,
-        counts: ndarray,
-        trees: Sequence[TreePlan],
-        *,
-        is_distributed: bool = False,
-    ) -> None:
+    def __init__(self, inputs: LevelInputs, *, is_distributed: bool = False) -> None:
+        objective = inputs.objective
+        settings = inputs.settings
+        features = inputs.features
+        self.inputs = inputs
         self.objective = objective
         self.settings = settings
         self.features = features
         self.n_features = features.shape[1]
-        self.optimizer = optimizer
-        self.counts = counts
-        self.plans = trees
+        self.optimizer = inputs.optimizer
+        self.counts = inputs.counts
+        self.plans = inputs.trees
         self.is_distributed = is_distributed
         self.loss_unit = objective.loss_unit("row")
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
 
-        self._set_examples(features, examples)
-        self._set_levels(trees)
+        self._set_examples(features, inputs.examples)
+        self._set_levels(self.plans)
         self.batch = min(int(settings.batch_size or 1), self.n_examples)
         self.constants = objective.constants(WIDTH, WIDTH)
-        self.first_state = float32(first_state(settings, optimizer, self.examples, self.batch))
+        self.first_state = float32(first_state(settings, self.optimizer, self.examples, self.batch))
         n_workers = 0 if is_distributed else int(settings.threads or 1)
         self.workers = [self._new_worker() for _ in range(n_workers)]
 
-        self.trained: list[list[Level]] = [[] for _ in trees]
-        self.done: dict[int, TrainedTile] = {}  # by tile of the level that is under way
+        self.trained: list[list[Level]] = [[] for _ in self.plans]
+        # by tile of the level that is under way
+        self.done: dict[int, TrainedTile] = {}
         # mean over examples and trees, of the last epoch, over the labels that an example reached
         self.loss = 0.0
 
@@ -146,7 +162,7 @@ class LabelwiseTraining(Strategy):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
 
     def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
-        """How a tile of a group of so many examples is trained.
+        """How a tile of a group of `n_members` examples is trained.
 
         The penalty belongs to the mean loss over all examples, where those that do not reach the
         group have none; and to weights of inputs as they were.
@@ -216,8 +232,9 @@ class LabelwiseTraining(Strategy):
         self.bias = self._first_biases(plan)
 
     def _first_biases(self, plan: LevelPlan) -> ndarray:
-        """float32 (n_nodes,): zero, or what predicts how often each node occurs among the examples
-        that reach it.
+        """The biases that training starts from, float32 (n_nodes,).
+
+        They are zero, or predict how often each node occurs among the examples that reach it.
         """
         biases = np.zeros(plan.n_nodes, float32)
         if self.settings.bias == "frequency":
@@ -229,7 +246,7 @@ class LabelwiseTraining(Strategy):
         return biases
 
     def _sizes(self, examples: Csr) -> ndarray:
-        """How many examples each list has, by weight."""
+        """The sums of the weights of each list of examples; without weights their numbers."""
         sizes = np.diff(examples.indptr)
         if not self.weights.size:
             return sizes
@@ -314,9 +331,10 @@ class LabelwiseTraining(Strategy):
         return float(self.objective.initial_bias(half_a_positive, np.array([1.0]))[0])
 
     def _scaling(self, t: int) -> tuple[ndarray, ndarray]:
-        """Factors and offsets of the scores of a tree's labels, by which `--propensity` lowers the
-        probabilities of all but the rarest. Raised ones could come to 1, above which a tree tells
-        none apart.
+        """Factors and offsets of the scores of a tree's labels, by which they are ranked.
+
+        With `--propensity` they lower the probabilities of all but the rarest labels. Those that
+        are raised could come to 1, above which a tree tells none apart.
         """
         settings = self.settings
         inverse = inverse_propensity(
@@ -327,9 +345,7 @@ class LabelwiseTraining(Strategy):
         return self.objective.scaled_scores(relative ** (settings.propensity or 0.0))
 
     def give_up(self) -> None:
-        """The run ends before its time: of a tree whose last level is under way the labels that are
-        trained so far are kept.
-        """
+        """Keep the labels that are trained so far of a tree whose last level is under way."""
         if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
             self.finish_level(self.level)
 
@@ -381,7 +397,7 @@ class LabelwiseTrainer:
         settings = inputs.settings
         features = inputs.features
         examples = examples_of(features, inputs.labels, inputs.row_weights)
-        self.strategy = LabelwiseTraining(
+        level_inputs = LevelInputs(
             inputs.objective,
             settings,
             features,
@@ -389,8 +405,8 @@ class LabelwiseTrainer:
             update_rule(settings, examples, features.shape),
             inputs.counts,
             tree_plans(features, examples, inputs.counts, settings, inputs.progress),
-            is_distributed=inputs.is_distributed,
         )
+        self.strategy = LabelwiseTraining(level_inputs, is_distributed=inputs.is_distributed)
         self.loss_unit = self.strategy.loss_unit
         self.optimizer_state: dict[str, ndarray] = {}
 
@@ -445,8 +461,9 @@ class LabelwiseTrainer:
         )
 
     def _summarise(self, outcome: trainer.Outcome) -> None:
-        """Count epochs over the data in place of levels. There is no curve, because each twentieth
-        of the run has other labels.
+        """Count epochs over the data in place of levels.
+
+        There is no curve of the loss, because each part of the run trains other labels.
         """
         strategy = self.strategy
         n = strategy.n_labelled

@@ -10,7 +10,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.strategies import Classification, strategy_for
+from embedx.classification.strategies import Classification, StepInputs, strategy_for
 from embedx.engine.examples import Examples, examples_of
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
@@ -34,17 +34,18 @@ class StepTrainer:
         settings = inputs.settings
         features = inputs.features
         examples = examples_of(features, inputs.labels, inputs.row_weights)
-        make = strategy_for(objective, settings, inputs.sampler, examples)
-        self.strategy: Classification = make(
+        step_inputs = StepInputs(
             objective,
             settings,
             inputs.sampler,
+            inputs.warm_up,
             examples,
             update_rule(settings, examples, features.shape),
             inputs.counts,
             features.shape[1],
-            inputs.warm_up,
         )
+        strategy_class = strategy_for(objective, settings, inputs.sampler, examples)
+        self.strategy: Classification = strategy_class(step_inputs)
         self.loss_unit = self.strategy.loss_unit
         self.pretrained = inputs.pretrained
         self.before = inputs.before
@@ -118,8 +119,9 @@ class StepTrainer:
         strategy.frequency_bias = first_biases(objective, "frequency", counts, n, drawing.noise)
 
     def _continue_from_before(self) -> None:
-        """Write the parameters of the classifier before to the tables, which have more rows where
-        labels are new; and its optimizer's state where there is one for these tables.
+        """Write the parameters of the classifier before to the tables, and its optimizer's state.
+
+        The tables have more rows where labels are new; then there is no state for them.
         """
         if self.before is None:
             return
@@ -182,8 +184,9 @@ def identify(
 
 
 def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
-    """How often each label occurs, by the weights of its rows, which are 1 on average, (n_rows,);
-    `counts` where there are none, (0,).
+    """How often each label occurs, by the weights of its rows.
+
+    weights  (n_rows,), 1 on average; or empty, which leaves `counts`
     """
     if not len(weights):
         return counts
@@ -193,8 +196,11 @@ def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarra
 def first_biases(
     objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
 ) -> ndarray:
-    """float32 (n_rows,): zero, or the scores by which the objective predicts how often each label
-    occurs in n examples, `counts`.
+    """The biases that training starts from, float32 (n_rows,).
+
+    They are zero, or the scores by which the objective predicts how often each label occurs.
+
+    counts  how often each label occurs in n examples
     """
     if bias != "frequency":
         return np.zeros(objective.n_rows(len(counts)), float32)

@@ -20,7 +20,7 @@ import abc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, int32, int64, ndarray
@@ -112,13 +112,26 @@ def sums_of_inputs(examples: Examples) -> tuple[float, float]:
     return float(weights @ np.square(values, dtype=np.float64)), float(weights @ (values != 0))
 
 
-class Classification(Strategy):
-    """Minibatches of labelled examples, in an order that each pass shuffles again.
+class StepInputs(NamedTuple):
+    """What a strategy trains, and how; workers of a cluster are sent it.
 
-    settings  resolved `ClassifySettings`
+    settings  resolved
     counts    int64 (n_classes,)  how often each label occurs
     warm_up   what draws before rows are retrieved, where they are
     """
+
+    objective: Objective
+    settings: ClassifySettings
+    sampler: Sampler
+    warm_up: Sampler | None
+    examples: Examples
+    optimizer: UpdateRule
+    counts: ndarray
+    n_features: int
+
+
+class Classification(Strategy):
+    """Minibatches of labelled examples, in an order that each pass shuffles again."""
 
     workers: list[Any]
     shared: Shared
@@ -128,36 +141,31 @@ class Classification(Strategy):
     chunk: int
     max_chunk: int
 
-    def __init__(
-        self,
-        objective: Objective,
-        settings: ClassifySettings,
-        sampler: Sampler,
-        examples: Examples,
-        optimizer: UpdateRule,
-        counts: ndarray,
-        n_features: int,
-        warm_up: Sampler | None = None,
-    ) -> None:
+    def __init__(self, inputs: StepInputs) -> None:
+        objective = inputs.objective
+        settings = inputs.settings
+        examples = inputs.examples
+        self.inputs = inputs
         self.objective = objective
         self.settings = settings
-        self.sampler = sampler
+        self.sampler = inputs.sampler
+        self.warm_up = inputs.warm_up
         self.examples = examples
-        self.optimizer = optimizer
-        self.counts = counts
-        self.n_features = n_features
-        self.warm_up = warm_up
+        self.optimizer = inputs.optimizer
+        self.counts = inputs.counts
+        self.n_features = inputs.n_features
         self.n = len(examples.label_offsets) - 1
-        self.n_rows = objective.n_rows(len(counts))
+        self.n_rows = objective.n_rows(len(self.counts))
         self.has_bias = settings.bias != "none"
         # Of an output row, with its bias.
-        self.dim = (settings.hidden or n_features) + self.has_bias
+        self.dim = (settings.hidden or self.n_features) + self.has_bias
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = int(settings.threads or 1)
         # Of a step that threads share.
         self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads
-        self.hidden = new_table(n_features if settings.hidden else 0, self.dim, optimizer)
+        n_hidden_rows = self.n_features if settings.hidden else 0
+        self.hidden = new_table(n_hidden_rows, self.dim, self.optimizer)
         self.local_state = np.zeros((self.n, objective.state_width), float32)
         self.n_updates = np.zeros(self.n if objective.state_width else 1, int64)
         # The clock of weight decay, which every thread advances.
@@ -303,8 +311,9 @@ class Classification(Strategy):
         return self.untrained_loss()
 
     def phase(self, step: int) -> int:
-        """What an objective keeps of an example suits it best at the first visit: then losses are
-        lower than at later ones.
+        """1 from the second visit of an example on, if the objective keeps something of it.
+
+        That suits it best at the first visit, where losses are lower than at later ones.
         """
         return int(self.objective.state_width > 0 and step >= self.n_chunks)
 
@@ -315,8 +324,9 @@ class Classification(Strategy):
             self.decay_outputs(float(self.clock[0]))
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What a run needs, before it is initialised; it `keeps_best` weights beside the present
-        ones.
+        """What a run needs, before it is initialised.
+
+        keeps_best  whether the best weights are kept beside the present ones
         """
         weights = (self.outputs.rows, self.hidden.rows)
         state = {

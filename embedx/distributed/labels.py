@@ -10,7 +10,7 @@ import dataclasses
 import math
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,25 @@ import numpy as np
 
 from embedx import optimizers, samplers
 from embedx.classification.label_weights import is_labelwise, trains_sparse_rows
-from embedx.classification.labelwise import LabelwiseTraining, TrainedTile
+from embedx.classification.labelwise import LabelwiseTraining, LevelInputs, TrainedTile
 from embedx.classification.settings import DENSE, SPARSE, ClassifySettings
-from embedx.classification.strategies import Classification, Full, FullSparse, FullTiled, Sampled
+from embedx.classification.strategies import (
+    Classification,
+    Full,
+    FullSparse,
+    FullTiled,
+    Sampled,
+    StepInputs,
+)
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.received import check_array, is_number, require
 from embedx.distributed.run import Distributed
 from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
-from embedx.engine.examples import examples_of
 from embedx.engine.select import SINGLE
 from embedx.engine.sparse_levels import Level
 from embedx.errors import InapplicableError, Setting, Text
-from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 
@@ -44,20 +49,18 @@ RANGES = 32  # of a level's labels for each thread, so that all end at about the
 class ClassifierPlan(Plan):
     """Every worker trains minibatches, or tiles of labels."""
 
-    kind: type[Classification | LabelwiseTraining]
-    settings: ClassifySettings
-    arguments: tuple[Any, ...]  # of the kind, but for the settings
+    kind: Callable[[Any], Classification | LabelwiseTraining]
+    inputs: StepInputs | LevelInputs
     max_chunk: int | None = None  # examples, where chunks are to be shorter than usual
 
     def components(self) -> tuple[Any, ...]:
-        return self.arguments
+        return self.inputs
 
     def build(self, threads: int) -> Classification | LabelwiseTraining:
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels.
-        objective, *others = copy.deepcopy(self.arguments)
-        strategy = self.kind(
-            objective, dataclasses.replace(self.settings, threads=threads), *others
-        )
+        inputs = copy.deepcopy(self.inputs)
+        settings = dataclasses.replace(inputs.settings, threads=threads)
+        strategy = self.kind(inputs._replace(settings=settings))
         if self.max_chunk is not None and isinstance(strategy, Classification):
             strategy.shorten_chunks(self.max_chunk)
         return strategy
@@ -210,38 +213,19 @@ def distributed(
     """The strategy, trained by the workers of a cluster."""
     if isinstance(strategy, LabelwiseTraining):
         return _distributed_tree(strategy, size)
-    arguments = (
-        strategy.objective,
-        strategy.sampler,
-        strategy.examples,
-        strategy.optimizer,
-        strategy.counts,
-        strategy.n_features,
-        strategy.warm_up,
-    )
     max_chunk = None
     if cluster.merge_every is not None:
         max_chunk = max(1, cluster.merge_every // size.threads)
         strategy.shorten_chunks(max_chunk)
     n_examples = strategy.n * float(strategy.settings.epochs or 1)
     per_range = chunks_per_range(cluster.merge_every, strategy.chunk, n_examples, size)
-    plan = ClassifierPlan(type(strategy), strategy.settings, arguments, max_chunk)
+    plan = ClassifierPlan(type(strategy), strategy.inputs, max_chunk)
     return Distributed(strategy, plan, size, per_range)
 
 
 def _distributed_tree(strategy: LabelwiseTraining, size: Size) -> Distributed:
-    labels = Labels(strategy.examples.label_offsets, strategy.examples.label_ids)
-    weights = strategy.examples.weight if strategy.examples.weight.size else None
-    arguments = (
-        strategy.objective,
-        strategy.features,
-        examples_of(strategy.features, labels, weights),
-        strategy.optimizer,
-        strategy.counts,
-        list(strategy.plans),
-    )
     per_range = strategy.n_chunks // (RANGES * size.workers * size.threads)
-    plan = ClassifierPlan(type(strategy), strategy.settings, arguments)
+    plan = ClassifierPlan(type(strategy), strategy.inputs)
     return Distributed(strategy, plan, size, max(size.threads, per_range))
 
 
