@@ -104,11 +104,13 @@ def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
 def test_only_the_first_places_are_kept():
     found = findings(b"\xff" * 10, b"\xff")
     assert found["counts"]["not UTF-8"] == 11
-    assert found["places"]["not UTF-8"] == [place("text 0", 1, n) for n in range(inspection.PLACES)]
+    assert found["places"]["not UTF-8"] == [
+        place("text 0", 1, n) for n in range(inspection.MAX_PLACES)
+    ]
 
 
 def test_giant_lines_are_reported():
-    text = b"short\n" + b"x" * (inspection.GIANT + 1) + b"\n" + b"y" * 100
+    text = b"short\n" + b"x" * (inspection.MAX_LINE_BYTES + 1) + b"\n" + b"y" * 100
     found = findings(b"z" * 50, text, size=100_000)
     assert (found["counts"]["giant lines"], found["places"]["giant lines"]) == (
         1,
@@ -123,7 +125,7 @@ def test_repeated_lines_are_counted_over_all_sources():
 
 def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):
     monkeypatch.setattr(inspection, "LINE_MEMORY", 1000)
-    monkeypatch.setattr(counting, "MIN_ENTRIES", 100)
+    monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 100)
     rng = np.random.default_rng(0)
     lines = [b"line %d" % n for n in rng.integers(0, 20_000, 40_000)]
     found = findings(b"\n".join(lines), size=10_000)
@@ -207,5 +209,5 @@ def test_what_does_not_fit_is_reported_and_not_tried(two_topics, tmp_path, monke
 
 def test_an_empty_text_is_the_error_that_training_makes_of_it(tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
-    with refused_data("empty.txt", "tokenizer"):
+    with refused_data("empty.txt"):
         checked(tmp_path / "empty.txt", tmp_path)

@@ -106,7 +106,7 @@ def test_context_words_are_as_many_as_sentences_have():
 @pytest.mark.parametrize("pairs", [1, 1000])
 def test_little_memory_changes_nothing(stream, tmp_path, monkeypatch, pairs):
     plenty = counted(stream, KEYS, tmp_path)
-    monkeypatch.setattr(counting, "MIN_ENTRIES", 7)
+    monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 7)
     scarce = counted(stream, KEYS, tmp_path, pairs * counting.BYTES_PER_KEY)
     for a, b in zip(plenty, scarce, strict=True):
         np.testing.assert_array_equal(a, b)

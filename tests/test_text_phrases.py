@@ -99,7 +99,7 @@ def as_sentences(corpus):
 
 @pytest.mark.parametrize("case", CASES)
 def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeypatch):
-    monkeypatch.setattr(counting, "MIN_ENTRIES", 1000)
+    monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 1000)
     if "small chunks" in case:
         monkeypatch.setattr(phrases, "CHUNK", 3)
         monkeypatch.setattr(collocations, "CHUNK", 3)

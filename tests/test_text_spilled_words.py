@@ -57,7 +57,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 33)
     monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
     monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
-    monkeypatch.setattr(counting, "MIN_ENTRIES", 3)
+    monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 3)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
 from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
 from embedx.text import sources
-from embedx.text.cells import COMMENTS, LOOKED_AT, SEPARATOR_NAMES, cell_lines
+from embedx.text.cells import COMMENTS, FIRST_LINES, SEPARATOR_NAMES, cell_lines
 from embedx.text.decompression import UnpackedReader
 from embedx.text.encode import encode_sources
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -219,7 +219,7 @@ class _EdgeList:
         """Make a comment of a first line that names the columns, in each file; how many there
         are.
         """
-        head = next(self.parts(LOOKED_AT), np.zeros((COLUMNS, 0), np.int32))
+        head = next(self.parts(FIRST_LINES), np.zeros((COLUMNS, 0), np.int32))
         lines = [self.words.at(edge[edge >= 0]) for edge in head.T]
         if len(lines) < 2:
             return 0

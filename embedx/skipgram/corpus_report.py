@@ -15,7 +15,7 @@ from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.task import WordVectorsRun
 from embedx.text import cache
 from embedx.text.encode import encode_sources
-from embedx.text.inspection import GIANT, Inspector
+from embedx.text.inspection import MAX_LINE_BYTES, Inspector
 from embedx.text.settings import VocabularySettings
 from embedx.text.sources import Source, resolve
 from embedx.text.temporary_folders import errors_explained, workspace
@@ -27,7 +27,7 @@ MIN_SHARE = 0.0005  # of the letters; the table leaves out scripts below it
 MEANINGS = {
     "replaced": "U+FFFD, lost before",
     "wrongly decoded": "UTF-8 decoded as Latin-1",
-    "giant lines": f"lines above {GIANT >> 20} MiB",
+    "giant lines": f"lines above {MAX_LINE_BYTES >> 20} MiB",
 }
 TOO_LITTLE = ": TOO LITTLE"
 

@@ -1,13 +1,14 @@
 """The members of a tar or zip archive, read one after the other, without unpacking to disk; and
 blocks of bytes as a file.
 
-A small archive may stand for any amount: what a member unpacks to comes in pieces of bounded size,
-and what describes members has bounds of its own.
+A small archive may unpack to any size: members come in blocks of bounded size, and the size of
+their headers is limited.
 """
 
 import bz2
 import fnmatch
 import io
+import itertools
 import lzma
 import struct
 import tarfile
@@ -17,11 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 ZIP_MAGIC = b"PK\x03\x04"
-# beside OSError, EOFError and what decompressors raise
+# Errors of damaged archives, beside OSError, EOFError and those of decompressors.
 DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)
 READ_BYTES = 1 << 18
-TAR_BLOCK = 512  # bytes; zeros end an archive
-MAX_TAR_HEADERS = 1 << 24  # bytes of all long names and PAX headers, which are kept
+# A block of zeros ends a tar archive.
+TAR_BLOCK_BYTES = 512
+# Long names and PAX headers of all members, which Python keeps in memory.
+MAX_TAR_HEADER_BYTES = 1 << 24
 TAR_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
@@ -29,10 +32,13 @@ TAR_HEADERS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-MAX_LZMA_MEMORY = 1 << 30  # bytes that a member may make its decompressor allocate
+# Bytes that a member may make its decompressor allocate.
+MAX_LZMA_MEMORY = 1 << 30
 # 4.3.7 and 4.4 of the ZIP specification: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 ZIP_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-ZIP_ENCRYPTED, ZIP_HAS_END = 1, 2  # bits of flags; the latter of LZMA
+# Bits of a member's flags.
+ZIP_ENCRYPTED = 1
+ZIP_LZMA_HAS_END_MARK = 2
 
 
 class BlockReader(io.RawIOBase):
@@ -51,7 +57,8 @@ class BlockReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._rest:
-            if (block := next(self._blocks, None)) is None:
+            block = next(self._blocks, None)
+            if block is None:
                 return 0
             self._rest = memoryview(block)
         n = min(len(buffer), len(self._rest))
@@ -84,12 +91,14 @@ def members(
 
 
 def _is_wanted(name: str, pattern: str) -> bool:
-    """Whether a member's name matches a glob; hidden ones, and what macOS adds, match none."""
-    hidden = any(
-        (part.startswith(".") and part.strip("./")) or part == "__MACOSX"
-        for part in name.split("/")
-    )
-    return not hidden and fnmatch.fnmatchcase(name, pattern)
+    """Whether a member's name matches a glob. Hidden members, and those that macOS adds, match
+    none.
+    """
+    for part in name.split("/"):
+        is_hidden = part.startswith(".") and part.strip(".")
+        if is_hidden or part == "__MACOSX":
+            return False
+    return fnmatch.fnmatchcase(name, pattern)
 
 
 def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
@@ -99,40 +108,21 @@ def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, I
             " as a file"
         )
     archive = zipfile.ZipFile(file)
-    for each in archive.infolist():
-        if not each.is_dir() and _is_wanted(each.filename, pattern):
-            with io.BufferedReader(BlockReader(_zip_blocks(file, each))) as opened:
-                yield each.filename, opened
+    for member in archive.infolist():
+        if not member.is_dir() and _is_wanted(member.filename, pattern):
+            with io.BufferedReader(BlockReader(_zip_blocks(file, member))) as opened:
+                yield member.filename, opened
 
 
 def _zip_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator[bytes]:
-    """What a member of a zip archive unpacks to, in pieces of READ_BYTES. Python's own reader
-    unpacks all that a piece of bzip2 or LZMA stands for at once.
+    """The content of a member of a zip archive, in blocks of READ_BYTES. Python's own reader
+    unpacks all that a block of bzip2 or LZMA stands for at once.
     """
     if member.flag_bits & ZIP_ENCRYPTED:
         raise OSError(f"{member.filename} in it is encrypted, which needs a password")
-    file.seek(member.header_offset)
-    header = file.read(ZIP_LOCAL_HEADER.size)
-    if len(header) < ZIP_LOCAL_HEADER.size or not header.startswith(ZIP_MAGIC):
-        raise zipfile.BadZipFile(f"no header of {member.filename}")
-    name_bytes, extra_bytes = ZIP_LOCAL_HEADER.unpack(header)[-2:]
-    file.seek(name_bytes + extra_bytes, io.SEEK_CUR)
-    place = file.tell()
-    left = member.compress_size
-
-    def stored() -> bytes:
-        # whoever reads the archive may have moved on to another place
-        nonlocal place, left
-        file.seek(place)
-        data = file.read(min(READ_BYTES, left))
-        if left and not data:
-            raise EOFError
-        place += len(data)
-        left -= len(data)
-        return data
-
-    checksum = n_bytes = 0
-    for block in _unzipped(member, stored):
+    checksum = 0
+    n_bytes = 0
+    for block in _unzipped(member, _stored_blocks(file, member)):
         checksum = zlib.crc32(block, checksum)
         n_bytes += len(block)
         if n_bytes > member.file_size:
@@ -142,48 +132,80 @@ def _zip_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator[by
         raise zipfile.BadZipFile(f"bad size or CRC-32 of {member.filename}")
 
 
-def _unzipped(member: zipfile.ZipInfo, stored: Callable[[], bytes]) -> Iterator[bytes]:
-    """The pieces that the stored ones unpack to."""
+def _stored_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    """A member of a zip archive as it is stored."""
+    file.seek(member.header_offset)
+    header = file.read(ZIP_LOCAL_HEADER.size)
+    if len(header) < ZIP_LOCAL_HEADER.size or not header.startswith(ZIP_MAGIC):
+        raise zipfile.BadZipFile(f"no header of {member.filename}")
+    name_bytes, extra_bytes = ZIP_LOCAL_HEADER.unpack(header)[-2:]
+    place = file.tell() + name_bytes + extra_bytes
+    end = place + member.compress_size
+    while place < end:
+        # the file may have been read elsewhere meanwhile
+        file.seek(place)
+        block = file.read(min(READ_BYTES, end - place))
+        if not block:
+            raise EOFError
+        place += len(block)
+        yield block
+
+
+def _unzipped(member: zipfile.ZipInfo, stored: Iterator[bytes]) -> Iterator[bytes]:
+    """The content of a member, by its stored blocks."""
     method = member.compress_type
     if method == zipfile.ZIP_STORED:
-        yield from iter(stored, b"")
-        return
-    if method == zipfile.ZIP_DEFLATED:
-        inflating = zlib.decompressobj(-zlib.MAX_WBITS)
-        while not inflating.eof and (data := inflating.unconsumed_tail or stored()):
-            yield inflating.decompress(data, READ_BYTES)
-        if not inflating.eof:
-            yield inflating.flush()
-        return
-    if method == zipfile.ZIP_BZIP2:
-        decompressor: Any = bz2.BZ2Decompressor()
-        data = stored()
+        yield from stored
+    elif method == zipfile.ZIP_DEFLATED:
+        yield from _inflated(stored)
+    elif method == zipfile.ZIP_BZIP2:
+        yield from _decompressed(bz2.BZ2Decompressor(), stored)
     elif method == zipfile.ZIP_LZMA:
         decompressor = lzma.LZMADecompressor(lzma.FORMAT_ALONE, MAX_LZMA_MEMORY)
-        data = _lzma_alone(member, stored())
+        first = _lzma_alone(member, next(stored, b""))
+        yield from _decompressed(decompressor, itertools.chain([first], stored))
     else:
         raise OSError(f"{member.filename} in it is packed by method {method}, which is not read")
-    while True:
-        yield decompressor.decompress(data, READ_BYTES)
+
+
+def _inflated(stored: Iterator[bytes]) -> Iterator[bytes]:
+    """What a deflate stream unpacks to."""
+    decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
+    for block in stored:
+        data = block
+        while data and not decompressor.eof:
+            yield decompressor.decompress(data, READ_BYTES)
+            data = decompressor.unconsumed_tail
         if decompressor.eof:
             return
-        data = stored() if decompressor.needs_input else b""
-        if decompressor.needs_input and not data:
+    yield decompressor.flush()
+
+
+def _decompressed(decompressor: Any, stored: Iterator[bytes]) -> Iterator[bytes]:
+    """What a bzip2 or LZMA stream unpacks to."""
+    for block in stored:
+        yield decompressor.decompress(block, READ_BYTES)
+        while not (decompressor.eof or decompressor.needs_input):
+            yield decompressor.decompress(b"", READ_BYTES)
+        if decompressor.eof:
             return
 
 
 def _lzma_alone(member: zipfile.ZipInfo, data: bytes) -> bytes:
-    """The first piece of a member by LZMA as an .lzma file begins: properties, and the size."""
+    """The first block of a member by LZMA, with the header of an .lzma file: properties, and the
+    size.
+    """
     n_properties = int.from_bytes(data[2:4], "little")
-    properties, rest = data[4 : 4 + n_properties], data[4 + n_properties :]
-    has_end = member.flag_bits & ZIP_HAS_END
-    size = b"\xff" * 8 if has_end else member.file_size.to_bytes(8, "little")
-    return properties + size + rest
+    properties = data[4 : 4 + n_properties]
+    size = member.file_size.to_bytes(8, "little")
+    if member.flag_bits & ZIP_LZMA_HAS_END_MARK:
+        size = b"\xff" * 8
+    return properties + size + data[4 + n_properties :]
 
 
 class _BoundedTarInfo(tarfile.TarInfo):
     """A member of a tar archive. Raises OSError where its header would take much memory: Python
-    reads long names and PAX headers whole, and a map of a sparse file has no end.
+    reads long names, PAX headers and the maps of sparse files whole, whatever their size.
     """
 
     def _proc_member(self, archive: Any) -> Any:
@@ -191,33 +213,38 @@ class _BoundedTarInfo(tarfile.TarInfo):
             raise OSError(f"{self.name} in it is a sparse file, which is not read")
         if self.type in TAR_HEADERS:
             archive.header_bytes = getattr(archive, "header_bytes", 0) + self.size
-            if archive.header_bytes > MAX_TAR_HEADERS:
-                raise OSError(f"headers of more than {MAX_TAR_HEADERS:,} bytes")
+            if archive.header_bytes > MAX_TAR_HEADER_BYTES:
+                raise OSError(f"headers of more than {MAX_TAR_HEADER_BYTES:,} bytes")
         return super()._proc_member(archive)  # type: ignore[misc]
 
 
 def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
-    last = b""  # bytes so far
+    last_bytes = b""
 
     def watched() -> Iterator[bytes]:
-        nonlocal last
+        """The blocks; the last bytes of those that were read are kept."""
+        nonlocal last_bytes
         for block in blocks:
-            last = (last + block)[-TAR_BLOCK:]
+            last_bytes = (last_bytes + block)[-TAR_BLOCK_BYTES:]
             yield block
 
     file = BlockReader(watched())
     with tarfile.open(
         fileobj=file, mode="r|", bufsize=READ_BYTES, tarinfo=_BoundedTarInfo
     ) as archive:
-        while (each := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined]  # of which it keeps all
-            if each.issparse():
-                raise OSError(f"{each.name} in it is a sparse file, which is not read")
-            if _is_wanted(each.name, pattern) and (
-                opened := archive.extractfile(each) if each.isfile() else None
-            ):
-                yield each.name, opened
-    while file.read(READ_BYTES):  # checksums are at the end
+        while (member := archive.next()) is not None:
+            # the archive would keep all of them
+            archive.members.clear()  # type: ignore[attr-defined]
+            if member.issparse():
+                raise OSError(f"{member.name} in it is a sparse file, which is not read")
+            if not member.isfile() or not _is_wanted(member.name, pattern):
+                continue
+            opened = archive.extractfile(member)
+            if opened is not None:
+                yield member.name, opened
+    # to the end, where checksums are
+    while file.read(READ_BYTES):
         pass
-    if last.strip(b"\0") or not last:  # Python's reader takes a cut between two members for the end
+    # Python's reader takes a cut between two members for the end
+    if last_bytes.strip(b"\0") or not last_bytes:
         raise EOFError

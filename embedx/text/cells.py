@@ -1,13 +1,13 @@
 """Lines of cells: lists of edges, and files about nodes.
 
-What separates the cells of a file is what divides each of its first lines into two or three: tabs,
-else commas, else white space, else semicolons or bars. Commas do not where white space divides each
-line into two names with equally many commas, such as `Smith,J Doe,A`, and maybe a number. If
-nothing divides all lines, tabs or commas separate the cells if the first line has one, else white
-space. A cell in double quotes may hold the
-separator; a quote within it is doubled. White space around cells is left out.
+The separator of a file divides each of its first lines into two or three cells. It is the first of
+these that does: tabs, commas, white space, semicolons, bars. White space comes before commas where
+it divides each line into two names with equally many commas, such as `Smith,J Doe,A`, and maybe a
+number. If nothing divides all lines, the separator is the tab or comma in the first line, else
+white space.
 
-Comments are lines that begin with `#`, `%` or `//`.
+A cell in double quotes may hold the separator; a quote within it is doubled. White space around
+cells is left out. Comments are lines that begin with `#`, `%` or `//`.
 """
 
 import codecs
@@ -21,10 +21,12 @@ from embedx.text.tables import MAX_RECORD_BYTES, SENTENCE_END, TOKEN_END
 
 COMMENTS = ("#", "%", "//")
 COMMENT_STARTS = tuple(start.encode() for start in COMMENTS)
-WHITE_SPACE = b""  # as a separator
-SURE = (b"\t", b",")
-LIKELY = (b";", b"|")
-# What edges may be said to be separated by, by name.
+# The separator that is any run of white space.
+WHITE_SPACE = b""
+# Separators that are tried before white space, and after it.
+BEFORE_WHITE_SPACE = (b"\t", b",")
+AFTER_WHITE_SPACE = (b";", b"|")
+# The choices of --edge-separator.
 SEPARATOR_NAMES = {
     "tab": b"\t",
     "comma": b",",
@@ -33,47 +35,46 @@ SEPARATOR_NAMES = {
     "blank": WHITE_SPACE,
 }
 NUMBER = re.compile(rb"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
-N_CELLS = (2, 3)  # of an edge
-LOOKED_AT = 50  # lines, to tell what separates cells
+EDGE_CELLS = (2, 3)
+# Lines by which the separator of a file is recognised.
+FIRST_LINES = 50
 BLANKS = b" \t\r\v\f"
-# a cell of a line whose cells are separated by white space
-CELL = re.compile(rb'"((?:[^"]|"")*+)"(?=\s|\Z)|(\S+)')
-# bytes that UTF-8 never has, and that mark the ends of tokens: damage stays damage
-DAMAGED = {TOKEN_END: b"\xfd", SENTENCE_END: b"\xfd"}
+CELL_BETWEEN_WHITE_SPACE = re.compile(rb'"((?:[^"]|"")*+)"(?=\s|\Z)|(\S+)')
+# UTF-8 has neither these bytes, which mark the ends of tokens, nor those that take their place:
+# invalid text stays invalid.
+REPLACED_MARKS = {TOKEN_END: b"\xfd", SENTENCE_END: b"\xfd"}
 
 
 def separator_of(text: bytes) -> bytes | None:
-    """What separates the cells of a file that begins with this text; None where it has comments
-    alone.
-    """
-    lines = _content(text.split(b"\n"))[:LOOKED_AT]
+    """The separator of a file that begins with this text; None where it has comments alone."""
+    lines = _content(text.split(b"\n"))[:FIRST_LINES]
     if not lines:
         return None
-    is_divided_by_blanks = _are_edges(lines, WHITE_SPACE)
-    for separator in SURE:
+    are_divided_by_blanks = _are_edges(lines, WHITE_SPACE)
+    for separator in BEFORE_WHITE_SPACE:
         if _are_edges(lines, separator):
-            is_in_cells = is_divided_by_blanks and all(
-                _is_in_cells(each, separator) for each in lines
-            )
-            return WHITE_SPACE if is_in_cells else separator
-    if is_divided_by_blanks:
+            if are_divided_by_blanks and all(_is_within_cells(line, separator) for line in lines):
+                return WHITE_SPACE
+            return separator
+    if are_divided_by_blanks:
         return WHITE_SPACE
-    for separator in LIKELY:
+    for separator in AFTER_WHITE_SPACE:
         if _are_edges(lines, separator):
             return separator
-    for separator in SURE:
+    for separator in BEFORE_WHITE_SPACE:
         if len(_divided(lines[0], separator)) > 1:
             return separator
     return WHITE_SPACE
 
 
-def _is_in_cells(line: bytes, separator: bytes) -> bool:
-    """Whether a separator seems to stand within cells between blanks: equally often in two names,
-    and in a third cell as the decimal comma of a number at most.
+def _is_within_cells(line: bytes, separator: bytes) -> bool:
+    """Whether white space divides a line and a separator belongs to its cells: the two names have
+    equally many of it, and a third cell is a number, maybe with a decimal comma.
     """
     first, second, *others = _divided(line, WHITE_SPACE)
-    number = others[0] if others else b"0"
-    return first.count(separator) == second.count(separator) and bool(NUMBER.fullmatch(number))
+    if first.count(separator) != second.count(separator):
+        return False
+    return not others or NUMBER.fullmatch(others[0]) is not None
 
 
 def _content(lines: Iterable[bytes]) -> list[bytes]:
@@ -83,11 +84,11 @@ def _content(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def _are_edges(lines: Sequence[bytes], separator: bytes) -> bool:
-    return all(len(_divided(line, separator)) in N_CELLS for line in lines)
+    return all(len(_divided(line, separator)) in EDGE_CELLS for line in lines)
 
 
 def _divided(line: bytes, separator: bytes) -> list[bytes]:
-    """The cells of a line, and where quotes are damaged what lies between its separators."""
+    """The cells of a line; where its quotes are damaged, what lies between the separators."""
     cells = cells_of(line, separator)
     return line.split(separator) if cells is None else cells
 
@@ -96,21 +97,30 @@ def cells_of(line: bytes, separator: bytes) -> list[bytes] | None:
     """The cells of a line without the empty ones at its end; None if a quote is not closed where
     its cell ends.
     """
+    cells: list[bytes] | None
     if b'"' not in line:
         cells = [cell.strip() for cell in line.split(separator or None)]
     elif separator == WHITE_SPACE:
-        cells = [_unquoted(quoted, plain) for quoted, plain in CELL.findall(line)]
+        matches = CELL_BETWEEN_WHITE_SPACE.findall(line)
+        cells = [_unquoted(quoted, plain) for quoted, plain in matches]
     else:
-        cells = []
-        place, end = 0, len(line)
-        while place <= end:
-            cell = _pattern(separator).match(line, place)
-            if cell is None:
-                return None
-            cells.append(_unquoted(cell[1], cell[2]))
-            place = cell.end() + 1 if cell.end() == end else cell.end()
+        cells = _quoted_cells(line, separator)
     while cells and not cells[-1]:
         cells.pop()
+    return cells
+
+
+def _quoted_cells(line: bytes, separator: bytes) -> list[bytes] | None:
+    """The cells of a line with quotes; None if one is not closed where its cell ends."""
+    cells = []
+    place = 0
+    while place <= len(line):
+        cell = _pattern(separator).match(line, place)
+        if cell is None:
+            return None
+        cells.append(_unquoted(cell[1], cell[2]))
+        is_last = cell.end() == len(line)
+        place = cell.end() + int(is_last)
     return cells
 
 
@@ -125,6 +135,7 @@ def _pattern(separator: bytes) -> re.Pattern[bytes]:
 
 
 def _unquoted(quoted: bytes | None, plain: bytes | None) -> bytes:
+    """The text of a cell, in quotes or without."""
     return (quoted or b"").replace(b'""', b'"').strip() or (plain or b"").strip()
 
 
@@ -139,16 +150,11 @@ def cell_lines(
 
     separator  None: recognised by `separator_of`
     """
-    number = 1
-    for text in _whole_lines(blocks, name):
-        if separator is None:
-            separator = separator_of(text)
-        for line in text.split(b"\n"):
-            cells = _checked(line, separator or WHITE_SPACE, name, number)
+    for first, text, known_separator in _separated(blocks, name, separator):
+        for number, line in enumerate(text.split(b"\n"), first):
+            cells = _checked(line, known_separator, name, number)
             if cells:
                 yield number, [cell.decode("utf-8", "replace") for cell in cells]
-            number += 1
-        number -= 1  # nothing follows the last line feed
 
 
 def cell_tokens(
@@ -157,19 +163,27 @@ def cell_tokens(
     """The lines with TOKEN_END and SENTENCE_END behind their cells and themselves. Raises as
     `cell_lines` does.
     """
-    number = 1
-    for text in _whole_lines(blocks, name):
-        if separator is None:
-            separator = separator_of(text)
-        for mark, damage in DAMAGED.items():
-            text = text.replace(mark, damage)
-        yield _marked(text, separator or WHITE_SPACE, name, number)
-        number += text.count(b"\n")
+    for first, text, known_separator in _separated(blocks, name, separator):
+        for mark, replacement in REPLACED_MARKS.items():
+            text = text.replace(mark, replacement)
+        yield _marked(text, known_separator, name, first)
     yield SENTENCE_END
 
 
+def _separated(
+    blocks: Iterable[bytes], name: str, separator: bytes | None
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """The text in pieces of whole lines: the number of the first line, the piece, its separator."""
+    first = 1
+    for text in _whole_lines(blocks, name):
+        if separator is None:
+            separator = separator_of(text)
+        yield first, text, separator or WHITE_SPACE
+        first += text.count(b"\n")
+
+
 def _marked(text: bytes, separator: bytes, name: str, first: int) -> bytes:
-    """The lines from number `first` on, with the marks of `cell_tokens`."""
+    """The lines, numbered from `first`, with the marks of `cell_tokens`."""
     if _is_simple(text, separator):
         return text.translate(_marks(separator))
     lines = enumerate(text.split(b"\n"), first)
@@ -178,25 +192,31 @@ def _marked(text: bytes, separator: bytes, name: str, first: int) -> bytes:
 
 
 def _is_simple(text: bytes, separator: bytes) -> bool:
-    """Whether cells end at each separator, and none is empty."""
+    """Whether cells are what is between separators as it stands, and none is empty."""
     if b'"' in text:
         return False
     if separator == WHITE_SPACE:
         return True
-    has_empty = text.startswith(separator) or any(
+    other_blanks = BLANKS.replace(separator, b"")
+    if any(bytes([blank]) in text for blank in other_blanks):
+        return False
+    has_empty_cell = text.startswith(separator) or any(
         before + separator in text for before in (b"\n", separator)
     )
-    return not has_empty and not any(bytes([c]) in text for c in BLANKS.replace(separator, b""))
+    return not has_empty_cell
 
 
 @cache
 def _marks(separator: bytes) -> bytes:
-    """The table by which separators become TOKEN_END, and line feeds SENTENCE_END."""
+    """The table of `bytes.translate` by which separators become TOKEN_END, and line feeds
+    SENTENCE_END.
+    """
     ends = separator or BLANKS
     return bytes.maketrans(ends + b"\n", TOKEN_END * len(ends) + SENTENCE_END)
 
 
 def _checked(line: bytes, separator: bytes, name: str, number: int) -> list[bytes]:
+    """The cells of a line, the words of a comment. Raises `DataError` as `cell_lines` does."""
     if line.lstrip().startswith(COMMENT_STARTS):
         return line.split()
     cells = cells_of(line, separator)

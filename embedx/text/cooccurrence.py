@@ -1,11 +1,11 @@
 """How often each pair of words occurs: the collapsed form of a corpus, which skip-gram's loss
 depends on alone.
 
-A pair is an input x and the centre y of a window that x lies in. Pairs are those of the very stream
-that training takes: the same words survive subsampling and the same windows are drawn for the same
-seed and epoch, windows end at sentences and at what is held out, and several passes count the pairs
-of as many epochs. (Their expectation in closed form would have to follow how words left out bring
-others into a window.)
+A pair is an input x and the centre y of a window that x lies in. The pairs are those that training
+by the stream takes: for the same seed and epoch the same words survive subsampling and the same
+windows are drawn, and windows end at sentences and at what is held out. Several epochs may be
+counted. (The expected counts have no simple closed form: words that are left out bring others into
+a window.)
 
 Memory stays below a bound whatever the corpus (`embedx.text.counting`). The result maps files:
 
@@ -29,7 +29,8 @@ from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import TokenStream, keep_words, new_words
 from embedx.text.temporary_folders import errors_explained, workspace
 
-CHUNK = 100_000  # tokens between two looks at the buffer
+# Tokens between two looks at the free part of the buffer, at most.
+MAX_CHUNK = 100_000
 
 
 class Counts(NamedTuple):
@@ -50,76 +51,80 @@ def counted(
     progress: Progress = SILENT,
     cache_dir: Path | None = None,
 ) -> Iterator[Counts]:
-    """The counts of one epoch of `stream` for each of `keys`, which decide what is kept and how far
-    windows reach in it.
+    """The counts of some epochs of `stream`; they are in files until the block is left.
 
-    memory  bytes that counting may take; its files are in the folder of encoded corpora until the
-            block is left
-    Raises `EmbedxError` when the files cannot be written, or no pair was seen.
+    keys    one for each epoch: they decide which words are kept, and how far windows reach
+    memory  bytes that counting may take
+    Raises `EmbedxError` when the files cannot be written, or there is no pair.
     """
     home = cache.folders(cache_dir)[0]
     with workspace(home) as folder:
         with errors_explained(home):
-            counts = _counts(stream, n_words, window, keys, memory, folder, progress)
+            max_pairs = len(stream.tokens) * 2 * window * len(keys)
+            counter = Counter(folder, min(memory, BYTES_PER_KEY * max_pairs))
+            _count_pairs(stream, window, keys, counter, progress)
+            counts = _merged(counter, n_words, folder, progress)
         yield counts
 
 
 def totals(counts: Counts) -> tuple[ndarray, ndarray]:
     """How often each word occurs as an input, and as a target, float64 (n_words,)."""
     n_words = len(counts.offsets) - 1
-    of_inputs, of_targets = np.zeros(n_words), np.zeros(n_words)
-    _add_up(counts.offsets, counts.targets, counts.times, of_inputs, of_targets)
-    return of_inputs, of_targets
+    input_totals = np.zeros(n_words)
+    target_totals = np.zeros(n_words)
+    _add_up(counts.offsets, counts.targets, counts.times, input_totals, target_totals)
+    return input_totals, target_totals
 
 
-def _counts(
+def _count_pairs(
     stream: TokenStream,
-    n_words: int,
     window: int,
     keys: Sequence[uint64],
-    memory: int,
-    folder: Path,
+    counter: Counter,
     progress: Progress,
-) -> Counts:
-    """The pairs of all epochs, counted and written to a folder. Raises `EmbedxError` if there is no
-    pair at all.
+) -> None:
+    """Add the pairs of an epoch for each key to the counter: the input's number in the upper half
+    of 64 bits, the target's in the lower one.
     """
-    n_tokens, width = len(stream.tokens), 2 * window
-    counter = Counter(folder, min(memory, BYTES_PER_KEY * n_tokens * width * len(keys)))
-    # so that at most a quarter of the buffer stays empty
-    chunk = min(CHUNK, max(1, len(counter.buffer) // (4 * width)))
+    n_tokens = len(stream.tokens)
+    max_pairs_per_token = 2 * window
+    # at most a quarter of the buffer stays empty
+    chunk = min(MAX_CHUNK, max(1, len(counter.buffer) // (4 * max_pairs_per_token)))
     words = new_words(window, chunk)
     progress.start("counting pairs", n_tokens * len(keys), " tokens")
     for epoch, key in enumerate(keys):
         for start in range(0, n_tokens, chunk):
             stop = min(start + chunk, n_tokens)
-            pairs = counter.reserve((stop - start) * width)
+            pairs = counter.reserve((stop - start) * max_pairs_per_token)
             counter.commit(_write_pairs(stream, window, start, stop, key, words, pairs))
             progress.update(epoch * n_tokens + stop)
     progress.finish()
-    n_of_input = np.zeros(n_words, int64)
-    with open(folder / "targets", "wb") as targets, open(folder / "times", "wb") as times:
+
+
+def _merged(counter: Counter, n_words: int, folder: Path, progress: Progress) -> Counts:
+    """The counts of all pairs, in files of `folder`. Raises `EmbedxError` if there is no pair."""
+    n_targets = np.zeros(n_words, int64)
+    target_file = folder / "targets"
+    times_file = folder / "times"
+    with target_file.open("wb") as targets, times_file.open("wb") as times:
         for pairs, counts in counter.counted(progress, "merging pairs", " pairs"):
-            pairs.astype(int32).tofile(targets)  # the lower half
+            lower_halves = pairs.astype(int32)
+            lower_halves.tofile(targets)
             counts.astype(float32).tofile(times)
-            n_of_input += np.bincount(pairs >> 32, minlength=n_words)
-    if not n_of_input.any():
+            n_targets += np.bincount(pairs >> 32, minlength=n_words)
+    if not n_targets.any():
         raise no_pair_kept()
-    offsets = np.concatenate(([0], np.cumsum(n_of_input)))
-    return Counts(
-        offsets,
-        np.memmap(folder / "targets", int32, "r"),
-        np.memmap(folder / "times", float32, "r"),
-    )
+    offsets = np.concatenate(([0], np.cumsum(n_targets)))
+    return Counts(offsets, np.memmap(target_file, int32, "r"), np.memmap(times_file, float32, "r"))
 
 
 @kernel
-def _add_up(offsets, targets, times, of_inputs, of_targets):
-    """Add all pairs to the totals of their words."""
-    for x in range(of_inputs.size):
+def _add_up(offsets, targets, times, input_totals, target_totals):
+    """Add the counts of all pairs to the totals of their words."""
+    for x in range(input_totals.size):
         for at in range(offsets[x], offsets[x + 1]):
-            of_inputs[x] += times[at]
-            of_targets[targets[at]] += times[at]
+            input_totals[x] += times[at]
+            target_totals[targets[at]] += times[at]
 
 
 @kernel
@@ -136,7 +141,7 @@ def _write_pairs(stream, window, start, stop, key, words, pairs):
 
 
 def no_pair_kept() -> SettingError:
-    """The error for a text of which subsampling leaves no pairs."""
+    """The error that subsampling left no pairs of a text."""
     problem = "subsampling kept no two words of a sentence, so nothing was trained"
     remedy = ("raise it, or turn subsampling off by ", Setting("sample", 0))
     return SettingError("sample", None, problem, remedy)

@@ -41,34 +41,35 @@ class CorpusWriter:
         self._opened.close()
 
     def write_tokens(self, tokens: np.ndarray) -> None:
-        """Append int32 tokens. A mark at their beginning is left out at the beginning of the corpus
-        and behind another mark.
-        """
+        """Append int32 tokens, without a mark that would begin the corpus or follow another one."""
         if len(tokens) and tokens[0] == END_OF_SENTENCE and self._ends_sentence:
             tokens = tokens[1:]
-        if len(tokens):
-            self._ends_sentence = tokens[-1] == END_OF_SENTENCE
-            with errors_explained(self.home):
-                view = tokens.view(np.uint8).data
-                while view:
-                    view = view[self.tokens.write(view) :]
+        if not len(tokens):
+            return
+        self._ends_sentence = tokens[-1] == END_OF_SENTENCE
+        with errors_explained(self.home):
+            unwritten = tokens.view(np.uint8).data
+            while unwritten:
+                n_written = self.tokens.write(unwritten)
+                unwritten = unwritten[n_written:]
 
     def set_aside(self, words: WordList) -> None:
-        """Write out the words of the tokens that were written since this was done; `write_words`
+        """Write out the words by which the tokens since the last call are numbered; `write_words`
         merges them.
         """
         with errors_explained(self.home):
             self.spill.add(words, self.n_entries())
 
     def write_words(self, words: WordList, memory: int = 0, progress: Progress = SILENT) -> None:
-        """After all tokens, write the words, of which `words` are those that were not set aside,
-        and how often each occurs.
+        """After all tokens, write the words and how often each occurs.
 
+        words   those that were not set aside
         memory  bytes for merging words that were set aside
         """
         with errors_explained(self.home):
             if self._ends_sentence and self.n_entries():
-                self.tokens.truncate(self.tokens.seek(-BYTES_PER_TOKEN, os.SEEK_END))
+                before_last_mark = self.tokens.seek(-BYTES_PER_TOKEN, os.SEEK_END)
+                self.tokens.truncate(before_last_mark)
             if self.spill.segments:
                 self.set_aside(words)
                 n_types = self.spill.merge(
@@ -99,11 +100,11 @@ class CorpusWriter:
         key: str = "",
         progress: Progress = SILENT,
     ) -> EncodedCorpus:
-        """The corpus, kept under its key; if another run has published the same corpus meanwhile,
-        that one.
+        """The corpus, kept under its key; the one that is there if another run has published it
+        meanwhile.
 
-        Without a key, or if the folder of that name is none of the cache's, a temporary corpus:
-        deleted when it is closed.
+        Without a key, or where something else has the name of its folder, the corpus is temporary:
+        it is deleted when it is closed.
         """
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         about = {
@@ -116,7 +117,8 @@ class CorpusWriter:
             self.tokens.close()
             if key:
                 files.write_about(self.folder, about | {"key": key})
-                if (corpus := self._publish(self.home / key, progress)) is not None:
+                corpus = self._publish(self.home / key, progress)
+                if corpus is not None:
                     return corpus
             files.write_about(self.folder, about | {"key": ""})
             return EncodedCorpus(self.folder, self._opened.pop_all().close)
@@ -135,27 +137,30 @@ class CorpusWriter:
                 problem = f"{target}: is in the way, and cannot be replaced"
                 progress.note(problem, "; delete it, or name another ", Setting("cache_dir"))
             return winner
-        return EncodedCorpus(target)  # which none can clear before it is unlocked
+        # the lock on its folder keeps others from clearing it meanwhile
+        return EncodedCorpus(target)
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether it is a kept corpus, whole or damaged: a key is its name, and nothing is in it but
-    the files of one.
+    """Whether a folder is a kept corpus, whole or damaged: its name is a key, and it holds nothing
+    but the files of a corpus.
     """
+    if files.KEY.fullmatch(folder.name) is None or folder.is_symlink():
+        return False
     try:
         names = {file.name for file in folder.iterdir()}
     except OSError:
         return False
-    is_named_so = files.KEY.fullmatch(folder.name) is not None and not folder.is_symlink()
-    return is_named_so and bool(names) and names <= {*files.DATA, files.ABOUT}
+    return bool(names) and names <= {*files.DATA, files.ABOUT}
 
 
 def remove_kept(folder: Path) -> None:
-    """Delete a kept corpus, unless another process does; it is renamed first, so that none finds a
-    part of it.
+    """Delete a kept corpus, unless another process does; it is renamed first, so that no run opens
+    a part of it.
     """
     with workspace(folder.parent) as away:
-        lock = locks.lock(folder)  # a run that has just published it may have yet to open it
+        # a run that has just published it may still have to open it
+        lock = locks.lock(folder)
         with contextlib.suppress(OSError):
             folder.rename(away / folder.name)
         locks.unlock(lock)

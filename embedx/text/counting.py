@@ -1,7 +1,7 @@
 """Integer keys counted in bounded memory: sorted runs go to disk and are merged range by range.
 
-Co-occurring words, pairs of neighbours (collocations) and repeated lines are counted so, and words
-that outgrow the memory for them (`embedx.text.spilled_words`) are merged so.
+It counts co-occurring words, pairs of neighbours (collocations) and repeated lines, and merges the
+words that outgrow their memory (`embedx.text.spilled_words`).
 """
 
 import itertools
@@ -14,30 +14,35 @@ from numpy import int64, ndarray
 
 from embedx.runtime.progress import Progress
 
-BYTES_PER_KEY = 8  # in the buffer
-BYTES_PER_ENTRY = 64  # of a run, while it is merged: key, value, and copies in another order
-# merged at a time, however little memory there is: each range looks at all runs
-MIN_ENTRIES = 1 << 17
-SORTED_AT_ONCE = 1 << 20  # keys of a sorted buffer that are counted together
+# In the buffer.
+BYTES_PER_KEY = 8
+# While runs are merged: a key, its value, and copies of both in another order.
+BYTES_PER_MERGED_ENTRY = 64
+# Entries that are merged at a time, however little memory there is: each range takes a look at all
+# runs.
+MIN_ENTRIES_PER_RANGE = 1 << 17
+# Keys of the sorted buffer that are counted at a time.
+KEYS_PER_BLOCK = 1 << 20
 
 
 class SortedRuns:
     """Runs of int64 keys, each ascending, with a number beside each key, in two files."""
 
     def __init__(self, folder: Path, name: str, dtype: Any) -> None:
-        self.keys, self.values = folder / f"{name}-keys.bin", folder / f"{name}-values.bin"
+        self.keys = folder / f"{name}-keys.bin"
+        self.values = folder / f"{name}-values.bin"
         self.dtype = dtype
-        self.ends = [0]  # of the runs
+        self.bounds = [0]
 
     def add(self, blocks: Iterable[tuple[ndarray, ndarray]]) -> None:
         """Write a run: its keys and values, block by block."""
-        n = self.ends[-1]
+        n = self.bounds[-1]
         with self.keys.open("ab") as key_file, self.values.open("ab") as value_file:
             for keys, values in blocks:
                 key_file.write(keys.data)
                 value_file.write(values.astype(self.dtype, copy=False).data)
                 n += len(keys)
-        self.ends.append(n)
+        self.bounds.append(n)
 
     def merged(
         self, memory: int, progress: Progress, title: str, unit: str
@@ -47,57 +52,72 @@ class SortedRuns:
 
         Keys ascend; of equal keys that of the first run comes first. The files are deleted.
         """
-        runs = [slice(first, stop) for first, stop in itertools.pairwise(self.ends) if first < stop]
+        bounds = itertools.pairwise(self.bounds)
+        runs = [slice(first, stop) for first, stop in bounds if first < stop]
         if not runs:
             return
-        max_entries = max(memory // BYTES_PER_ENTRY, MIN_ENTRIES)
-        step = max(max_entries // (2 * len(runs)), 1)
-        all_keys = np.memmap(self.keys, int64, "r")
-        bounds = np.sort(np.concatenate([all_keys[run][::step] for run in runs]))[
-            len(runs) :: len(runs)
-        ]
-        cuts = [
-            [run.start, *(run.start + np.searchsorted(all_keys[run], bounds)).tolist(), run.stop]
-            for run in runs
-        ]
         done = 0
-        progress.start(title, self.ends[-1], unit)
-        for parts in zip(*(map(slice, cut, cut[1:]) for cut in cuts), strict=True):
-            # mapped again, so that what was read before takes no memory
-            files = np.memmap(self.keys, int64, "r"), np.memmap(self.values, self.dtype, "r")
-            keys, values = (np.concatenate([file[part] for part in parts]) for file in files)
-            order = np.argsort(keys, kind="stable")  # by timsort, which merges runs
-            keys, values = keys[order], values[order]
+        progress.start(title, self.bounds[-1], unit)
+        for parts in self._ranges(
+            runs, max(memory // BYTES_PER_MERGED_ENTRY, MIN_ENTRIES_PER_RANGE)
+        ):
+            keys, values = self._read(parts)
             if len(keys):
-                yield keys, values, np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
-            progress.update(done := done + len(keys))
+                is_first = np.concatenate(([True], keys[1:] != keys[:-1]))
+                yield keys, values, np.flatnonzero(is_first)
+            done += len(keys)
+            progress.update(done)
         progress.finish()
         self.keys.unlink()
         self.values.unlink()
 
+    def _ranges(self, runs: list[slice], max_entries: int) -> Iterator[tuple[slice, ...]]:
+        """Ranges of keys, ascending, of at most about `max_entries` entries: for each the part of
+        every run that is in it.
+        """
+        step = max(max_entries // (2 * len(runs)), 1)
+        keys = np.memmap(self.keys, int64, "r")
+        samples = np.sort(np.concatenate([keys[run][::step] for run in runs]))
+        bounds = samples[len(runs) :: len(runs)]
+        parts_by_run = []
+        for run in runs:
+            inner = run.start + np.searchsorted(keys[run], bounds)
+            cuts = [run.start, *inner.tolist(), run.stop]
+            parts_by_run.append(map(slice, cuts, cuts[1:]))
+        return zip(*parts_by_run, strict=True)
+
+    def _read(self, parts: Iterable[slice]) -> tuple[ndarray, ndarray]:
+        """The keys of some parts of runs, ascending, and their values."""
+        # mapped anew each time, so that pages that were read before take no memory
+        all_keys = np.memmap(self.keys, int64, "r")
+        all_values = np.memmap(self.values, self.dtype, "r")
+        keys = np.concatenate([all_keys[part] for part in parts])
+        values = np.concatenate([all_values[part] for part in parts])
+        # timsort, which merges runs
+        order = np.argsort(keys, kind="stable")
+        return keys[order], values[order]
+
 
 class Counter:
-    """How often each int64 key occurs, exactly, in about `memory` bytes; the rest is in
-    `folder`.
-    """
+    """Counts int64 keys exactly, in about `memory` bytes; what exceeds them goes to `folder`."""
 
     def __init__(self, folder: Path, memory: int) -> None:
         self.memory = memory
         self.buffer = np.empty(max(memory // BYTES_PER_KEY, 1), int64)
-        self.n_keys = 0  # in the buffer
+        self.n_buffered = 0
         self.runs = SortedRuns(folder, "counted", np.int32)
 
     def reserve(self, n: int) -> ndarray:
-        """A place for the next n keys; `commit` says how many were written there."""
-        if self.n_keys + n > len(self.buffer):
+        """The buffer for the next n keys; `commit` states how many of them were written."""
+        if self.n_buffered + n > len(self.buffer):
             self._write_run()
         if n > len(self.buffer):
             self.buffer = np.empty(n, int64)
-        return self.buffer[self.n_keys : self.n_keys + n]
+        return self.buffer[self.n_buffered : self.n_buffered + n]
 
     def commit(self, n: int) -> None:
-        """n keys were written to what `reserve` returned."""
-        self.n_keys += n
+        """Count the first n keys of the buffer that `reserve` returned."""
+        self.n_buffered += n
 
     def counted(
         self, progress: Progress, title: str, unit: str
@@ -111,10 +131,9 @@ class Counter:
             yield keys[first], np.add.reduceat(counts, first, dtype=int64)
 
     def _write_run(self) -> None:
-        keys = self.buffer[: self.n_keys]
+        keys = self.buffer[: self.n_buffered]
         keys.sort()
-        parts = (
-            keys[start : start + SORTED_AT_ONCE] for start in range(0, self.n_keys, SORTED_AT_ONCE)
-        )
-        self.runs.add(np.unique(part, return_counts=True) for part in parts)
-        self.n_keys = 0
+        starts = range(0, len(keys), KEYS_PER_BLOCK)
+        blocks = (keys[start : start + KEYS_PER_BLOCK] for start in starts)
+        self.runs.add(np.unique(block, return_counts=True) for block in blocks)
+        self.n_buffered = 0

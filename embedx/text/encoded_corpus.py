@@ -1,7 +1,7 @@
 """An encoded corpus: its files, mapped from its folder and checked before they are used.
 
-Compiled code looks words up by the tokens without checking that there are so many, and a machine
-that lost its power may leave zeros, which are tokens too.
+Compiled code does not check that a token is the number of a word, and a machine that lost its power
+may leave zeros, which are numbers of words too.
 """
 
 import codecs
@@ -30,7 +30,7 @@ LETTERS = "letters.bin"
 STARTS = "starts.npy"
 ABOUT = "about.json"
 DATA = (TOKENS, COUNTS, LETTERS, STARTS)
-# The type of each fact of a source's report that is read again.
+# The facts of a source's report that are read, with their types.
 SOURCE_FACTS = {
     "name": str,
     "skipped": str | None,
@@ -45,28 +45,28 @@ BYTES_AT_A_TIME = 1 << 20
 class GeneratedTokens(Protocol):
     """Tokens that are made while training and never stored: walks over a graph.
 
-    max_gradient  of a row, in place of the engine's
+    max_gradient  the longest gradient of a row, in place of the engine's
     """
 
     max_gradient: float
 
     def n_chunks(self, n_tokens: int) -> int:
-        """How many chunks of at most so many tokens an epoch has."""
+        """The number of chunks of at most `n_tokens` tokens in an epoch."""
 
     def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: np.ndarray) -> int:
-        """Write a chunk of an epoch to int32 (n_tokens,) `tokens`; how many they are."""
+        """Write a chunk of an epoch to `tokens`, int32 (n_tokens,); the number of tokens."""
 
 
 class EncodedCorpus:
     """A corpus as numbers, mapped read-only from its folder.
 
-    key        "" for a temporary corpus
+    key        its name in the token cache; "" for a temporary corpus
     tokens     int32: provisional ids, and marks between sentences
-    n_tokens   without the marks
-    words      by provisional id
-    counts     int64 (n_types,)
-    report     what was counted while it was read
-    generated  what makes the tokens while training, if they are not stored: `tokens` is a sample
+    n_tokens   the number of tokens without the marks
+    words      the words by provisional id
+    counts     int64 (n_types,): how often each word occurs
+    report     what was counted while the text was read
+    generated  makes the tokens while training, if they are not stored; `tokens` are then a sample
     """
 
     def __init__(self, folder: Path, delete: Callable[[], None] | None = None) -> None:
@@ -104,9 +104,8 @@ class EncodedCorpus:
 
 
 def _map_letters(file: Path) -> bytes | mmap.mmap:
-    """The letters of all words; a file without any, because the only word is empty, cannot be
-    mapped.
-    """
+    """The letters of all words."""
+    # an empty file, of a corpus whose only word is "", cannot be mapped
     if file.stat().st_size == 0:
         return b""
     with file.open("rb") as opened:
@@ -128,7 +127,7 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
     except MemoryError:
         raise
     except Exception as error:
-        # numpy and JSON raise what they like, given the bytes
+        # numpy and JSON raise errors of many kinds for damaged files
         if folder.exists():
             progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
@@ -174,21 +173,20 @@ def check_report(report: Record) -> None:
 
 
 def write_about(folder: Path, about: Record) -> None:
-    """Write about.json beside the other files, of which it has the checksum if the corpus is to be
-    kept.
-    """
-    about = about | {"data_checksum": checksum(folder) if about["key"] else None}
+    """Write about.json beside the other files, with their checksum if the corpus has a key."""
+    data_checksum = None
+    if about["key"]:
+        data_checksum = checksum(folder)
+    about = about | {"data_checksum": data_checksum}
     (folder / ABOUT).write_text(as_text(about), "utf-8")
 
 
 def read_about(folder: Path) -> Record:
-    """The content of about.json. Raises unless it is as it was written."""
+    """The content of about.json. Raises if it is damaged, or of another corpus."""
     about = json.loads((folder / ABOUT).read_bytes())
-    if (
-        not isinstance(about, dict)
-        or about["checksum"] != checksum_of(about)
-        or about["key"] not in ("", folder.name)
-    ):
+    if not isinstance(about, dict) or about["checksum"] != checksum_of(about):
+        raise ValueError(f"{ABOUT}: not what was written there")
+    if about["key"] not in ("", folder.name):
         raise ValueError(f"{ABOUT}: not what was written there")
     return about
 
@@ -204,7 +202,7 @@ def checksum(folder: Path) -> int:
 
 
 def bytes_in(folder: Path) -> int:
-    """How much a folder holds; 0 if it is deleted meanwhile."""
+    """The bytes of the files in a folder; 0 if it is deleted meanwhile."""
     with contextlib.suppress(OSError):
         return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return 0

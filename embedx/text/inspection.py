@@ -19,11 +19,15 @@ from embedx.runtime.progress import SILENT
 from embedx.settings import Record
 from embedx.text.counting import Counter
 
-GIANT = 1 << 20  # bytes of a line; books have some 500 kB in all
-PLACES = 3  # of each kind that are reported
-LINE_MEMORY = 1 << 26  # bytes, for the hashes of lines
+# Lines of more bytes are reported; whole books have some 500 kB.
+MAX_LINE_BYTES = 1 << 20
+# Places that are reported of each kind of damage.
+MAX_PLACES = 3
+# Bytes for the hashes of lines.
+LINE_MEMORY = 1 << 26
 
-BAD, GIANT_LINES = "not UTF-8", "giant lines"
+BAD_UTF8 = "not UTF-8"
+GIANT_LINES = "giant lines"
 PATTERNS = {
     "replaced": re.compile("\ufffd".encode()),
     # Â or Ã, and what the byte after it becomes
@@ -32,118 +36,153 @@ PATTERNS = {
         rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"
     ),
 }
-CARRIAGE_RETURN = re.compile(rb"\r(?!\n|\Z)")  # blocks end where words do, perhaps before a \n
-KINDS = (BAD, *PATTERNS, GIANT_LINES)
+# Without a line feed behind it; at the end of a block that is not known, for blocks end where words
+# do.
+CARRIAGE_RETURN = re.compile(rb"\r(?!\n|\Z)")
+KINDS = (BAD_UTF8, *PATTERNS, GIANT_LINES)
 
 
 class Inspector:
-    """Looks at sources, one after the other, a block at a time."""
+    """Looks at sources, one after the other, a block at a time.
+
+    counts, places     by kind of damage: how often it occurs, and where at first
+    characters         int64 (characters of Unicode,): how often each occurs
+    line_hashes        those of all lines that are not empty
+    n_decomposed       marks that NFC joins to the letter before them
+    n_source_bytes     of the source, before the next block
+    line               the number of the line that has not ended
+    line_start         of that line: the byte of the source at which it begins
+    unended_line       the end of that line, as far as it came
+    """
 
     def __init__(self, folder: Path) -> None:
         """`folder` holds the hashes of lines that outgrow LINE_MEMORY."""
         self.counts = dict.fromkeys(KINDS, 0)
         self.places: dict[str, list[Record]] = {kind: [] for kind in KINDS}
-        self.characters = np.zeros(sys.maxunicode + 1, np.int64)  # how often each occurs
-        self.line_keys = Counter(folder, LINE_MEMORY)
-        self.n_bytes = self.n_lines = self.n_carriage_returns = 0
-        self.n_decomposed = 0  # marks that NFC joins to the letter before
+        self.characters = np.zeros(sys.maxunicode + 1, np.int64)
+        self.line_hashes = Counter(folder, LINE_MEMORY)
+        self.n_bytes = 0
+        self.n_lines = 0
+        self.n_carriage_returns = 0
+        self.n_decomposed = 0
         self._begin_source()
 
     def _begin_source(self) -> None:
-        # bytes before the next block, and before the line that is begun
-        self.offset = self.line_start = 0
+        self.n_source_bytes = 0
         self.line = 1
-        self.begun = b""  # the end of the line that is begun
+        self.line_start = 0
+        self.unended_line = b""
 
     def feed(self, source: str, data: bytes, is_last: bool) -> None:
-        """The next block of a source, which ends where a word does."""
+        """Look at the next block of a source, which ends where a word does."""
         text = data.decode("utf-8", "replace")
-        seen = np.bincount(np.frombuffer(text.encode("utf-32-le"), np.uint32), minlength=1)
-        self.characters[: len(seen)] += seen
-        self._note(
-            BAD,
-            source,
-            data,
-            text.count("\ufffd") - data.count("\ufffd".encode()),
-            _bad_places(data),
-        )
-        for kind, pattern in PATTERNS.items():
-            found = [each.start() for each in pattern.finditer(data)]
-            self._note(kind, source, data, len(found), found)
-        self.n_decomposed += n_decomposed(text)
+        self._count_characters(text)
+        self._note_damage(source, data, text)
         self.n_carriage_returns += len(CARRIAGE_RETURN.findall(data))
         self.n_bytes += len(data)
-        is_unended = not (data or self.begun or b"\n").endswith(b"\n")
-        self._end_lines(source, data + b"\n" * (is_last and is_unended))
-        self.offset += len(data)
+        lines = data
+        has_unended_line = bool(self.unended_line or data) and not data.endswith(b"\n")
+        if is_last and has_unended_line:
+            lines = data + b"\n"
+        self._end_lines(source, lines)
+        self.n_source_bytes += len(data)
         if is_last:
             self._begin_source()
 
+    def _count_characters(self, text: str) -> None:
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        times = np.bincount(codes, minlength=1)
+        self.characters[: len(times)] += times
+        self.n_decomposed += n_decomposed(text)
+
+    def _note_damage(self, source: str, data: bytes, text: str) -> None:
+        n_bad = text.count("\ufffd") - data.count("\ufffd".encode())
+        self._note(BAD_UTF8, source, data, n_bad, _bad_places(data))
+        for kind, pattern in PATTERNS.items():
+            places = [match.start() for match in pattern.finditer(data)]
+            self._note(kind, source, data, len(places), places)
+
     def _place(self, source: str, data: bytes, at: int) -> Record:
-        """Where data[at] is: line, from 1, and byte, from 0. Before the data begins the line in
-        which they do.
+        """Where data[at] is: line, from 1, and byte, from 0. A negative place is in the line in
+        which the data begin.
         """
         return {
             "source": source,
             "line": self.line + data.count(b"\n", 0, max(at, 0)),
-            "byte": self.offset + at,
+            "byte": self.n_source_bytes + at,
         }
 
     def _note(self, kind: str, source: str, data: bytes, n: int, places: Iterable[int]) -> None:
-        """Count `n` of a kind, and keep where the first of all are."""
+        """Count `n` cases of a kind of damage, and keep the places of the first ones."""
         self.counts[kind] += n
-        first = itertools.islice(places, min(n, PLACES - len(self.places[kind])))
-        self.places[kind] += [self._place(source, data, at) for at in first]
+        n_kept = min(n, MAX_PLACES - len(self.places[kind]))
+        first_places = itertools.islice(places, n_kept)
+        self.places[kind] += [self._place(source, data, at) for at in first_places]
 
     def _end_lines(self, source: str, data: bytes) -> None:
         """Count the lines that end in the data, of which the first may have begun before."""
         # bytes of the first line that are not kept
-        n_cut = self.offset - self.line_start - len(self.begun)
-        lines = (self.begun + data).split(b"\n")
-        self.begun = lines.pop()[-GIANT:]
+        n_cut = self.n_source_bytes - self.line_start - len(self.unended_line)
+        lines = (self.unended_line + data).split(b"\n")
+        self.unended_line = lines.pop()[-MAX_LINE_BYTES:]
         if not lines:
             return
         lengths = np.array([*map(len, lines)])
         lengths[0] += n_cut
-        starts = np.cumsum(lengths + 1) - lengths - 1 + self.line_start - self.offset
-        giants = starts[lengths > GIANT].tolist()
+        ends = self.line_start + np.cumsum(lengths + 1)
+        # places in the data, negative for a line that began before
+        starts = ends - lengths - 1 - self.n_source_bytes
+        giants = starts[lengths > MAX_LINE_BYTES].tolist()
         self._note(GIANT_LINES, source, data, len(giants), giants)
-        keys = np.array([*map(hash, lines)])[lengths > 0]
-        self.line_keys.reserve(len(keys))[:] = keys
-        self.line_keys.commit(len(keys))
+        hashes = np.array([*map(hash, lines)])[lengths > 0]
+        self.line_hashes.reserve(len(hashes))[:] = hashes
+        self.line_hashes.commit(len(hashes))
         self.n_lines += len(lines)
         self.line += len(lines)
-        self.line_start += int((lengths + 1).sum())
+        self.line_start = int(ends[-1])
 
     def findings(self) -> Record:
-        """What was found in the sources that were finished, as plain types by name."""
-        n_lines = n_distinct = 0
-        for keys, times in self.line_keys.counted(SILENT, "", ""):
-            n_lines, n_distinct = n_lines + int(times.sum()), n_distinct + len(keys)
+        """What the sources hold, as plain types by name.
+
+        carriage_returns      those without a line feed behind them
+        composed, decomposed  letters that NFD takes apart, and that NFC puts together
+        counts, places        by kind of damage: how often it occurs, and where at first
+        repeated_lines        as a share of the lines that are not empty
+        scripts               shares of the letters, the largest first
+        """
         letters: Tally[str] = Tally()
         n_composed = 0
         for code in np.flatnonzero(self.characters).tolist():
-            if chr(code).isalpha():
-                letters[script(chr(code))] += int(self.characters[code])
-            if is_composed(chr(code)):
-                n_composed += int(self.characters[code])
+            character = chr(code)
+            times = int(self.characters[code])
+            if character.isalpha():
+                letters[script(character)] += times
+            if is_composed(character):
+                n_composed += times
         return {
             "n_bytes": self.n_bytes,
             "n_lines": self.n_lines,
-            "carriage_returns": self.n_carriage_returns,  # without a line feed after them
-            "composed": n_composed,  # letters that NFD takes apart
-            "decomposed": self.n_decomposed,  # letters that NFC puts together
-            "counts": self.counts,  # by kind of damage
-            "places": self.places,  # of the first of each kind
-            # share of those that are not empty
-            "repeated_lines": (n_lines - n_distinct) / max(n_lines, 1),
-            # shares of the letters
+            "carriage_returns": self.n_carriage_returns,
+            "composed": n_composed,
+            "decomposed": self.n_decomposed,
+            "counts": self.counts,
+            "places": self.places,
+            "repeated_lines": self._repeated_share(),
             "scripts": {name: n / letters.total() for name, n in letters.most_common()},
         }
 
+    def _repeated_share(self) -> float:
+        """The share of the lines that repeat an earlier one; empty lines are not counted."""
+        n_lines = 0
+        n_distinct = 0
+        for hashes, times in self.line_hashes.counted(SILENT, "", ""):
+            n_lines += int(times.sum())
+            n_distinct += len(hashes)
+        return (n_lines - n_distinct) / max(n_lines, 1)
+
 
 def _bad_places(data: bytes) -> Iterator[int]:
-    """Where sequences are that are not UTF-8."""
+    """The bytes at which sequences begin that are not UTF-8."""
     at = 0
     while True:
         try:
@@ -161,16 +200,16 @@ def is_composed(letter: str) -> bool:
 
 
 def n_decomposed(text: str) -> int:
-    """The number of letters with a mark, or Korean vowel, after them that NFC joins to them."""
+    """The number of letters that NFC joins to the mark, or Korean vowel, behind them."""
     if unicodedata.is_normalized("NFC", text):
         return 0
-    pairs = Tally(joined_marks().findall(text))
+    pairs = Tally(pairs_with_marks().findall(text))
     return sum(n for pair, n in pairs.items() if len(unicodedata.normalize("NFC", pair)) == 1)
 
 
 @functools.cache
-def joined_marks() -> re.Pattern[str]:
-    """A character and one that is the second part of others, as U+0301 is of é."""
+def pairs_with_marks() -> re.Pattern[str]:
+    """The pattern of a character and one that is the second part of others, as U+0301 is of é."""
     second_parts = set()
     for code in range(sys.maxunicode + 1):
         parts = unicodedata.normalize("NFD", chr(code))

@@ -1,15 +1,15 @@
 """Rows of Parquet files, in memory that does not depend on how well they were compressed.
 
-A few bytes of Parquet may stand for very much: an entry of a dictionary for the texts of all rows,
-a run of one index for a list of any length. What a row group declares is compared with the memory
-before it is read, batches have few rows where a dictionary has long entries, and a row of more than
-MAX_RECORD_BYTES is an error before Python holds it.
+A few bytes of Parquet may unpack to any size: one entry of a dictionary may be the text of all
+rows, one run of an index a list of any length. So the sizes that a row group declares are compared
+with the free memory before it is read, batches have few rows where a dictionary has long entries,
+and a row of more than MAX_RECORD_BYTES is an error before Python holds it.
 """
 
 import contextlib
 import io
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from embedx.errors import DataError, Setting
 from embedx.runtime.memory import available_memory, check_declared
@@ -23,55 +23,72 @@ from embedx.text.tables import (
     value_of,
 )
 
-MAX_ROWS = 512  # in a batch
+MAX_BATCH_ROWS = 512
 MAX_BATCH_BYTES = 1 << 26
 MAX_PAGE_BYTES = 1 << 31
-# a value in a list, with its repetition and definition levels, as pyarrow reads it
-BYTES_PER_VALUE = 20
-# a value beside its bytes, at least, as Python holds it
+# A value of a list, with its repetition and definition levels, as pyarrow reads it.
+BYTES_PER_LIST_VALUE = 20
+# A value in Python, beside its content, at least.
 BYTES_PER_OBJECT = 4
-# row groups below this part of the available memory may be read many rows at a time
-SMALL_PART = 0.25
-# lists of texts that take more as pyarrow decodes them are read with their dictionary
+# Row groups of a smaller share of the available memory are read many rows at a time.
+SMALL_GROUP_SHARE = 0.25
+# Lists of texts that would take more decoded are read as indices into their dictionary.
 MAX_DECODED_BYTES = 1 << 30
-DICTIONARIES = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-SHARED_BEGINNINGS = "DELTA_BYTE_ARRAY"  # each value is a part of the last one, and an end
-# larger than any offset in a footer
+DICTIONARY_ENCODINGS = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+# Each value is a prefix of the one before it, and a suffix.
+PREFIX_ENCODING = "DELTA_BYTE_ARRAY"
+# Larger than any offset in a footer.
 SIZE_WITHOUT_PAGES = 1 << 62
 
 
-def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
-    """A column of a Parquet file."""
+class Chunk(NamedTuple):
+    """A column of a row group."""
 
-    def chosen(columns: list[str]) -> list[str]:
+    metadata: Any
+    is_list: bool
+
+    @property
+    def path(self) -> str:
+        """Its name, with those of the columns that it is nested in."""
+        return str(self.metadata.path_in_schema)
+
+
+def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
+    """The values of a column of a Parquet file, with the numbers of their rows."""
+
+    def choose(columns: list[str]) -> list[str]:
+        """The column, if the file has it."""
         if column is None:
             raise no_column_chosen(name, "a Parquet file", columns)
-        if not any(f"{each}.".startswith(f"{column}.") for each in columns):
+        if not any(_is_within(path, column) for path in columns):
             remedy = ("choose ", Setting("column"), f" among {', '.join(columns)}")
             raise DataError(name, None, f"no column {column}", remedy)
         return [column]
 
-    for number, record in parquet_records(file, name, chosen, is_text=column is None):
+    for number, record in parquet_records(file, name, choose, is_text=column is None):
         yield number, value_of(record, str(column), None)
 
 
-def parquet_records(
-    file: Any, name: str, choose: Callable[[list[str]], list[str] | None], is_text: bool = False
-) -> Iterator[tuple[int, Record]]:
-    """The rows of a Parquet file; `file`, a `CountedReader`, counts as read what its rows are of
-    all.
+def _is_within(path: str, column: str) -> bool:
+    """Whether the path of a column is another one's, or nested in that."""
+    return f"{path}.".startswith(f"{column}.")
 
-    choose  given all columns, those that are read; None: all
+
+def parquet_records(
+    file: Any,
+    name: str,
+    choose: Callable[[list[str]], list[str] | None] | None = None,
+    is_text: bool = False,
+) -> Iterator[tuple[int, Record]]:
+    """The rows of a Parquet file, each with its number, from 1.
+
+    file    a `CountedReader`, which counts as read the share of the rows that were taken
+    choose  the columns that are read, of all that there are; None: all are read
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        problem = "reading Parquet needs pyarrow"
-        remedy = 'pip install "embedx[parquet]"'
-        if is_text:
-            raise NotTextError(name, problem, remedy, TABLE) from error
-        raise DataError(name, None, problem, remedy) from error
+    _check_pyarrow(name, is_text)
+    import pyarrow
+    import pyarrow.parquet
+
     stored = file.file
     if not stored.seekable():
         remedy = "save it to a file first"
@@ -80,18 +97,32 @@ def parquet_records(
     stored.seek(0)
     try:
         table = pyarrow.parquet.ParquetFile(stored, buffer_size=BLOCK_BYTES, pre_buffer=False)
-        chosen = choose(
-            [table.schema.column(i).path.partition(".list.")[0] for i in range(len(table.schema))]
-        )
-        done = 0
-        for batch in batches(table, stored, name, chosen):
-            yield from _rows(batch, name, done + 1)
-            done += batch.num_rows
-            file.count = size * done // table.metadata.num_rows
-    # pyarrow looks columns up by the names that the footer has of them.
+        columns = None
+        if choose is not None:
+            schema = table.schema
+            paths = [schema.column(i).path for i in range(len(schema))]
+            columns = choose([path.partition(".list.")[0] for path in paths])
+        n_read = 0
+        for batch in batches(table, stored, name, columns):
+            yield from _rows(batch, name, n_read + 1)
+            n_read += batch.num_rows
+            file.count = size * n_read // table.metadata.num_rows
+    # KeyError: pyarrow looks columns up by the names that the footer has of them
     except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
         raise OSError(str(error)) from error
     file.count = size
+
+
+def _check_pyarrow(name: str, is_text: bool) -> None:
+    """Raise `DataError` if pyarrow is not installed; `NotTextError` for what is read as text."""
+    try:
+        import pyarrow  # noqa: F401 (is it there?)
+    except ImportError as error:
+        problem = "reading Parquet needs pyarrow"
+        remedy = 'pip install "embedx[parquet]"'
+        if is_text:
+            raise NotTextError(name, problem, remedy, TABLE) from error
+        raise DataError(name, None, problem, remedy) from error
 
 
 def batches(table: Any, stored: Any, name: str, columns: list[str] | None) -> Iterator[Any]:
@@ -106,53 +137,50 @@ def batches(table: Any, stored: Any, name: str, columns: list[str] | None) -> It
     for group in range(table.num_row_groups):
         chunks = _chunks(table, group, columns)
         check_group(name, chunks)
-        dictionaries = _longest_entries(table, stored, group, chunks)
-        unbounded = [
-            chunk.path_in_schema
-            for chunk, is_list in chunks
-            if is_list
-            and chunk.num_values * dictionaries.get(chunk.path_in_schema, 0) > MAX_DECODED_BYTES
-        ]
+        longest_entries = _longest_entries(table, stored, group, chunks)
+        as_indices = []
+        for chunk in chunks:
+            max_bytes = chunk.metadata.num_values * longest_entries.get(chunk.path, 0)
+            if chunk.is_list and max_bytes > MAX_DECODED_BYTES:
+                as_indices.append(chunk.path)
         opened = table
-        if unbounded:
+        if as_indices:
             opened = parquet.ParquetFile(
                 stored,
                 metadata=table.metadata,
-                read_dictionary=unbounded,
+                read_dictionary=as_indices,
                 buffer_size=BLOCK_BYTES,
                 pre_buffer=False,
             )
+        n_rows = table.metadata.row_group(group).num_rows
         yield from opened.iter_batches(
-            _rows_at_a_time(chunks, dictionaries, table.metadata.row_group(group).num_rows),
+            _rows_at_a_time(chunks, longest_entries, n_rows),
             row_groups=[group],
             columns=columns,
             use_threads=False,
         )
 
 
-def _chunks(table: Any, group: int, columns: list[str] | None) -> list[tuple[Any, bool]]:
-    """The column chunks of a row group that hold these columns, each with whether its values are in
-    lists.
-    """
+def _chunks(table: Any, group: int, columns: list[str] | None) -> list[Chunk]:
+    """The parts of a row group that hold these columns."""
     from pyarrow import parquet
 
     without_pages = parquet.ParquetFile(_NoPages(), metadata=table.metadata, pre_buffer=False)
     row_group = table.metadata.row_group(group)
     chunks = []
     for i in range(row_group.num_columns):
-        path = table.schema.column(i).path
-        if columns is None or any(f"{path}.".startswith(f"{column}.") for column in columns):
-            _check_statistics(without_pages, group, path)
-            is_list = table.schema.column(i).max_repetition_level > 0
-            chunks.append((row_group.column(i), is_list))
+        column = table.schema.column(i)
+        if columns is None or any(_is_within(column.path, chosen) for chosen in columns):
+            _check_statistics(without_pages, group, column.path)
+            chunks.append(Chunk(row_group.column(i), column.max_repetition_level > 0))
     return chunks
 
 
 def _check_statistics(without_pages: Any, group: int, path: str) -> None:
-    """Raise `OSError` if a footer's statistics of a column chunk contradict its schema.
+    """Raise what pyarrow does if a footer's statistics of a column contradict its schema.
 
-    Where pyarrow looks at the chunk for Python, these end the process. They are an error where it
-    looks at one to read its pages, so that this is done first, with no pages to read.
+    It is an error where pyarrow is about to read pages, of which there are none here; elsewhere
+    such statistics would end the process.
     """
     with contextlib.suppress(_PagesReachedError):
         next(without_pages.iter_batches(1, [group], columns=[path], use_threads=False), None)
@@ -181,32 +209,30 @@ class _NoPages(io.RawIOBase):
         raise _PagesReachedError
 
 
-def check_group(name: str, chunks: list[tuple[Any, bool]]) -> None:
-    """Raise `DataError` where the lists of a row group, any of which may be its longest row, or a
-    page of it need more memory than is available.
+def check_group(name: str, chunks: list[Chunk]) -> None:
+    """Raise `DataError` where a page of a row group, or its lists, all of which may be those of one
+    row, need more memory than is available.
     """
-    for chunk, is_list in chunks:
-        what = f"{chunk.total_uncompressed_size:,} bytes in a column"
-        need = min(chunk.total_uncompressed_size, MAX_PAGE_BYTES)
-        if is_list:
-            what = f"{chunk.num_values:,} values in lists"
-            need += BYTES_PER_VALUE * chunk.num_values
-        check_declared(name, need, what, "write smaller row groups")
+    for chunk in chunks:
+        n_bytes = chunk.metadata.total_uncompressed_size
+        content = f"{n_bytes:,} bytes in a column"
+        need = min(n_bytes, MAX_PAGE_BYTES)
+        if chunk.is_list:
+            content = f"{chunk.metadata.num_values:,} values in lists"
+            need += BYTES_PER_LIST_VALUE * chunk.metadata.num_values
+        check_declared(name, need, content, "write smaller row groups")
 
 
-def _longest_entries(
-    table: Any, stored: Any, group: int, chunks: list[tuple[Any, bool]]
-) -> dict[str, int]:
+def _longest_entries(table: Any, stored: Any, group: int, chunks: list[Chunk]) -> dict[str, int]:
     """The length of the longest entry of each dictionary of texts in a row group, by its path."""
     from pyarrow import parquet
 
-    encoded = [
-        chunk.path_in_schema
-        for chunk, _ in chunks
-        if chunk.physical_type == "BYTE_ARRAY" and DICTIONARIES & {*chunk.encodings}
-    ]
     longest: dict[str, int] = {}
-    for path in encoded:
+    for chunk in chunks:
+        has_dictionary = not DICTIONARY_ENCODINGS.isdisjoint(chunk.metadata.encodings)
+        if chunk.metadata.physical_type != "BYTE_ARRAY" or not has_dictionary:
+            continue
+        path = chunk.path
         opened = parquet.ParquetFile(
             stored, metadata=table.metadata, read_dictionary=[path], pre_buffer=False
         )
@@ -226,21 +252,21 @@ def _longest_entry(array: Any) -> int:
         return max(_longest_entry(child) for child in array.flatten())
     if types.is_map(array.type):
         return max(_longest_entry(array.keys), _longest_entry(array.items))
-    return _longest_entry(array.values) if types.is_nested(array.type) else 0
+    if types.is_nested(array.type):
+        return _longest_entry(array.values)
+    return 0
 
 
-def _rows_at_a_time(
-    chunks: list[tuple[Any, bool]], dictionaries: dict[str, int], n_rows: int
-) -> int:
+def _rows_at_a_time(chunks: list[Chunk], longest_entries: dict[str, int], n_rows: int) -> int:
     """How many rows of a row group take at most about MAX_BATCH_BYTES, at least 1."""
-    n_bytes = sum(chunk.total_uncompressed_size for chunk, _ in chunks)
-    if n_bytes > SMALL_PART * available_memory():
+    n_bytes = sum(chunk.metadata.total_uncompressed_size for chunk in chunks)
+    if n_bytes > SMALL_GROUP_SHARE * available_memory():
         return 1
-    longest = max([n_bytes // max(n_rows, 1), *dictionaries.values()])
-    for chunk, _ in chunks:
-        if SHARED_BEGINNINGS in chunk.encodings:
-            longest = max(longest, chunk.total_uncompressed_size)
-    return max(1, min(MAX_ROWS, MAX_BATCH_BYTES // max(longest, 1)))
+    row_bytes = max([1, n_bytes // max(n_rows, 1), *longest_entries.values()])
+    for chunk in chunks:
+        if PREFIX_ENCODING in chunk.metadata.encodings:
+            row_bytes = max(row_bytes, chunk.metadata.total_uncompressed_size)
+    return max(1, min(MAX_BATCH_ROWS, MAX_BATCH_BYTES // row_bytes))
 
 
 def _rows(batch: Any, name: str, first: int) -> Iterator[tuple[int, Record]]:
@@ -260,8 +286,8 @@ def _rows(batch: Any, name: str, first: int) -> Iterator[tuple[int, Record]]:
 
 
 def decoded_bytes(array: Any) -> int:
-    """About the bytes of the array's values as Python objects, with each use of an entry of a
-    dictionary.
+    """About the bytes of an array's values as Python objects; an entry of a dictionary counts each
+    time that it is used.
     """
     from pyarrow import compute, types
 
@@ -272,9 +298,11 @@ def decoded_bytes(array: Any) -> int:
         lengths = compute.binary_length(array.dictionary).take(array.indices)
         return n_bytes + (compute.sum(compute.cast(lengths, "int64")).as_py() or 0)
     if types.is_map(array.type):
-        start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
-        parts = [array.keys.slice(start, end - start), array.items.slice(start, end - start)]
-        return n_bytes + sum(map(decoded_bytes, parts))
+        start = array.offsets[0].as_py()
+        length = array.offsets[-1].as_py() - start
+        keys = array.keys.slice(start, length)
+        items = array.items.slice(start, length)
+        return n_bytes + decoded_bytes(keys) + decoded_bytes(items)
     if types.is_struct(array.type):
         return n_bytes + sum(map(decoded_bytes, array.flatten()))
     if types.is_nested(array.type):

@@ -199,7 +199,7 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
         buffered = io.BufferedReader(file, BLOCK_BYTES)
         if buffered.peek(4)[:4] == PARQUET_START:
             buffered.detach()  # it would close the file
-            rows: Iterator[tuple[int, Any]] = parquet_records(file, table, lambda found: None)
+            rows: Iterator[tuple[int, Any]] = parquet_records(file, table)
         else:
             lines = lines_of(unpacked(source, buffered), table)
             first = next(lines, b"")

@@ -1,8 +1,8 @@
-"""The words of a corpus as they lie in memory: letters one after the other, each word made a string
-only when it is used.
+"""The words of a corpus: their letters one after the other, of which strings are made when they are
+used.
 
-A string of its own takes 60 bytes and more; of twenty million words, most are seen once or twice
-and never used.
+A string takes 60 bytes and more, and most of twenty million words occur once or twice, and are
+never used.
 """
 
 import mmap
@@ -14,11 +14,12 @@ import numpy as np
 
 from embedx.errors import DataError
 
-AT_ONCE = 1 << 18  # words that are made strings together
+# Words that become strings at a time where all are iterated over.
+WORDS_PER_STEP = 1 << 18
 
 
 class WordList(Sequence[str]):
-    """Words by provisional id, which is by first appearance.
+    """Words by provisional id, numbered in the order of their first appearance.
 
     letters  bytes of all words in UTF-8, lone surrogates as Python has them; they may be mapped
              from a file
@@ -26,7 +27,8 @@ class WordList(Sequence[str]):
     """
 
     def __init__(self, letters: bytes | mmap.mmap, starts: np.ndarray) -> None:
-        self.letters, self.starts = letters, starts
+        self.letters = letters
+        self.starts = starts
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Self:
@@ -37,32 +39,30 @@ class WordList(Sequence[str]):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return self.at(np.arange(len(self))[which])
-        return self.at(np.array([range(len(self))[which]]))[0]
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.at(np.arange(len(self))[index])
+        return self.at(np.array([range(len(self))[index]]))[0]
 
     def __iter__(self) -> Iterator[str]:
-        for first in range(0, len(self), AT_ONCE):
-            yield from self.at(np.arange(first, min(first + AT_ONCE, len(self))))
+        for first in range(0, len(self), WORDS_PER_STEP):
+            yield from self.at(np.arange(first, min(first + WORDS_PER_STEP, len(self))))
 
     def at(self, ids: np.ndarray) -> list[str]:
         """The words of int64 `ids`."""
-        letters, starts, ends = (
-            self.letters,
-            self.starts[ids].tolist(),
-            self.starts[ids + 1].tolist(),
-        )
+        starts = self.starts[ids].tolist()
+        ends = self.starts[ids + 1].tolist()
         return [
-            letters[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)
+            self.letters[start:end].decode("utf-8", "surrogatepass")
+            for start, end in zip(starts, ends, strict=True)
         ]
 
 
 def check_words(words: object, number: int, argument: str) -> None:
-    """Raise `DataError` for what is no list of strings.
+    """Raise `DataError` unless these are a list of strings.
 
-    number    of the list, from 1, in an argument of a function
-    argument  its name
+    number    the place of the list, from 1, in an argument of a function
+    argument  the name of that argument
     """
     for word in check_is_list(words, number, argument):
         if not isinstance(word, str):
@@ -71,7 +71,7 @@ def check_words(words: object, number: int, argument: str) -> None:
 
 
 def check_is_list(words: object, number: int, argument: str) -> Iterable[Any]:
-    """The words. Raises `DataError` for a string, and for a missing value in place of a list."""
+    """The words. Raises `DataError` if they are a string, or a missing value."""
     if isinstance(words, str):
         problem = f"number {number:,} is the string {reprlib.repr(words)}"
         raise DataError(argument, None, problem, "give a list of words: split the text")
