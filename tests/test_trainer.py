@@ -13,9 +13,11 @@ from embedx.errors import DivergedError
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Silent
 from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.support.checkpoints import asked
 from tests.support.clock import Clock
 
 
@@ -127,6 +129,28 @@ def test_ctrl_c_ends_after_the_chunks_under_way_and_is_reported():
     assert outcome.tally.words == 100 * len(kernel.calls)
     assert len(kernel.calls) < 1000
     assert outcome.final_loss == 2.0
+
+
+def test_an_interrupt_that_comes_after_the_last_step_is_reported_and_leaves_a_state(tmp_path):
+    class Interrupted(Checkpoints):
+        """Ctrl-C is pressed while the last checkpoint of a run that is over is being written."""
+
+        pressed = False
+
+        def finish(self):
+            super().finish()
+            if not self.pressed:
+                self.pressed = True
+                os.kill(os.getpid(), signal.SIGINT)
+
+    kernel = Recorder()
+    schedule = Schedule(0.1, 10, 1000, 2)
+    checkpoints = Interrupted(tmp_path / "model", asked(every=3600), False, Silent())
+    strategy = Made(kernel, [0], schedule.n_chunks)
+    outcome = trainer.run(strategy, schedule, Silent(), checkpoints=checkpoints)
+    assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
+    assert len(kernel.calls) == 20
+    assert len(checkpoints.states()) == 1
 
 
 def test_work_goes_to_its_end_however_often_ctrl_c_is_pressed():

@@ -145,21 +145,25 @@ def run(
     ended_by = _train_to_the_end(work)
     if work.diverged is not None and work.next_step == 0:
         raise work.diverged
-    if checkpoints is not None:
-        _keep_or_finish(checkpoints, work, ended_early=ended_by is not None)
+    if checkpoints is not None and ended_by is not None and work.next_step > 0:
+        to_the_end(partial(checkpoints.take, work.state, wait=True))
     if isinstance(ended_by, LostClusterError):
         raise _with_way_to_resume(ended_by, checkpoints)
     return work.outcome(ended_by)
 
 
 def _train_to_the_end(work: "_Work") -> KeyboardInterrupt | LostClusterError | None:
-    """What ended the run before its end, once the chunks under way are done; None if nothing
-    did.
+    """What ended the run before its end, once the chunks and the checkpoint under way are done;
+    None if nothing did.
+
+    An interrupt that arrives after the last step ends the run as well: its model is whole, and its
+    state is written as that of any interrupted run.
     """
     ended_by: KeyboardInterrupt | LostClusterError | None = None
     try:
         while work.diverged is None and (not work.is_over() or work.has_unreported_epoch()):
             work.train_until_pause()
+        to_the_end(work.finish_checkpoint, then_raise=True)
     except KeyboardInterrupt as interrupt:
         ended_by = interrupt
     except LostClusterError as error:
@@ -171,14 +175,6 @@ def _train_to_the_end(work: "_Work") -> KeyboardInterrupt | LostClusterError | N
         to_the_end(work.end)
     work.guard.copy = None
     return ended_by
-
-
-def _keep_or_finish(checkpoints: Checkpoints, work: "_Work", ended_early: bool) -> None:
-    """Write the state of a run that ended early, or wait for the checkpoint under way."""
-    if ended_early and work.next_step > 0:
-        to_the_end(partial(checkpoints.take, work.state, wait=True))
-    else:
-        to_the_end(checkpoints.finish)
 
 
 def _with_way_to_resume(
@@ -350,6 +346,11 @@ class _Work:
         self.resumed = None
         for future in self.futures:
             future.result()
+
+    def finish_checkpoint(self) -> None:
+        """Wait until the checkpoint under way, if there is one, is on disk."""
+        if self.checkpoints is not None:
+            self.checkpoints.finish()
 
     def end(self) -> None:
         """Wait for the chunks under way and report what they did."""
