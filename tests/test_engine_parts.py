@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.engine import blocks, collapsed, examples, sparse_levels
 from embedx.engine.examples import examples_of
+from embedx.engine.sparse_levels import TileWeights
 from embedx.kernels import gemm
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
@@ -56,20 +57,23 @@ def test_numbers_are_rounded_up_to_tiles_and_paddings():
 # ---- levels of sparse weights
 
 
-def test_a_level_has_a_row_for_each_feature_of_a_group():
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_a_level_has_a_row_for_each_feature_of_a_group(threads):
     """Two groups of three and two nodes, and one without any weight between them; the first in two
     tiles.
     """
     tiles = [
-        (
+        TileWeights(
             0,
             0,
             np.array([4, 1], np.int32),
             np.array([0, 1], np.int32),
             np.array([0.1, 0.2], np.float32),
         ),
-        (0, 2, np.array([1], np.int32), np.array([0], np.int32), np.array([0.3], np.float32)),
-        (
+        TileWeights(
+            0, 2, np.array([1], np.int32), np.array([0], np.int32), np.array([0.3], np.float32)
+        ),
+        TileWeights(
             2,
             4,
             np.array([1, 0, 1], np.int32),
@@ -78,7 +82,7 @@ def test_a_level_has_a_row_for_each_feature_of_a_group():
         ),
     ]
     bias = np.arange(6, dtype=np.float32)
-    level = sparse_levels.level_of(np.array([0, 3, 4, 6]), tiles, bias, 5)
+    level = sparse_levels.level_of(np.array([0, 3, 4, 6]), tiles, bias, 5, threads)
     assert level.first_row.tolist() == [0, 2, 2, 4]
     assert level.features.tolist() == [1, 4, 0, 1]
     assert level.first_weight.tolist() == [0, 2, 3, 4, 6]

@@ -26,6 +26,7 @@ from embedx.classification import (
 from embedx.classification.clustering import clustered_order, vectors_of
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import sparse_levels, tiles
+from embedx.engine.sparse_levels import TileWeights
 from embedx.errors import DataError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
@@ -73,7 +74,9 @@ def random_level(rng, first_node, n_features):
             )
             mixed = rng.permutation(len(feature))  # features come in any order
             tiles.append(
-                (group, at, feature[mixed], lane[mixed], w[at + lane[mixed], feature[mixed]])
+                TileWeights(
+                    group, at, feature[mixed], lane[mixed], w[at + lane[mixed], feature[mixed]]
+                )
             )
     bias = rng.normal(size=n_nodes).astype(np.float32)
     return sparse_levels.level_of(np.array(first_node), tiles, bias, n_features), w

@@ -9,7 +9,13 @@ from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.runtime.progress import Silent
 from embedx.search import index as indexing, kmeans as clustering, query
-from embedx.search.balanced_tree import MIN_GAIN, N_ITERATIONS, SparseVectors, balanced_tree
+from embedx.search.balanced_tree import (
+    MIN_GAIN,
+    N_ITERATIONS,
+    SAMPLE,
+    SparseVectors,
+    balanced_tree,
+)
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
@@ -349,6 +355,22 @@ def naive_halves(x, ids, key):
         ranked = sorted(ids, key=lambda i: (score[i], i))
         halves = ranked[: (len(ids) + 1) // 2], ranked[(len(ids) + 1) // 2 :]
     return halves
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_two_clusters_of_many_vectors_are_found_by_a_sample_of_them(threads):
+    rng = np.random.default_rng(0)
+    n = 2 * SAMPLE + 2
+    is_second = rng.permutation(n) >= (n + 1) // 2
+    column = np.stack([is_second, 2 + rng.integers(0, 5, n)], axis=1).astype(np.int32)
+    value = np.tile(np.sqrt([0.6, 0.4]).astype(np.float32), (n, 1))
+    vectors = SparseVectors(np.arange(0, 2 * n + 1, 2), column.ravel(), value.ravel())
+    order, edges = balanced_tree(vectors, 7, 3, 1, threads)
+    assert sorted(order.tolist()) == list(range(n))
+    in_order = is_second[order]
+    middle = edges[4]
+    assert in_order[:middle].all() or not in_order[:middle].any()
+    assert len(set(in_order[middle:].tolist())) == 1
 
 
 @pytest.mark.parametrize("n", [8, 13, 30])

@@ -6,9 +6,10 @@ The vectors are the "positive instance feature aggregation" of PECOS (Yu et al. 
 from typing import Any
 
 import numpy as np
-from numpy import float32, float64, int32, ndarray
+from numpy import float32, float64, int32, int64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
+from embedx.kernels.select import keep_largest
 from embedx.kernels.threads import in_threads
 from embedx.labeled.data import Labels, offsets_of
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
@@ -62,19 +63,20 @@ def _largest_features(sums: csr_matrix) -> tuple[ndarray, ndarray, ndarray]:
     Returns their number in each row, int (n,), and their columns and values, of one row after
     another.
     """
-    n = sums.shape[0]
-    sums.sort_indices()
-    row = np.repeat(np.arange(n), np.diff(sums.indptr))
-    largest_first = np.lexsort((-np.abs(sums.data), row))
-    rank = np.arange(len(row)) - sums.indptr[row]
-    kept = np.sort(largest_first[rank < MAX_FEATURES])
+    n_rows, n_columns = sums.shape
+    offsets = sums.indptr.astype(int64)
+    columns = sums.indices.astype(int32)
+    values = sums.data.astype(float32)
+    sizes = np.zeros(n_rows, int64)
+    order = np.zeros(int(np.diff(offsets).max(initial=0)), int32)
+    key = np.zeros(n_columns, float32)
+    keep_largest(offsets, columns, values, MAX_FEATURES, order, key, sizes)
 
-    row_of_kept = row[kept]
-    squares = np.bincount(row_of_kept, sums.data[kept].astype(float64) ** 2, n)
-    length = np.maximum(np.sqrt(squares), 1e-15)
-    values = sums.data[kept] / length[row_of_kept]
-    sizes = np.bincount(row_of_kept, minlength=n)
-    return sizes, sums.indices[kept].astype(int32), values.astype(float32)
+    row = np.repeat(np.arange(n_rows), sizes)
+    kept = np.repeat(offsets[:-1] - offsets_of(sizes)[:-1], sizes) + np.arange(sizes.sum())
+    squares = np.bincount(row, values[kept].astype(float64) ** 2, n_rows)
+    scaled = values[kept] / np.maximum(np.sqrt(squares), 1e-15)[row]
+    return sizes, columns[kept], scaled.astype(float32)
 
 
 def clustered_order(

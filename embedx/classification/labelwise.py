@@ -33,7 +33,7 @@ from embedx.engine import tiles
 from embedx.engine.examples import Csr, Examples, csr_of, examples_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
-from embedx.engine.sparse_levels import Level, best_nodes, level_of
+from embedx.engine.sparse_levels import Level, TileWeights, best_nodes, level_of
 from embedx.engine.tiles import WIDTH
 from embedx.evaluation.labels import inverse_propensity
 from embedx.kernels.random import stream_key
@@ -320,9 +320,12 @@ class LabelwiseTraining(Strategy):
             self.loss += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
             group, first, last = plan.tiles[n]
             value = tile.value * factor[first:last].astype(float32)[tile.label]
-            weights.append((group, first, tile.feature, tile.label, value / float32(self.length)))
+            value /= float32(self.length)
+            weights.append(TileWeights(group, first, tile.feature, tile.label, value))
             bias[first:last] = factor[first:last] * tile.bias + offset[first:last]
-        self.trained[t].append(level_of(plan.first_node, weights, bias, self.n_features))
+        threads = int(self.settings.threads or 1)
+        level_weights = level_of(plan.first_node, weights, bias, self.n_features, threads)
+        self.trained[t].append(level_weights)
         self.done = {}
 
     def _score_of_unseen(self) -> float:
@@ -397,6 +400,8 @@ class LabelwiseTrainer:
         settings = inputs.settings
         features = inputs.features
         examples = examples_of(features, inputs.labels, inputs.row_weights)
+        with inputs.progress.stage("cluster"):
+            trees = tree_plans(features, examples, inputs.counts, settings, inputs.progress)
         level_inputs = LevelInputs(
             inputs.objective,
             settings,
@@ -404,7 +409,7 @@ class LabelwiseTrainer:
             examples,
             update_rule(settings, examples, features.shape),
             inputs.counts,
-            tree_plans(features, examples, inputs.counts, settings, inputs.progress),
+            trees,
         )
         self.strategy = LabelwiseTraining(level_inputs, is_distributed=inputs.is_distributed)
         self.loss_unit = self.strategy.loss_unit
@@ -427,10 +432,13 @@ class LabelwiseTrainer:
             identify(checkpoints, history.classifier, strategy.examples, training)
         n_levels = len(strategy.levels)
 
+        progress = history.progress
+
         def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
-            strategy.finish_level(level)
-            if level + 1 < n_levels:
-                strategy.prepare(level + 1)
+            with progress.stage("between levels"):
+                strategy.finish_level(level)
+                if level + 1 < n_levels:
+                    strategy.prepare(level + 1)
             return False
 
         schedule = Schedule(
@@ -443,10 +451,10 @@ class LabelwiseTrainer:
         )
         strategy.prepare(0)
         outcome = trainer.run(
-            training, schedule, history.progress, after_level, checkpoints=checkpoints, plan=plan
+            training, schedule, progress, after_level, checkpoints=checkpoints, plan=plan
         )
         if outcome.interrupted_by is not None:
-            self._give_up(outcome.interrupted_by, history.progress)
+            self._give_up(outcome.interrupted_by, progress)
         self._summarise(outcome)
         to_the_end(lambda: self._hand_over(history, outcome))
         return outcome

@@ -34,7 +34,7 @@ from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.settings import DETERMINISTIC_PARTS
 from embedx.engine.shared import Chunk, Plan, Shared
-from embedx.engine.sparse_levels import level_of
+from embedx.engine.sparse_levels import TileWeights, level_of
 from embedx.kernels.batch import COEFFICIENTS, new_batch
 from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labels, offsets_of, places_of
@@ -432,8 +432,9 @@ class SampledSparse(Sampled):
         bias = np.zeros(self.n_rows, float32)
         if self.has_bias:
             bias = value[self.slots.indptr[1:] - 1]
-        weights = (0, 0, feature[is_weight], row[is_weight], value[is_weight])
-        level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features)
+        weights = TileWeights(0, 0, feature[is_weight], row[is_weight], value[is_weight])
+        threads = int(self.settings.threads or 1)
+        level = level_of(np.array([0, self.n_rows]), [weights], bias, self.n_features, threads)
         return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=int32))])
 
 

@@ -62,6 +62,7 @@ def classify(request: ClassifyRequest) -> None:
             results.show_plan(request, plan_request(request, progress))
             return
         finished = run_request(request, progress)
+        stages = progress.stages()
     facts, metrics = finished.model.facts, finished.metrics
 
     if request.as_json:
@@ -69,6 +70,7 @@ def classify(request: ClassifyRequest) -> None:
             "model": str(finished.output),
             **facts,
             "settings": finished.model.settings,
+            "stages": [stage._asdict() for stage in stages],
             "test": None if metrics is None else results.plain_numbers(metrics),
         }
         print(json.dumps(record))

@@ -33,10 +33,16 @@ def train(request: TrainRequest) -> None:
             results.show_plan(request, plan_request(request, progress))
             return
         finished = run_request(request, progress)
+        stages = progress.stages()
     model = finished.model
     facts = model.facts
     if request.as_json:
-        record = {"model": str(finished.output), **facts, "settings": model.settings}
+        record = {
+            "model": str(finished.output),
+            **facts,
+            "settings": model.settings,
+            "stages": [stage._asdict() for stage in stages],
+        }
         if finished.metrics is not None:
             record["scores"] = finished.metrics
         print(json.dumps(record))

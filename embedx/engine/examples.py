@@ -6,7 +6,7 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 from scipy.sparse import issparse
 
-from embedx.labeled.data import Labels, offsets_of, places_of
+from embedx.labeled.data import Labels, distinct, offsets_of, places_of
 
 
 class Examples(NamedTuple):
@@ -68,7 +68,7 @@ class Csr(NamedTuple):
 def csr_of(keys: ndarray, indices: ndarray, n: int) -> Csr:
     """For each of n keys its distinct indices, ascending."""
     span = int(indices.max(initial=0)) + 1
-    pairs = np.unique(keys.astype(int64) * span + indices)
+    pairs = distinct(keys.astype(int64) * span + indices)
     keys = pairs // span
     indices = (pairs % span).astype(int32)
     return Csr(offsets_of(np.bincount(keys, minlength=n)), indices)

@@ -42,6 +42,17 @@ def load_kernel(
     coefficients  the objective's function of that name, or another one with its signature
     sampler       None for a kernel that draws nothing, which takes `coefficients` alone
     """
+    with progress.stage("kernels"):
+        return _loaded_kernel(kernel, coefficients, sampler, like, progress)
+
+
+def _loaded_kernel(
+    kernel: Any,
+    coefficients: Any,
+    sampler: Sampler | None,
+    like: tuple[Any, ...],
+    progress: Progress,
+) -> tuple[Any, ...]:
     if hasattr(kernel, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
         functions = _functions(coefficients, sampler)
         with _compiling:

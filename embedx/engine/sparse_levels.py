@@ -14,8 +14,10 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels import best_of_rows, kernel
-from embedx.kernels.threads import in_parts
+from embedx.kernels.threads import in_parts, in_threads
+from embedx.labeled.data import offsets_of
 
+EVERY = 64  # weights, of which one is sampled to divide them among threads
 LOWEST = float32(-3e38)  # in place of -inf: the score of a place that no node takes
 
 
@@ -44,35 +46,92 @@ class Level(NamedTuple):
         return int(np.diff(self.first_node).max(initial=0))
 
 
+class TileWeights(NamedTuple):
+    """The weights of a tile: of some nodes, side by side, of a group."""
+
+    group: int
+    first_node: int
+    feature: ndarray  # int32 (n_weights,)
+    child: ndarray  # int32 (n_weights,): the node, counted from `first_node`
+    weight: ndarray  # float32 (n_weights,)
+
+
+class _Rows(NamedTuple):
+    """Weights by group and feature, as in a `Level`."""
+
+    row: ndarray  # int64 (n_rows,): group · n_features + feature, ascending
+    n_weights: ndarray  # int64 (n_rows,)
+    child: ndarray  # int32 (n_weights,)
+    weight: ndarray  # float32 (n_weights,)
+
+
 def level_of(
     first_node: ndarray,
-    tiles: Sequence[tuple[int, int, ndarray, ndarray, ndarray]],
+    tiles: Sequence[TileWeights],
     bias: ndarray,
     n_features: int,
+    threads: int = 1,
 ) -> Level:
-    """A level from the weights of its tiles, in order: (group, first node, feature, node within the
-    tile, weight) of each.
+    """A level from the weights of its tiles, which are in the order of their nodes; each thread
+    puts a range of rows together.
     """
-    n_groups = len(first_node) - 1
-    none = np.zeros(0, int32)
-    tiles = [(0, 0, none, none, np.zeros(0, float32)), *tiles]
-    feature, weight = (np.concatenate([tile[k] for tile in tiles]) for k in (2, 4))
-    child = np.concatenate(
-        [lane + int32(first - first_node[group]) for group, first, _, lane, _ in tiles]
-    )
-    sizes = [len(tile[2]) for tile in tiles]
-    row = np.repeat(np.array([tile[0] for tile in tiles], int64) * n_features, sizes) + feature
-    order = np.argsort(row, kind="stable")
-    first_weight = np.flatnonzero(np.diff(row[order], prepend=-1))
-    rows = row[order[first_weight]]
+    edges = _row_edges(tiles, len(first_node) - 1, n_features, threads)
+
+    def part(begin: int, end: int) -> _Rows:
+        return _rows_between(begin, end, tiles, first_node, n_features)
+
+    parts = in_threads(part, threads, edges[:-1], edges[1:])
+    row, n_weights, child, weight = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return Level(
         first_node,
-        np.searchsorted(rows, np.arange(n_groups + 1) * n_features),
-        (rows % max(n_features, 1)).astype(int32),
-        np.append(first_weight, len(weight)),
-        child[order],
-        weight[order],
+        np.searchsorted(row, np.arange(len(first_node)) * n_features),
+        (row % max(n_features, 1)).astype(int32),
+        offsets_of(n_weights),
+        child,
+        weight,
         bias,
+    )
+
+
+def _row_edges(
+    tiles: Sequence[TileWeights], n_groups: int, n_features: int, n_parts: int
+) -> list[int]:
+    """Edges of as many ranges of rows with about equally many weights, by a sample of these."""
+    sampled = [int64(tile.group) * n_features + tile.feature[::EVERY] for tile in tiles]
+    rows = np.sort(np.concatenate([np.zeros(1, int64), *sampled]))
+    inner = rows[np.arange(1, n_parts) * len(rows) // n_parts]
+    return [0, *inner.tolist(), n_groups * n_features]
+
+
+def _rows_between(
+    begin: int, end: int, tiles: Sequence[TileWeights], first_node: ndarray, n_features: int
+) -> _Rows:
+    """The rows begin:end, with the weights of a row in the order of their nodes."""
+    rows = [np.zeros(0, int64)]
+    children = [np.zeros(0, int32)]
+    weights = [np.zeros(0, float32)]
+    for tile in tiles:
+        first_row = tile.group * n_features
+        if first_row >= end or first_row + n_features <= begin:
+            continue
+        row = first_row + tile.feature.astype(int64)
+        child = tile.child + int32(tile.first_node - first_node[tile.group])
+        weight = tile.weight
+        if first_row < begin or first_row + n_features > end:
+            is_here = (row >= begin) & (row < end)
+            row = row[is_here]
+            child = child[is_here]
+            weight = weight[is_here]
+        rows.append(row)
+        children.append(child)
+        weights.append(weight)
+    row = np.concatenate(rows)
+    order = np.argsort(row, kind="stable")
+    row = row[order]
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    n_weights = np.diff(first, append=len(row))
+    return _Rows(
+        row[first], n_weights, np.concatenate(children)[order], np.concatenate(weights)[order]
     )
 
 
@@ -179,18 +238,28 @@ def best_nodes(
 
     in_parts(score, len(slot), threads)
     in_parts(lambda begin, end: best_of_rows(scores, begin, end, place, best), n * width, threads)
-    is_node = best > LOWEST
-    with np.errstate(all="ignore"):
-        log_p = (
-            np.where(is_node, log_probability(best), -np.inf).reshape(n, -1, kept)
-            + above.log_p[:, :, None]
+
+    n_best = min(k, width * kept)
+    nodes = np.zeros((n, n_best), int32)
+    log_p = np.zeros((n, n_best), float32)
+
+    def choose(begin: int, end: int) -> None:
+        """Write the best of all children of the rows begin:end."""
+        rows = slice(begin * width, end * width)
+        is_node = best[rows] > LOWEST
+        with np.errstate(all="ignore"):
+            log_p_of_child = np.where(is_node, log_probability(best[rows]), -np.inf)
+        log_p_of_row = (
+            log_p_of_child.reshape(end - begin, width, kept) + above.log_p[begin:end, :, None]
+        ).astype(float32)
+        first = level.first_node[above.node[begin:end]].astype(int32)
+        child = (place[rows] * is_node).reshape(log_p_of_row.shape)
+        node_of_row = (child + first[:, :, None]).reshape(end - begin, -1)
+        chosen = np.zeros((end - begin, n_best), int32)
+        best_of_rows(
+            log_p_of_row.reshape(end - begin, -1), 0, end - begin, chosen, log_p[begin:end]
         )
-    node = (place * is_node).reshape(log_p.shape) + level.first_node[above.node][:, :, None].astype(
-        int32
-    )
-    log_p = log_p.reshape(n, -1).astype(float32)
-    k = min(k, log_p.shape[1])
-    place = np.zeros((n, k), int32)
-    best = np.zeros((n, k), float32)
-    best_of_rows(log_p, 0, n, place, best)
-    return BestNodes(np.take_along_axis(node.reshape(n, -1), place, axis=1), best)
+        nodes[begin:end] = np.take_along_axis(node_of_row, chosen, axis=1)
+
+    in_parts(choose, n, threads)
+    return BestNodes(nodes, log_p)

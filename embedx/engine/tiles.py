@@ -643,9 +643,44 @@ def kept_weights(
     """The weights above the threshold of a tile that was trained; writes its biases and forgets the
     numbers of its features.
     """
-    w = workspace.steps.tile.rows
-    features = workspace.features[:n_features]
-    groups.bias[first:last] = w[-1, : last - first]
-    row, label = np.nonzero(np.abs(w[:n_features, : last - first]) > plan.threshold)
-    workspace.local[features] = -1
-    return features[row], label.astype(int32), w[row, label]
+    rows = workspace.steps.tile.rows
+    n_labels = last - first
+    groups.bias[first:last] = rows[-1, :n_labels]
+    weights = rows[:n_features, :n_labels]
+    n_kept = count_above(weights, plan.threshold)
+    kept = (np.empty(n_kept, int32), np.empty(n_kept, int32), np.empty(n_kept, float32))
+    write_above(weights, workspace.features, plan.threshold, *kept)
+    forget_features(workspace.features, n_features, workspace.local)
+    return kept
+
+
+@kernel
+def count_above(weights, threshold):
+    """How many weights are larger than the threshold, whatever their sign."""
+    n = 0
+    for row in range(weights.shape[0]):
+        for label in range(weights.shape[1]):
+            n += abs(weights[row, label]) > threshold
+    return n
+
+
+@kernel
+def write_above(weights, features, threshold, feature, label, weight):
+    """Write the weights that are larger than the threshold, row by row, each with the feature of
+    its row and its column.
+    """
+    n = 0
+    for row in range(weights.shape[0]):
+        for column in range(weights.shape[1]):
+            if abs(weights[row, column]) > threshold:
+                feature[n] = features[row]
+                label[n] = column
+                weight[n] = weights[row, column]
+                n += 1
+
+
+@kernel
+def forget_features(features, n_features, local):
+    """No feature of the tile has a row any more."""
+    for row in range(n_features):
+        local[features[row]] = -1

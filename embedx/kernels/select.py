@@ -43,6 +43,45 @@ def _comes_before(key, x, y):
     return key[x] < key[y] or (key[x] == key[y] and x < y)
 
 
+@kernel
+def keep_largest(offsets, columns, values, n_kept, order, key, sizes):
+    """Bring the numbers of each row that are largest, whatever their sign, to its beginning, in the
+    order of their columns; of two alike that of the smaller column.
+
+    offsets, columns, values   numbers by row, in any order within a row
+    n_kept                     how many are kept, or all of a row that has fewer
+    order                      int32, as long as the longest row
+    key                        float32, by column
+    sizes                      int64 (n_rows,): becomes how many each row keeps
+    """
+    for r in range(len(sizes)):
+        begin = offsets[r]
+        n = offsets[r + 1] - begin
+        for k in range(n):
+            order[k] = columns[begin + k]
+            key[columns[begin + k]] = -abs(values[begin + k])
+        sizes[r] = min(n, n_kept)
+        select(order, key, 0, sizes[r], n)
+        _sort(order, sizes[r])
+        for k in range(n):
+            key[columns[begin + k]] = values[begin + k]
+        for k in range(sizes[r]):
+            columns[begin + k] = order[k]
+            values[begin + k] = key[order[k]]
+
+
+@kernel_part
+def _sort(numbers, n):
+    """Sort the first n numbers, which are few."""
+    for k in range(1, n):
+        number = numbers[k]
+        at = k
+        while at > 0 and numbers[at - 1] > number:
+            numbers[at] = numbers[at - 1]
+            at -= 1
+        numbers[at] = number
+
+
 @kernel_part
 def insert(score, item, scores, items, r, n):
     """Put an item where it belongs among the n best of row r, in falling order of their scores;

@@ -14,6 +14,17 @@ def offsets_of(sizes: Any) -> ndarray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(int64)
 
 
+def distinct(values: ndarray) -> ndarray:
+    """The distinct integers, ascending: what np.unique gives with a hash table in ten times the
+    time.
+    """
+    ascending = np.sort(values)
+    if not len(ascending):
+        return ascending
+    is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+    return ascending[is_first]
+
+
 def places_of(offsets: ndarray, chosen: ndarray | slice) -> tuple[ndarray, ndarray]:
     """Where the elements of some rows are, row by row, and the offsets of these rows among them."""
     first = offsets[:-1][chosen]

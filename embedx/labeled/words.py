@@ -19,7 +19,7 @@ import numpy as np
 from numpy import float32, int64, ndarray
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from embedx.labeled.data import TextSchema, offsets_of, places_of
+from embedx.labeled.data import TextSchema, distinct, offsets_of, places_of
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.schema import WORD_BYTES
 from embedx.settings import Settings, param
@@ -282,31 +282,32 @@ class TrainingTextFeatures(TextFeatures):
         if len(kinds) == 1:
             return kinds[0]
 
-        distinct = np.unique(np.concatenate([hashes for hashes, _ in kinds]))
+        all_hashes = distinct(np.concatenate([hashes for hashes, _ in kinds]))
         of_words, of_characters = (
-            _selected(counts, _places(hashes, distinct), len(distinct)) for hashes, counts in kinds
+            _selected(counts, _places(hashes, all_hashes), len(all_hashes))
+            for hashes, counts in kinds
         )
-        return distinct, of_words + of_characters
+        return all_hashes, of_words + of_characters
 
     def _count_word_ngrams(self, tokens: ndarray, indptr: ndarray) -> Counted:
         n_rows = len(indptr) - 1
         row_of_token = np.repeat(np.arange(n_rows), np.diff(indptr))
         hashes, row = word_ngrams(self._prepared(b""), tokens, row_of_token, self.settings)
-        distinct, column = np.unique(hashes, return_inverse=True)
+        ngrams, column = np.unique(hashes, return_inverse=True)
         ones = np.ones(len(hashes), float32)
-        return distinct, csr_matrix((ones, (row, column)), (n_rows, len(distinct)))
+        return ngrams, csr_matrix((ones, (row, column)), (n_rows, len(ngrams)))
 
     def _count_char_ngrams(self, lengths: str, bag: csr_matrix) -> Counted:
-        used = np.unique(bag.indices)
+        used = distinct(bag.indices)
         words = words_of(self._prepared(b""))
         hashes, starts = char_ngrams([words[k] for k in used.tolist()], lengths, self.settings)
-        distinct, column = np.unique(hashes, return_inverse=True)
+        ngrams, column = np.unique(hashes, return_inverse=True)
         ones = np.ones(len(column), float32)
-        ngrams_of_word = csr_matrix((ones, column, starts), (len(used), len(distinct)))
+        ngrams_of_word = csr_matrix((ones, column, starts), (len(used), len(ngrams)))
 
         place = np.full(bag.shape[1], -1)
         place[used] = np.arange(len(used))
-        return distinct, _selected(bag, place, len(used)) @ ngrams_of_word
+        return ngrams, _selected(bag, place, len(used)) @ ngrams_of_word
 
 
 # ---- of a model
@@ -414,11 +415,11 @@ def _joined(batches: list[Counted], keys: ndarray) -> csr_matrix:
 
 def _frequent(counted: list[Counted], min_count: int) -> ndarray:
     """The words or n-grams that are in enough rows, int64, ascending."""
-    distinct = np.unique(np.concatenate([np.empty(0, int64), *(keys for keys, _ in counted)]))
-    counts = np.zeros(len(distinct), int64)
+    keys_of_all = distinct(np.concatenate([np.empty(0, int64), *(keys for keys, _ in counted)]))
+    counts = np.zeros(len(keys_of_all), int64)
     for keys, rows in counted:
-        counts[_places(keys, distinct)] += np.bincount(rows.indices, minlength=len(keys))
-    return distinct[counts >= min_count]
+        counts[_places(keys, keys_of_all)] += np.bincount(rows.indices, minlength=len(keys))
+    return keys_of_all[counts >= min_count]
 
 
 def _places(hashes: ndarray, among: ndarray) -> ndarray:

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -25,6 +26,7 @@ from embedx.errors import (
     spelled,
     visible,
 )
+from embedx.runtime.stages import StageClock, StageTime
 from embedx.settings import Record
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ class Progress:
 
     def finish(self) -> None:
         """The stage ends."""
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """The time of a block is that of a stage of the run; see `embedx.runtime.stages`."""
+        return contextlib.nullcontext()
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +121,7 @@ class Reporter(Progress):
         self.on_terminal = (stream.isatty() or is_notebook) and is_alone and not is_quiet
         self.interval = 0.5 if self.on_terminal else 10.0
         self._bar: Bar | None = None
+        self._clock = StageClock()
         try:
             self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
         except OSError as error:
@@ -125,6 +132,19 @@ class Reporter(Progress):
         self._close_bar()
         if self._log:
             self._log.close()
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return self._clock.stage(name)
+
+    def stages(self) -> list[StageTime]:
+        """What the stages of the run took so far; they are noted with --verbose and logged."""
+        times = self._clock.times()
+        for stage in times:
+            self.detail(
+                f"{stage.stage}: {stage.seconds:.2f} s, {stage.cpu_seconds:.2f} s of all cores"
+            )
+        self._write_log({"stages": [stage._asdict() for stage in times]})
+        return times
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         self._close_bar()
@@ -153,11 +173,7 @@ class Reporter(Progress):
                 "seconds_left": None if left is None else round(left, 1),
                 **facts,
             }
-            try:
-                print(json.dumps(event), file=self._log, flush=True)
-            except OSError as error:
-                self._log = None
-                self.warn(Setting("log_json"), f" ends here: {error.strerror}")
+            self._write_log(event)
         if self._bar is not None:
             if now - self._last_line >= DRAWN_EVERY:
                 self._last_line = now
@@ -166,6 +182,16 @@ class Reporter(Progress):
             self._last_line = now
             parts = [self._share(), *self._parts(now)]
             self._print(f"{self._stage()}: {', '.join(parts)}")
+
+    def _write_log(self, event: Record) -> None:
+        """Write a line of the JSON log, if there is one."""
+        if self._log is None:
+            return
+        try:
+            print(json.dumps(event), file=self._log, flush=True)
+        except OSError as error:
+            self._log = None
+            self.warn(Setting("log_json"), f" ends here: {error.strerror}")
 
     def note(self, *message: Text) -> None:
         if not self.is_quiet:

@@ -7,6 +7,7 @@ vector is scored by its similarity with the one minus that with the other, and t
 that score makes the next first centroid, until the sum of similarities hardly grows.
 """
 
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ from embedx.kernels.threads import in_threads
 
 N_ITERATIONS = 20
 MIN_GAIN = 1e-3  # relative, of the sum of similarities
+SAMPLE = 8192  # vectors of a node, by which its clusters are found first
+NODES_PER_THREAD = 4  # so that threads end at about the same time
 
 
 class SparseVectors(NamedTuple):
@@ -36,44 +39,93 @@ class Workspace(NamedTuple):
     sums: ndarray  # float32 (n_columns, 2): of the vectors of either half; zero between calls
     dots: ndarray  # float32 (n, 2): of the vector at each place of the order with either sum
     score: ndarray  # float32 (n,): by vector, how much more similar it is to the second half
+    half: ndarray  # int8 (n,): by vector, the half that it is in
 
 
 @kernel
-def halve(vectors, order, begin, end, key, workspace):
+def halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, workspace):
+    """Halve a node of a level and the nodes below it, as far as those of `end_level`, by which node
+    j of the level is an ordered pair of clusters.
+
+    edges  int64 (2^depth + 1,): where the leaves begin in the order
+    keys   uint64 (2^depth - 1,): of the random numbers of each node, level by level
+    """
+    for below in range(level, end_level):
+        first = node << (below - level)
+        for other in range(first, (node + 1) << (below - level)):
+            begin = edges[other << (depth - below)]
+            end = edges[(other + 1) << (depth - below)]
+            if end - begin > 1:
+                _halve(vectors, order, begin, end, keys[(1 << below) - 1 + other], workspace)
+
+
+@kernel_part
+def _halve(vectors, order, begin, end, key, workspace):
     """Bring order[begin:end] into an order in which the first half, the larger by one of an odd
     number, is one cluster.
+
+    The clusters of a large node are sought among a sample first.
     """
     n = end - begin
-    middle = begin + (n + 1) // 2
-    first = begin + low_half_below(bits(key, uint64(0)), n)
-    second = begin + low_half_below(bits(key, uint64(1)), n - 1)  # of the others
+    n_sampled = n
+    if n >= 2 * SAMPLE:
+        n_sampled = SAMPLE
+        for k in range(n_sampled):
+            place = begin + k * (n // n_sampled)
+            order[begin + k], order[place] = order[place], order[begin + k]
+    first = begin + low_half_below(bits(key, uint64(0)), n_sampled)
+    second = begin + low_half_below(bits(key, uint64(1)), n_sampled - 1)  # of the others
     second += second >= first
     _add(vectors, order[first], workspace.sums, 0)
     _add(vectors, order[second], workspace.sums, 1)
-    square0, square1 = ONE, ONE
+    norms = ONE, ONE
+    if n_sampled < n:
+        norms = _two_means(vectors, order, begin, begin + n_sampled, norms, workspace)
+    _two_means(vectors, order, begin, end, norms, workspace)
+    _clear(vectors, order, begin, end, workspace.sums)
+
+
+@kernel_part
+def _two_means(vectors, order, begin, end, norms, workspace):
+    """Order the vectors of order[begin:end] by two clusters of equal size, and sum those of either;
+    return the lengths of both sums.
+
+    norms  the lengths of the sums to start from
+    """
+    sums = workspace.sums
+    dots = workspace.dots
+    middle = begin + (end - begin + 1) // 2
     before = float32(-1)
     for iteration in range(N_ITERATIONS):
         for k in range(begin, end):
-            workspace.dots[k, 0], workspace.dots[k, 1] = _dots(vectors, order[k], workspace.sums)
+            dots[k, 0], dots[k, 1] = _dots(vectors, order[k], sums)
         if iteration > 0:
             square0, square1 = ZERO, ZERO
             for k in range(begin, middle):
-                square0 += workspace.dots[k, 0]
+                square0 += dots[k, 0]
             for k in range(middle, end):
-                square1 += workspace.dots[k, 1]
-        norm0 = _norm(square0)
-        norm1 = _norm(square1)
-        total = norm0 + norm1
-        if iteration > 0 and total - before <= float32(MIN_GAIN) * total:
-            break
-        before = total if iteration > 0 else before
+                square1 += dots[k, 1]
+            norms = _norm(square0), _norm(square1)
+            total = norms[0] + norms[1]
+            if total - before <= float32(MIN_GAIN) * total:
+                break
+            before = total
         for k in range(begin, end):
-            workspace.score[order[k]] = workspace.dots[k, 1] / norm1 - workspace.dots[k, 0] / norm0
-        _clear(vectors, order, begin, end, workspace.sums)
+            workspace.score[order[k]] = dots[k, 1] / norms[1] - dots[k, 0] / norms[0]
         select(order, workspace.score, begin, middle, end)
-        for k in range(begin, end):
-            _add(vectors, order[k], workspace.sums, int64(k >= middle))
-    _clear(vectors, order, begin, end, workspace.sums)
+        if iteration == 0:
+            _clear(vectors, order, begin, end, sums)
+            for k in range(begin, end):
+                half = int64(k >= middle)
+                _add(vectors, order[k], sums, half)
+                workspace.half[order[k]] = half
+        else:
+            for k in range(begin, end):
+                half = int64(k >= middle)
+                if workspace.half[order[k]] != half:
+                    _move(vectors, order[k], sums, half)
+                    workspace.half[order[k]] = half
+    return norms
 
 
 @kernel_part
@@ -87,6 +139,14 @@ def _add(vectors, i, sums, half):
     """Add vector i to the sum of a half."""
     for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
         sums[vectors.columns[at], half] += vectors.values[at]
+
+
+@kernel_part
+def _move(vectors, i, sums, half):
+    """Add vector i to the sum of a half, and take it from that of the other."""
+    for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
+        sums[vectors.columns[at], half] += vectors.values[at]
+        sums[vectors.columns[at], 1 - half] -= vectors.values[at]
 
 
 @kernel_part
@@ -123,25 +183,38 @@ def balanced_tree(
     n = len(vectors.offsets) - 1
     order = np.arange(n, dtype=np.int32)
     edges = np.array([0, n], int64)
-    workers = [
-        Workspace(*(np.zeros(shape, float32) for shape in ((n_columns, 2), (n, 2), n)))
-        for _ in range(threads)
-    ]
-    for level in range(depth):
+    for _ in range(depth):
         middles = edges[:-1] + (np.diff(edges) + 1) // 2
-
-        def work(t: int, edges: ndarray = edges, level: int = level) -> None:
-            for node in range(t, len(edges) - 1, threads):
-                if edges[node + 1] - edges[node] > 1:
-                    halve(
-                        vectors,
-                        order,
-                        edges[node],
-                        edges[node + 1],
-                        stream_key(seed, level, node),
-                        workers[t],
-                    )
-
-        in_threads(work, threads, range(threads))
         edges = np.sort(np.concatenate([edges, middles]))
+    nodes = [(level, node) for level in range(depth) for node in range(1 << level)]
+    keys = np.array([stream_key(seed, *place) for place in nodes], uint64)
+
+    spare: SimpleQueue[Workspace] = SimpleQueue()
+    for _ in range(threads):
+        spare.put(_new_workspace(n, n_columns))
+
+    def halve(level: int, end_level: int) -> None:
+        """Halve the nodes of a level, and those below as far as `end_level`."""
+
+        def of_node(node: int) -> None:
+            workspace = spare.get()
+            halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, workspace)
+            spare.put(workspace)
+
+        in_threads(of_node, threads, range(1 << level))
+
+    # where there are enough nodes for all threads, each is halved down to its leaves
+    whole = min(depth, (NODES_PER_THREAD * threads - 1).bit_length())
+    for level in range(whole):
+        halve(level, level + 1)
+    halve(whole, depth)
     return order, edges
+
+
+def _new_workspace(n: int, n_columns: int) -> Workspace:
+    return Workspace(
+        np.zeros((n_columns, 2), float32),
+        np.zeros((n, 2), float32),
+        np.zeros(n, float32),
+        np.zeros(n, np.int8),
+    )

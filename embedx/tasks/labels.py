@@ -118,6 +118,11 @@ class LabelTask:
 
         `digits` are generated with test data of their own.
         """
+        with self.progress.stage("read"):
+            return self._read()
+
+    def _read(self) -> tuple[Labeled, Labeled | None]:
+        """See `data`."""
         request = self.request
         names_file = self._label_names_file()
         names = None if names_file is None else read_label_names(names_file)

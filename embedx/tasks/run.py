@@ -160,14 +160,17 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         progress.note(task.command())
         trained = train_task(task, progress, checkpoints, wrap)
         trained.model.facts["command"] = command_line(request)
-        place = saved(
-            lambda folder: trained.model.save(folder, overwrite),
-            task.output,
-            checkpoints,
-            trained.outcome,
-        )
-        trained = trained.without_state()
-        return Finished(place, trained, task.scores(trained))
+        with progress.stage("save"):
+            place = saved(
+                lambda folder: trained.model.save(folder, overwrite),
+                task.output,
+                checkpoints,
+                trained.outcome,
+            )
+            trained = trained.without_state()
+        with progress.stage("test"):
+            metrics = task.scores(trained)
+        return Finished(place, trained, metrics)
 
 
 def train_task(
@@ -177,8 +180,11 @@ def train_task(
     wrap: Wrap | None = None,
 ) -> Trained:
     """The trained model of a task."""
-    with task.read() as data:
-        resolved = task.resolve(data, wrap)
+    with contextlib.ExitStack() as stack:
+        with progress.stage("read"):
+            data = stack.enter_context(task.read())
+        with progress.stage("resolve"):
+            resolved = task.resolve(data, wrap)
         note_settings(progress, task.given, resolved.used_settings() | task.cluster.record())
         return life.train(resolved, checkpoints)
 

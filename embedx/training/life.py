@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from embedx.errors import Text
 from embedx.runtime.memory import MemoryPlan
+from embedx.runtime.progress import Progress
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.trainer import Outcome
 
@@ -40,6 +41,8 @@ class DiskNeeds(NamedTuple):
 class TrainableRun(Protocol[Trained]):
     """A task on its data, with resolved settings."""
 
+    progress: Progress
+
     def size(self) -> Size:
         """The size of the parameters."""
 
@@ -63,10 +66,14 @@ def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) ->
     diverges with nothing learned. Where something was, that is returned, and the outcome says why
     the run ended early; Ctrl-C likewise ends the training with what was learned so far.
     """
-    plan = run.allocate()
+    progress = run.progress
+    with progress.stage("allocate"):
+        plan = run.allocate()
     plan.check(*run.size())
     on_disk = run.on_disk(plan)
     if checkpoints is not None and on_disk is not None:
         checkpoints.check_disk(*on_disk)
-    outcome = run.train(plan, checkpoints)
-    return run.finish(outcome)
+    with progress.stage("train"):
+        outcome = run.train(plan, checkpoints)
+    with progress.stage("held out"):
+        return run.finish(outcome)
