@@ -14,6 +14,7 @@ nothing but the level above has an influence on: the result does not depend on t
 threads.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -433,12 +434,16 @@ class LabelwiseTrainer:
         n_levels = len(strategy.levels)
 
         progress = history.progress
+        seconds_between_levels = 0.0
 
         def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+            nonlocal seconds_between_levels
+            began = time.monotonic()
             with progress.stage("between levels"):
                 strategy.finish_level(level)
                 if level + 1 < n_levels:
                     strategy.prepare(level + 1)
+            seconds_between_levels += time.monotonic() - began
             return False
 
         schedule = Schedule(
@@ -453,6 +458,7 @@ class LabelwiseTrainer:
         outcome = trainer.run(
             training, schedule, progress, after_level, checkpoints=checkpoints, plan=plan
         )
+        outcome.seconds += seconds_between_levels
         if outcome.interrupted_by is not None:
             self._give_up(outcome.interrupted_by, progress)
         self._summarise(outcome)

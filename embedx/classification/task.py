@@ -5,6 +5,7 @@ What trains is one of three (trainers.py): steps on minibatches (steps.py), one 
 """
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -243,10 +244,12 @@ class ClassifierRun:
 
         Labels are counted and the sampler is fitted. Memory is taken when it is written to.
         """
+        began = time.monotonic()
         self.labels = chosen_labels(self.division.training.labels, self.settings.labels)
         self.trained_counts = self._trained_counts()
         self.classifier = self._untrained_classifier()
         self.trainer = self._new_trainer()
+        self.allocation_seconds = time.monotonic() - began
         keeps_best = self.division.unseen is not None or self.watch is not None
         return self.trainer.memory(keeps_best)
 
@@ -412,11 +415,14 @@ class ClassifierRun:
         self.classifier.facts |= {
             **outcome.facts(self.trainer.loss_unit),
             "examples_trained": outcome.tally.words,
-            "seconds": round(self.sampler.fit_seconds + outcome.seconds, 3),
             "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
             "history": self.history.epochs,
         }
+        began = time.monotonic()
         self._learn_from_held_out()
+        held_out_seconds = time.monotonic() - began
+        seconds = self.allocation_seconds + outcome.seconds + held_out_seconds
+        self.classifier.facts["seconds"] = round(seconds, 3)
         trained = TrainedClassifier(self.classifier, outcome, self.trainer.optimizer_state)
         is_whole = outcome.interrupted_by is None and outcome.diverged is None
         if self.division.holds_out_for_calibration and self.is_refitted and is_whole:
