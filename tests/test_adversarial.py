@@ -48,8 +48,8 @@ def test_the_tree_is_the_papers(n_labels):
     tree, features, _, x, y = some_tree(n_labels)
     depth = (n_labels - 1).bit_length()
     exact = reference_tree.fit(x.astype(float), y, range(n_labels), depth, l2=0.5)
-    found = [None if label < 0 else int(label) for label in tree.label_of_leaf]
-    assert found == reference_tree.leaves(exact, depth)
+    leaves = [None if label < 0 else int(label) for label in tree.label_of_leaf]
+    assert leaves == reference_tree.leaves(exact, depth)
     log_p = log_probabilities(tree, features[:20])
     for row, given in zip(log_p, x, strict=False):
         wanted = [
@@ -75,9 +75,9 @@ def test_fitting_raises_the_likelihood_at_every_refinement(n_labels, monkeypatch
     tree, features, pairs, *_ = some_tree(n_labels, n=2000)
     monkeypatch.setattr(fitting, "MAX_ROUNDS", 0)  # labels stay where the eigenvector puts them
     once = fit_tree(features, 3, pairs, l2=0.5)
-    found, still = (log_likelihood(version, features, pairs) for version in (tree, once))
-    assert found >= still > -np.log(n_labels)
-    assert found > still or n_labels == 3  # which is one split and its only neighbour
+    refined, still = (log_likelihood(version, features, pairs) for version in (tree, once))
+    assert refined >= still > -np.log(n_labels)
+    assert refined > still or n_labels == 3  # which is one split and its only neighbour
 
 
 def test_threads_change_nothing():
@@ -113,23 +113,23 @@ def test_features_are_whitened_principal_components(sparse):
         + 3
     )
     x = x.astype(np.float32)
-    found = projected(
+    components = projected(
         csr_matrix(x) if sparse else x, fit_projection(csr_matrix(x) if sparse else x, 4)
     )
-    assert found.shape == (500, 16)
-    assert not found[:, 4:].any()
-    np.testing.assert_allclose(found[:, :4].T @ found[:, :4] / 500, np.eye(4), atol=1e-3)
+    assert components.shape == (500, 16)
+    assert not components[:, 4:].any()
+    np.testing.assert_allclose(components[:, :4].T @ components[:, :4] / 500, np.eye(4), atol=1e-3)
     exact = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[0][:, :4] * np.sqrt(500)
-    np.testing.assert_allclose(np.abs(np.diag(exact.T @ found[:, :4] / 500)), 1, atol=1e-2)
+    np.testing.assert_allclose(np.abs(np.diag(exact.T @ components[:, :4] / 500)), 1, atol=1e-2)
 
 
 def test_directions_in_which_nothing_varies_are_left_out():
     x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) @ np.ones(
         (2, 7), np.float32
     )
-    found = projected(x, fit_projection(x, 5))
-    assert found[:, 0].std() == pytest.approx(1, abs=1e-3)
-    assert not found[:, 1:].any()
+    components = projected(x, fit_projection(x, 5))
+    assert components[:, 0].std() == pytest.approx(1, abs=1e-3)
+    assert not components[:, 1:].any()
     assert np.isfinite(
         projected(np.ones((5, 3), np.float32), fit_projection(np.ones((5, 3), np.float32), 5))
     ).all()
@@ -155,23 +155,25 @@ def test_draws_are_as_likely_as_is_said(n_labels, share):
         assert 0 <= rows.min() <= rows.max() < n_labels
         expected = n * np.exp(log_counts(sampler, key, n_labels))
         assert expected.sum() == pytest.approx(n, rel=1e-4)
-        found = np.bincount(rows, minlength=n_labels)
+        counts = np.bincount(rows, minlength=n_labels)
         often = expected > 5
-        found, expected = (np.append(a[often], a[~often].sum()) for a in (found, expected))
-        assert (found[-1] - expected[-1]) ** 2 <= 25 * max(expected[-1], 1)
+        counts, expected = (np.append(a[often], a[~often].sum()) for a in (counts, expected))
+        assert (counts[-1] - expected[-1]) ** 2 <= 25 * max(expected[-1], 1)
         # up to 10 degrees of freedom
-        assert ((found[:-1] - expected[:-1]) ** 2 / expected[:-1]).sum() < 45
+        assert ((counts[:-1] - expected[:-1]) ** 2 / expected[:-1]).sum() < 45
 
 
 # ---- classifiers
 
 
 def train(data, objective="ns", *, own=None, start=None, **options):
-    found = OBJECTIVES[objective]
+    objective_class = OBJECTIVES[objective]
     settings = ClassifySettings(
         **{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options
     )
-    return label_training.train(data, found(found.Settings()), settings, options=own, start=start)
+    return label_training.train(
+        data, objective_class(objective_class.Settings()), settings, options=own, start=start
+    )
 
 
 @pytest.mark.compiles("labels")
@@ -211,10 +213,10 @@ def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
         [np.bincount(y[inputs == x], minlength=6) / (inputs == x).sum() for x in range(4)]
     )
     for sampler, replacement in (("adversarial", True), ("adversarial", False), ("unigram", True)):
-        found = train(
+        scores = train(
             data, sampler=sampler, replacement=replacement, epochs=20, bias="none", batch_size=100
         ).classifier
-        log_p = next(found.blocks(np.eye(4, dtype=np.float32)))[1]
+        log_p = next(scores.blocks(np.eye(4, dtype=np.float32)))[1]
         np.testing.assert_allclose(np.exp(log_p), seen, atol=0.02)
 
 
@@ -245,15 +247,15 @@ def test_fitting_is_part_of_the_time_that_is_reported():
 
 def test_the_estimator_takes_it():
     data, test = digits(400, 100)
-    found = SoftmaxClassifier(
+    fitted = SoftmaxClassifier(
         "ns", sampler="adversarial", tree_l2=0.5, tree_features=8, epochs=3, batch_size=10
     )
-    found.fit(data.features, data.labels.ids)
-    assert found.classifier_.settings["tree_l2"] == 0.5
-    assert found.score(test.features, test.labels.ids) > 0.75
-    np.testing.assert_allclose(found.predict_proba(test.features).sum(axis=1), 1, atol=1e-4)
-    found.partial_fit(data.features, data.labels.ids)
-    assert found.score(test.features, test.labels.ids) > 0.75
+    fitted.fit(data.features, data.labels.ids)
+    assert fitted.classifier_.settings["tree_l2"] == 0.5
+    assert fitted.score(test.features, test.labels.ids) > 0.75
+    np.testing.assert_allclose(fitted.predict_proba(test.features).sum(axis=1), 1, atol=1e-4)
+    fitted.partial_fit(data.features, data.labels.ids)
+    assert fitted.score(test.features, test.labels.ids) > 0.75
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3])

@@ -44,8 +44,8 @@ def test_files_of_feature_ids_mean_what_they_meant_to_load_svmlight_file(
     features, labels = load_svmlight_file(file, zero_based=zero_based)
     fitted = SoftmaxClassifier(epochs=20).fit(features, labels)
     assert fitted.score(features, labels) == 1
-    found = classifier.load(fitted.save(tmp_path / "model"))
-    measures = found.evaluate(read(str(file), like=found.known))
+    loaded = classifier.load(fitted.save(tmp_path / "model"))
+    measures = loaded.evaluate(read(str(file), like=loaded.known))
     assert measures["accuracy"] == 1
     assert measures["n_unknown"] == 0
 
@@ -162,8 +162,8 @@ def test_data_frames_are_answered_as_their_rows(table, tmp_path):
     loaded = SoftmaxClassifier.load(tmp_path / "model")
     frame = pandas.DataFrame(records)
     for columns in (frame.columns, frame.columns[::-1]):
-        found = loaded.predict_proba(frame[columns])
-        np.testing.assert_array_equal(found, loaded.predict_proba(records))
+        probabilities = loaded.predict_proba(frame[columns])
+        np.testing.assert_array_equal(probabilities, loaded.predict_proba(records))
 
 
 def test_a_record_without_a_column_of_the_training_data_is_an_error(tmp_path):

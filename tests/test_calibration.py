@@ -61,14 +61,14 @@ def test_what_is_printed_as_a_probability_is_one(objective, options, settings, s
     data, test = (
         noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1))
     )
-    found = trained(data, objective, options, calibration=0.5, neighbours="none", **settings)
-    assert found.facts["examples"] == 2000
-    p, is_right = answers(found, test)
+    model = trained(data, objective, options, calibration=0.5, neighbours="none", **settings)
+    assert model.facts["examples"] == 2000
+    p, is_right = answers(model, test)
     error = largest_error(p, is_right, least=500)
     # of one label a row there are fewer right answers to learn from
     assert error < (0.03 if several else 0.06)
-    del found.arrays["calibration"]
-    raw, still_right = answers(found, test)
+    del model.arrays["calibration"]
+    raw, still_right = answers(model, test)
     np.testing.assert_array_equal(is_right, still_right)
     assert largest_error(raw, is_right, least=500) > error + 0.02
 
@@ -80,10 +80,10 @@ def test_probabilities_of_a_row_with_one_label_sum_to_at_most_one_however_many_a
     )
     data, test = noisy(2000, 0, several=False), noisy(500, 1, several=False)
     for neighbours in ("none", "5"):
-        found = trained(
+        model = trained(
             data, "ova", {"loss": "squared-hinge"}, weights="sparse", neighbours=neighbours
         )
-        every, few = (answers(found, test, k)[0] for k in (N_LABELS, 3))
+        every, few = (answers(model, test, k)[0] for k in (N_LABELS, 3))
         assert every.sum(axis=1).max() < 1 + 1e-5
         np.testing.assert_array_equal(few, every[:, :3])
 
@@ -110,11 +110,11 @@ def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_
 
 def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reported(tmp_path):
     data = noisy(2000, 0)
-    found = trained(data, weights="sparse")
-    found.save(tmp_path / "model")
-    p, loaded = answers(found, data)[0], classifier.load(tmp_path / "model")
+    model = trained(data, weights="sparse")
+    model.save(tmp_path / "model")
+    p, loaded = answers(model, data)[0], classifier.load(tmp_path / "model")
     np.testing.assert_array_equal(answers(loaded, data)[0], p)
-    np.save(tmp_path / "model" / "calibration.npy", found.arrays["calibration"][::-1])
+    np.save(tmp_path / "model" / "calibration.npy", model.arrays["calibration"][::-1])
     with refused_data("calibration.npy"):
         classifier.load(tmp_path / "model")
 
@@ -123,9 +123,9 @@ def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
     progress = Notes()
     data, test = noisy(1500, 0, several=False), noisy(500, 1, several=False)
     for loss, is_warned in (("squared-hinge", True), ("logistic", False)):
-        found = trained(data, "ova", {"loss": loss})
+        model = trained(data, "ova", {"loss": loss})
         progress.notes.clear()
-        result = found.evaluate(test, progress=progress)
+        result = model.evaluate(test, progress=progress)
         assert (result["log_likelihood"] < -np.log(N_LABELS)) == is_warned
         assert result["log_likelihood_tempered"] > -np.log(N_LABELS)
         assert (
@@ -142,16 +142,16 @@ def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
 def test_rows_held_out_of_training_count_as_training_rows(tmp_path, settings, objective):
     data = noisy(10 * MIN_ROWS, 0, several=False)
     all_counts = np.bincount(data.labels.ids, minlength=N_LABELS)
-    found = trained(data, objective, epochs=1, **settings)
-    assert found.trained_counts.sum() == found.facts["examples"] == 8 * MIN_ROWS
+    model = trained(data, objective, epochs=1, **settings)
+    assert model.trained_counts.sum() == model.facts["examples"] == 8 * MIN_ROWS
     test = noisy(100, 1, several=False)
-    loaded = classifier.load(found.save(tmp_path / "model"))
-    for each in (found, loaded):
+    loaded = classifier.load(model.save(tmp_path / "model"))
+    for each in (model, loaded):
         np.testing.assert_array_equal(each.counts, all_counts)
-        np.testing.assert_array_equal(each.trained_counts, found.trained_counts)
+        np.testing.assert_array_equal(each.trained_counts, model.trained_counts)
         assert each.n_training_rows == len(data)
-        assert each.evaluate(test) == found.evaluate(test)
+        assert each.evaluate(test) == model.evaluate(test)
     expected = LabelMetrics(N_LABELS, all_counts, len(data))
-    for ids, _ in found.iter_top_k(test.features):
+    for ids, _ in model.iter_top_k(test.features):
         expected.add_ranked(ids, test.labels)
-    assert found.evaluate(test)["psp@3"] == expected.result()["psp@3"]
+    assert model.evaluate(test)["psp@3"] == expected.result()["psp@3"]

@@ -74,12 +74,12 @@ def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
 def test_the_likelihood_of_a_centre_is_given_the_mean_of_its_contexts(two_topics):
     model = fit(two_topics, "softmax", epochs=2, **CBOW).model
     pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road", "paw"] * 30], model)
-    found = heldout.evaluate(model, pairs, calibration)
+    likelihood = heldout.evaluate(model, pairs, calibration)
     for i in range(20):
         contexts = pairs.inputs[i][pairs.inputs[i] >= 0]
         z = model.vectors[contexts].mean(axis=0) @ model.arrays["output"].T + model.arrays["bias"]
         expected = z[pairs.targets[i]] - np.log(np.exp(z.astype(np.float64)).sum())
-        assert found.values[i] == pytest.approx(expected, abs=1e-4)
+        assert likelihood.values[i] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["ns", "ar"])

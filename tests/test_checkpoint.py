@@ -328,14 +328,14 @@ def command_of(run, corpus, output):
 @pytest.fixture(scope="module")
 def whole(home, two_topics):
     """The models of runs that were left alone."""
-    found = {}
+    files = {}
 
     def model(run):
-        if run not in found:
+        if run not in files:
             embedx_run(home, *command_of(run, two_topics, run))
             assert not (home / f"{run}.checkpoint").exists()
-            found[run] = arrays_of(home / run)
-        return found[run]
+            files[run] = arrays_of(home / run)
+        return files[run]
 
     return model
 

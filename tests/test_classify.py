@@ -196,12 +196,12 @@ def test_biases_may_start_where_they_predict_the_frequencies(name):
     )
     # draws as ns has them by default
     options = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1, "replacement": True}
-    found = {}
+    losses = {}
     for bias in ("frequency", "zero"):
         trained = run(OBJECTIVES[name], data=data, bias=bias, **options)
-        found[bias] = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
-    np.testing.assert_allclose(found["frequency"], COUNTS / 400, rtol=1e-4)
-    assert abs(found["zero"] - COUNTS / 400).max() > 0.05
+        losses[bias] = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
+    np.testing.assert_allclose(losses["frequency"], COUNTS / 400, rtol=1e-4)
+    assert abs(losses["zero"] - COUNTS / 400).max() > 0.05
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
@@ -241,12 +241,12 @@ def test_drawing_every_row_is_having_every_row_compete(objective, monkeypatch):
     for kind, data in (("sparse", TINY), ("hidden", TINY), ("dense", dense)):
         # which falls in larger steps where few rows compete
         options = {"epochs": 2, "l2": 1e-3, "schedule": "constant"}
-        found = []
+        models = []
         for sampler, small_step in (("all", 0), ("all", 2**21), ("uniform", 0)):
             if sampler in objective.samplers():
                 monkeypatch.setattr(strategies, "SMALL_STEP", small_step)
-                found.append(run(objective, kind, data, settings, sampler=sampler, **options))
-        there, *others = found
+                models.append(run(objective, kind, data, settings, sampler=sampler, **options))
+        there, *others = models
         for other in others:
             assert other.outcome.tally.mean_loss == pytest.approx(
                 there.outcome.tally.mean_loss, rel=1e-3
@@ -277,9 +277,9 @@ def test_only_the_labels_that_the_rule_leaves_are_learned_and_tested(rule):
     assert trained.classifier.counts.tolist() == expected.tolist()
     log_p = np.concatenate([log_p for _, log_p in trained.classifier.blocks(test_data.features)])
     truth = np.array([choose(test_data.labels[i]) for i in range(len(test_data))])
-    found = trained.classifier.evaluate(test_data)
-    assert found["accuracy"] == pytest.approx(np.mean(log_p.argmax(axis=1) == truth))
-    assert found["log_likelihood"] == pytest.approx(
+    metrics = trained.classifier.evaluate(test_data)
+    assert metrics["accuracy"] == pytest.approx(np.mean(log_p.argmax(axis=1) == truth))
+    assert metrics["log_likelihood"] == pytest.approx(
         np.mean(log_p[np.arange(len(truth)), truth]), rel=1e-5
     )
 

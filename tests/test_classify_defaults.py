@@ -37,8 +37,8 @@ def settled(data, objective=SOFTMAX, **options):
 
 
 def test_the_more_rows_the_fewer_passes():
-    found = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
-    assert found == [
+    epochs = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
+    assert epochs == [
         settings.MAX_EPOCHS,
         settings.ROOT_EPOCHS // 100,
         settings.ROOT_EPOCHS // 300,
@@ -106,15 +106,15 @@ def test_counts_are_weighted_alike_in_training_and_prediction(tmp_path):
         features=scaled(counts.features, "tf-idf", scaling_arrays(counts.features, "tf-idf")),
     )
     progress = Notes()
-    found = train(
+    trained = train(
         counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(**options), progress=progress
     ).classifier
     same = train(
         weighted, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)
     ).classifier
-    assert found.settings["scaling"] == "tf-idf"
+    assert trained.settings["scaling"] == "tf-idf"
     assert any("--scaling tf-idf" in note for note in progress.notes)
-    loaded = load(found.save(tmp_path / "model"))
+    loaded = load(trained.save(tmp_path / "model"))
     few = counts.features[:5]
     for (_, own), (_, other) in zip(
         loaded.blocks(few), same.blocks(weighted.features[:5]), strict=True

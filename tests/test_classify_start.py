@@ -122,8 +122,8 @@ def test_a_hidden_layer_starts_from_word_vectors(place):
     (place / "v.vec").write_text(
         "3 4\n" + "".join(f"{word} {' '.join(map(str, v))}\n" for word, v in vectors.items())
     )
-    found = trained("--pretrained", "v.vec", "--learning-rate", "1e-12")
-    rows = dict(zip(found.known.vocabulary, found.arrays["hidden"], strict=True))
+    model = trained("--pretrained", "v.vec", "--learning-rate", "1e-12")
+    rows = dict(zip(model.known.vocabulary, model.arrays["hidden"], strict=True))
     # of their root mean square, to that of uniform numbers within ±1/√4
     scale = 1 / np.sqrt(50 / 8) / np.sqrt(3 * 4)
     for word in ("nice", "awful"):

@@ -131,11 +131,11 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
         input="cat xyzzy\ndog\n",
     )
     assert done.stderr.startswith("embedx: xyzzy: not among the 16 words")
-    found = [line.split("\t") for line in done.stdout.splitlines()]
-    assert [word for word, *_ in found] == ["cat"] * 3 + ["dog"] * 3
-    assert {neighbour for _, neighbour, _ in found} <= set(model.words[1:8])
+    answers = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [word for word, *_ in answers] == ["cat"] * 3 + ["dog"] * 3
+    assert {neighbour for _, neighbour, _ in answers} <= set(model.words[1:8])
     assert all(
-        float(cosine) == pytest.approx(model.similarity(a, b), abs=1e-4) for a, b, cosine in found
+        float(cosine) == pytest.approx(model.similarity(a, b), abs=1e-4) for a, b, cosine in answers
     )
 
 
@@ -292,9 +292,9 @@ def test_export_goes_from_format_to_format(trained):
     assert done.returncode == 2
     assert "a.kv: this is a pickle" in done.stderr
     run_command(home, "export", "a.kv", "a.vec.gz", "--trust-pickle")
-    whole, found = embedx.load(folder), embedx.load(home / "a.vec.gz")
-    assert found.words == whole.words[:15]
-    np.testing.assert_array_equal(found.vectors, (whole.vectors + whole.output_vectors)[:15])
+    whole, exported = embedx.load(folder), embedx.load(home / "a.vec.gz")
+    assert exported.words == whole.words[:15]
+    np.testing.assert_array_equal(exported.vectors, (whole.vectors + whole.output_vectors)[:15])
     done = run_command(home, "export", folder, "a.npz", check=False)
     assert (
         done.stderr.splitlines()[-1]
@@ -726,12 +726,12 @@ def answered(home, *words, lines):
 
 def test_each_line_of_standard_input_is_answered_as_it_comes(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 2\nb 2 1\nc 3 1\nd 1 1\n")
-    found = [*answered(tmp_path, "nn", "v.txt", "-", "--top-k", "1", lines="bc")]
-    assert found == ["b\tc\t0.9899", "c\tb\t0.9899"]
+    answers = [*answered(tmp_path, "nn", "v.txt", "-", "--top-k", "1", lines="bc")]
+    assert answers == ["b\tc\t0.9899", "c\tb\t0.9899"]
     assert [*answered(tmp_path, "vectors", "v.txt", lines="ab")] == ["a 1 2", "b 2 1"]
     questions = ["a b c", "a c b"]
-    found = [*answered(tmp_path, "analogy", "v.txt", "-", "--top-k", "1", lines=questions)]
-    assert [line.split()[0] for line in found] == ["d", "d"]
+    answers = [*answered(tmp_path, "analogy", "v.txt", "-", "--top-k", "1", lines=questions)]
+    assert [line.split()[0] for line in answers] == ["d", "d"]
 
 
 def test_fasttexts_commands_about_vectors_answer_each_line_as_it_comes(tmp_path):
@@ -740,8 +740,8 @@ def test_fasttexts_commands_about_vectors_answer_each_line_as_it_comes(tmp_path)
     assert words == ["a 1 2", "unseen 0 0"]
     sentences = [*answered(tmp_path, "print-sentence-vectors", "v.vec", lines=["a b", "unseen"])]
     assert sentences == ["0.67082 0.67082", "0 0"]
-    found = [*answered(tmp_path, "analogies", "v.vec", "1", lines=["b a c", "c a b"])]
-    assert [line.removeprefix("Query triplet (A - B + C)? ")[0] for line in found] == ["d", "d"]
+    answers = [*answered(tmp_path, "analogies", "v.vec", "1", lines=["b a c", "c a b"])]
+    assert [line.removeprefix("Query triplet (A - B + C)? ")[0] for line in answers] == ["d", "d"]
 
 
 def test_fasttexts_nn_asks_for_words(tmp_path):
@@ -749,9 +749,9 @@ def test_fasttexts_nn_asks_for_words(tmp_path):
     options = ["-dim", "4", "-minCount", "1", "-bucket", "100", "-epoch", "1", "-t", "0"]
     embedx_run(tmp_path, "skipgram", *["-input", "text.txt", "-output", "ft", *options])
     asked = ["king", "dog"]
-    found = [*answered(tmp_path, "nn", "ft.bin", "1", lines=asked)]
+    answers = [*answered(tmp_path, "nn", "ft.bin", "1", lines=asked)]
     own = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=asked)]
-    assert [line.removeprefix("Query word? ").split()[0] for line in found] == [
+    assert [line.removeprefix("Query word? ").split()[0] for line in answers] == [
         line.split()[1] for line in own
     ]
 
@@ -769,8 +769,8 @@ def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
         "__label__pos __label__neg",
         "__label__neg __label__pos",
     ]
-    found = [*answered(tmp_path, *["predict-prob", "ft.bin", "-"], lines=texts)]
-    assert [line.split()[0] for line in found] == ["__label__pos", "__label__neg"]
+    answers = [*answered(tmp_path, *["predict-prob", "ft.bin", "-"], lines=texts)]
+    assert [line.split()[0] for line in answers] == ["__label__pos", "__label__neg"]
     done = run_command(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
     measures = "F1-Score : 1.000000  Precision : 1.000000  Recall : 1.000000   __label__"
     assert done.stdout.splitlines() == [

@@ -106,12 +106,12 @@ def test_numbers_are_rounded_to_a_share_of_the_largest_of_their_row():
     )
     values[5], values[6], values[:, 3] = 0, 2.0**15 - 1, 1  # the last as a feature that is always 1
     values[7, :3] = 1e-44
-    _, found, _, scale = delta_of(range(300), values)
-    assert found.dtype == np.int16
-    error = np.abs(found * scale - values)
+    _, rounded, _, scale = delta_of(range(300), values)
+    assert rounded.dtype == np.int16
+    error = np.abs(rounded * scale - values)
     assert (error <= np.abs(values).max(axis=1, keepdims=True) * 2.0**-14).all()
     is_larger = np.abs(values).max(axis=1) >= 2.0**14
-    assert (found[~is_larger, 3] * scale[~is_larger, 0] == 1).all()
+    assert (rounded[~is_larger, 3] * scale[~is_larger, 0] == 1).all()
 
 
 def test_rows_that_are_not_finite_stay_with_their_worker():
@@ -155,8 +155,8 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     common.rows[theirs] = whole(news)
     added = merge(news, n_trained, rate)
     assert added.row.tolist() == mine.tolist()
-    found = OPTIMIZERS[name]
-    divisor = found.divisor if has_states else lambda state: np.float32(1)
+    optimizer_class = OPTIMIZERS[name]
+    divisor = optimizer_class.divisor if has_states else lambda state: np.float32(1)
     for k, row in enumerate(mine):
         states = [
             states[row] if has_states else np.zeros(1)
@@ -179,8 +179,8 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             states[2],
             damping,
             lambda s: np.array([divisor(np.float32(x)) for x in s]),
-            found.limit,
-            found.is_ema,
+            optimizer_class.limit,
+            optimizer_class.is_ema,
         )
         slack = 1e-4 if partner is None else 1e-2  # damping that is too small is left out
         np.testing.assert_allclose(whole(added)[k], to_row, rtol=1e-3, atol=slack)
@@ -190,7 +190,9 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
         if has_states:
             np.testing.assert_allclose(added.state[k], to_state, rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(
-                table.state[row], np.minimum(common.state[row] + to_state, found.limit), rtol=1e-4
+                table.state[row],
+                np.minimum(common.state[row] + to_state, optimizer_class.limit),
+                rtol=1e-4,
             )
     for row in range(30, 36):
         np.testing.assert_allclose(table.rows[row], common.rows[row], rtol=1e-5, atol=1e-6)

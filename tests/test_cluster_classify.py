@@ -282,8 +282,12 @@ def test_a_sampler_with_an_index_is_refused(cluster):
 def at_random(name, *, hidden=0, sampler="all", n_labels=61, n_features=20):
     """A model of random parameters, and rows to predict."""
     rng = np.random.default_rng(3)
-    found = objectives.find(name)
-    objective = found(found.Settings(hierarchy="huffman") if name == "hs" else found.Settings())
+    objective_class = objectives.find(name)
+    objective = objective_class(
+        objective_class.Settings(hierarchy="huffman")
+        if name == "hs"
+        else objective_class.Settings()
+    )
     counts = rng.integers(1, 50, n_labels)
     objective.prepare(counts)
     n_rows = objective.n_rows(n_labels)
@@ -316,12 +320,12 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_the_best_labels_are_those_of_one_machine(name, tmp_path):
     made, features = MODELS[name]()
-    found = classifier.load(made.save(tmp_path / "model"))
+    loaded = classifier.load(made.save(tmp_path / "model"))
     expected = [
         np.concatenate(parts)
-        for parts in zip(*found.iter_top_k(features, 5, threads=1), strict=True)
+        for parts in zip(*loaded.iter_top_k(features, 5, threads=1), strict=True)
     ]
-    worker = Predictor(travelled(found), 5, 1)
+    worker = Predictor(travelled(loaded), 5, 1)
     blocks = [
         worker.predict(travelled(features[start : start + 64])) for start in range(0, 300, 64)
     ]
@@ -329,5 +333,5 @@ def test_the_best_labels_are_those_of_one_machine(name, tmp_path):
     np.testing.assert_array_equal(ids, expected[0])
     # BLAS sums by rows
     np.testing.assert_allclose(
-        probabilities, expected[1], rtol=0 if found.has_sparse_weights else 2e-5
+        probabilities, expected[1], rtol=0 if loaded.has_sparse_weights else 2e-5
     )

@@ -49,11 +49,11 @@ def cluster():
     ParameterReplica(
         Parameters({"": table}, rule, np.zeros((1, 0)), np.zeros(1), {"": np.zeros(1, np.float32)})
     )
-    with cluster_of(2) as found, pytest.MonkeyPatch.context() as patch:
+    with cluster_of(2) as ray_cluster, pytest.MonkeyPatch.context() as patch:
         # on a busy machine one may start much later than the other
         patch.setattr(ray_backend, "PATIENCE", 120.0)
-        with ray_backend.connected(ClusterSettings(cluster=found.address), 1, Silent()):
-            yield found
+        with ray_backend.connected(ClusterSettings(cluster=ray_cluster.address), 1, Silent()):
+            yield ray_cluster
 
 
 def trained(corpus, cluster, progress, workers=2, objective="ns", **options):
@@ -65,8 +65,8 @@ def trained(corpus, cluster, progress, workers=2, objective="ns", **options):
         return train_task(task, progress, wrap=by_workers(task.cluster, size))
 
 
-def n_words(found):
-    return found.outcome.tally.words
+def n_words(trained):
+    return trained.outcome.tally.words
 
 
 def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_costs_its_range_alone(
@@ -78,18 +78,18 @@ def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_cos
 
     monkeypatch.setattr(run, "MIN_TIMEOUT", 2.0)
     watching = Watching(0.3, lose)
-    found = trained(two_topics, cluster, watching, heldout=0.05)
+    model = trained(two_topics, cluster, watching, heldout=0.05)
     with contextlib.suppress(ProcessLookupError):  # Ray may have ended it
         os.kill(watching.workers()[1], signal.SIGCONT)
     assert len(watching.says("is lost")) == 2
-    assert_knows_the_topics(found.vectors)
-    facts = found.vectors.facts
+    assert_knows_the_topics(model.vectors)
+    facts = model.vectors.facts
     assert facts["cluster"]["workers"] == 2
     assert facts["cluster"]["bytes_merged"] > 0
     assert facts["epochs"] == EPOCHS
     assert facts["heldout"]["log_likelihood"] > facts["heldout"]["unigram"]
-    assert n_words(found) == pytest.approx(
-        EPOCHS * sum(found.vectors.counts - found.vectors.arrays["heldout_counts"])
+    assert n_words(model) == pytest.approx(
+        EPOCHS * sum(model.vectors.counts - model.vectors.arrays["heldout_counts"])
     )
 
 
@@ -161,10 +161,10 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(predict, "Predictor", Mortal)
     data, test = digits(600, 400)
     quality("softmax", data, test, epochs=3)[1].classifier.save(tmp_path / "model")
-    found = classifier.load(tmp_path / "model")
-    expected = list(found.iter_top_k(test.features, 3, threads=1))
+    loaded = classifier.load(tmp_path / "model")
+    expected = list(loaded.iter_top_k(test.features, 3, threads=1))
     on = ClusterSettings(cluster=cluster.address, workers=2)
-    blocks = list(predict.predict(on, found, test.features, 3, 1, Silent()))
+    blocks = list(predict.predict(on, loaded, test.features, 3, 1, Silent()))
     assert len(blocks) == 8
     assert died.exists()
     for part in (0, 1):
@@ -186,9 +186,9 @@ def test_both_commands_take_a_cluster(cluster, here, capsys):
     printed = capsys.readouterr().err
     assert "cluster=" in printed
     assert "worker 2 on" in printed
-    found = classifier.load(here / "model")
-    assert found.facts["epochs"] == 8
-    assert found.evaluate(data)["p@1"] > 0.7
+    loaded = classifier.load(here / "model")
+    assert loaded.facts["epochs"] == 8
+    assert loaded.evaluate(data)["p@1"] > 0.7
     best = []
     for more in on, []:
         embedx("predict", "model", "data.txt", "--top-k", "3", *more)
@@ -231,6 +231,6 @@ def test_machines_may_leave_and_join(two_topics, cluster):
         cluster.add_node(**NODE)
 
     watching = Watching(0.2, change)
-    found = trained(two_topics, cluster, watching, workers=3)
+    model = trained(two_topics, cluster, watching, workers=3)
     assert len(watching.workers()) >= 3
-    assert n_words(found) == pytest.approx(EPOCHS * sum(found.vectors.counts))
+    assert n_words(model) == pytest.approx(EPOCHS * sum(model.vectors.counts))

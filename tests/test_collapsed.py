@@ -73,9 +73,9 @@ def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
     assert loaded.settings["sampler"] == "all"
     assert "draws" not in loaded.settings
     pairs, calibration = heldout.pairs_of([str(two_topics)], loaded)
-    found = heldout.evaluate(loaded, pairs, calibration)
-    assert -found.log_likelihood == pytest.approx(
-        fitted.outcome.final_loss, abs=3 * found.standard_error
+    likelihood = heldout.evaluate(loaded, pairs, calibration)
+    assert -likelihood.log_likelihood == pytest.approx(
+        fitted.outcome.final_loss, abs=3 * likelihood.standard_error
     )
 
 
@@ -92,9 +92,9 @@ def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
 
 @pytest.mark.parametrize("options", [{"bias": "none"}, {"warm_start": "none", "window": 1}])
 def test_every_setting_lowers_the_objective(two_topics, options):
-    found = fit(two_topics, epochs=3, **options)
-    assert found.outcome.final_loss < found.outcome.initial_loss
-    assert ("bias" in found.vectors.arrays) == (options.get("bias") != "none")
+    trained = fit(two_topics, epochs=3, **options)
+    assert trained.outcome.final_loss < trained.outcome.initial_loss
+    assert ("bias" in trained.vectors.arrays) == (options.get("bias") != "none")
 
 
 def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
@@ -111,18 +111,18 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
     [name for name, objective in OBJECTIVES.items() if "search" in objective.samplers()],
 )
 def test_rows_that_are_found_will_do(two_topics, objective):
-    found = fit(two_topics, objective=objective, scored_fraction=0.5)
-    printed = [entry["loss"] for entry in found.vectors.facts["history"]]
+    trained = fit(two_topics, objective=objective, scored_fraction=0.5)
+    printed = [entry["loss"] for entry in trained.vectors.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(printed))
-    assert {word for word, _ in found.vectors.most_similar("cat", top_k=3)} <= {
+    assert {word for word, _ in trained.vectors.most_similar("cat", top_k=3)} <= {
         "dog",
         "purr",
         "fur",
         "paw",
         "tail",
     }
-    assert found.vectors.settings["scored_fraction"] == 0.5
-    assert found.vectors.settings["loss"] == "softmax"
+    assert trained.vectors.settings["scored_fraction"] == 0.5
+    assert trained.vectors.settings["loss"] == "softmax"
 
 
 def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
@@ -137,10 +137,10 @@ def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
 
 
 def test_the_part_held_out_is_reported(two_topics):
-    found = fit(two_topics, heldout=0.2)
-    printed = found.vectors.facts["heldout"]
+    trained = fit(two_topics, heldout=0.2)
+    printed = trained.vectors.facts["heldout"]
     assert printed["log_likelihood"] > printed["unigram"] + 0.1
-    assert found.outcome.tally.pairs < 0.9 * fit(two_topics).outcome.tally.pairs
+    assert trained.outcome.tally.pairs < 0.9 * fit(two_topics).outcome.tally.pairs
 
 
 def test_drawn_rows_know_nothing_of_the_part_held_out(two_topics, monkeypatch):

@@ -36,31 +36,31 @@ def test_scores_that_are_equal_but_for_rounding_lie_in_the_middle_of_an_axis():
 
 
 def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
-    found = ranked(
+    ranking = ranked(
         run("ns", 1, -8.5, 3000, 0.4),
         run("ns", 2, -8.52, 3200, 0.4),
         run("ar", 1, -8.2, 1000, 0.3),
         run("ar", 2, -8.22, 1100, 0.3),
     )
-    assert [line.objective for line in found.lines] == ["ar", "ns"]
-    assert found.advice == [
+    assert [line.objective for line in ranking.lines] == ["ar", "ns"]
+    assert ranking.advice == [
         "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next.",
         "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar.",
         "In word similarity ns is best (0.400).",
     ]
-    assert found.first.pace == 1050
+    assert ranking.first.pace == 1050
 
 
 def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them():
     values = {"ar": (-8.45, -8.25, 1000), "ns": (-8.5, -8.3, 3000)}
-    found = ranked(
+    ranking = ranked(
         *(
             run(name, seed, of[seed - 1], of[2], 0.4)
             for name, of in values.items()
             for seed in (1, 2)
         )
     )
-    assert found.advice == [
+    assert ranking.advice == [
         (
             "ar and ns share the first rank in log-likelihood (ar has -8.350): no difference to ar"
             " is significant."
@@ -68,16 +68,16 @@ def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them()
         "Of these ns is the fastest, with 3,000 words per second.",
         "In word similarity ar and ns are best (0.400).",
     ]
-    assert [line.standings["log_likelihood"].rank for line in found.lines] == [1, 1]
+    assert [line.standings["log_likelihood"].rank for line in ranking.lines] == [1, 1]
 
 
 def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
-    found = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
+    ranking = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
     assert any(
         advice.startswith("ove does not beat the unigram baseline (-9.000)")
-        for advice in found.advice
+        for advice in ranking.advice
     )
-    assert "three seeds" in found.advice[-1]
+    assert "three seeds" in ranking.advice[-1]
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_the_largest_memory_is_shown(runs_of, peak):
 
 def check_page(text, numbers):
     """A page parses, requests nothing, and has every number of the CSV."""
-    found = Page(text)
+    page = Page(text)
     wanted = {cell for row in list(csv.reader(numbers.splitlines()))[1:] for cell in row if cell}
     assert wanted
-    assert wanted <= {cell.replace("−", "-") for cell in found.cells}
+    assert wanted <= {cell.replace("−", "-") for cell in page.cells}
 
 
 def test_the_page_has_every_number_and_needs_nothing_else():
@@ -116,9 +116,9 @@ def test_the_page_has_every_number_and_needs_nothing_else():
     records.append(
         {"objective": "hs", "seed": 1, "ended": "2026", "diverged": "the loss is <not> finite"}
     )
-    found = ranked(*records)
-    text = tables.page("a & b", found, "held-out log-likelihood", {"machine": "<x>"})
-    check_page(text, tables.csv_text(found))
+    ranking = ranked(*records)
+    text = tables.page("a & b", ranking, "held-out log-likelihood", {"machine": "<x>"})
+    check_page(text, tables.csv_text(ranking))
     assert "<ar>" not in text
     assert "hs, seed 1: diverged: the loss is &lt;not&gt; finite" in text
     assert text.count("<polyline") == 2 * 2 + 2  # means of the runs in two charts, and the legend
@@ -157,9 +157,9 @@ def test_a_band_is_from_the_lowest_to_the_highest_of_runs_point_by_point():
 def test_a_dot_plot_has_scores_between_their_ends_and_the_fastest_is_on_the_right():
     scores = {"ns": (-8.0, -8.5, -7.5), "ar": (-9.0, float("nan"), float("nan"))}
     styles = {"ns": "c0", "ar": "c1"}
-    found = charts.dot_plot(scores, "y", "dots", styles)
-    (x0, y0, x1, y1, _), (ns, ar) = found["spans"][0], found["marks"]
-    assert len(found["spans"]) == 1  # of what is known
+    plot = charts.dot_plot(scores, "y", "dots", styles)
+    (x0, y0, x1, y1, _), (ns, ar) = plot["spans"][0], plot["marks"]
+    assert len(plot["spans"]) == 1  # of what is known
     assert ar[0] < x0 < ns[0] < x1
     assert y0 == y1 == ns[1] < ar[1]
     fast = charts.against_speed(
@@ -209,17 +209,17 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
 
     monkeypatch.setattr(runs, "watched", ended)
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
-    found = comparison.compare(data, names, settings, folder)
+    outcome = comparison.compare(data, names, settings, folder)
     assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
-    assert {line.objective for line in found.ranking.lines} == {"ns", "ove"}
-    assert all(line.seeds == [1, 2] and line.epochs == 3 for line in found.ranking.lines)
-    assert "hs, seed 2: diverged: the loss is not finite" in found.ranking.troubles
-    assert "ar, seed 1: failed: MemoryError: no room" in found.ranking.troubles
-    first, second = (line.standings["log_likelihood"] for line in found.ranking.lines)
+    assert {line.objective for line in outcome.ranking.lines} == {"ns", "ove"}
+    assert all(line.seeds == [1, 2] and line.epochs == 3 for line in outcome.ranking.lines)
+    assert "hs, seed 2: diverged: the loss is not finite" in outcome.ranking.troubles
+    assert "ar, seed 1: failed: MemoryError: no room" in outcome.ranking.troubles
+    first, second = (line.standings["log_likelihood"] for line in outcome.ranking.lines)
     assert second.behind.value == pytest.approx(second.score.value - first.score.value)
-    assert found.ranking.unigram < first.score.value
+    assert outcome.ranking.unigram < first.score.value
     assert first.items > 1000
-    assert max(line.peak or 0 for line in found.ranking.lines) > 1e7 or sys.platform != "linux"
+    assert max(line.peak or 0 for line in outcome.ranking.lines) > 1e7 or sys.platform != "linux"
     text, numbers = ((folder / name).read_text("utf-8") for name in ("compare.html", "compare.csv"))
     check_page(text, numbers)
     assert not (folder / "work").exists()
@@ -257,9 +257,9 @@ def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
             raise KeyboardInterrupt from None
 
     monkeypatch.setattr(runs, "measured", measured)
-    found = comparison.compare(data, ["ns", "ove"], settings, tmp_path / "out")
-    assert found.interrupted
-    assert found.ranking.advice[0] == "Only ns finished: log-likelihood -2.000."
+    outcome = comparison.compare(data, ["ns", "ove"], settings, tmp_path / "out")
+    assert outcome.interrupted
+    assert outcome.ranking.advice[0] == "Only ns finished: log-likelihood -2.000."
     check_page(
         *((tmp_path / "out" / name).read_text("utf-8") for name in ("compare.html", "compare.csv"))
     )
@@ -474,11 +474,11 @@ def trials_of(score, used):
 
     def trial_of(options):
         tried.append(options)
-        found = used | options
+        values = used | options
         return {
             "trial": options,
-            "used": found,
-            "score": score(found.get("learning_rate"), found.get("negatives")),
+            "used": values,
+            "score": score(values.get("learning_rate"), values.get("negatives")),
         }
 
     return trial_of, tried
@@ -543,7 +543,7 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
         [str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache"
     )
     folder = tmp_path / "out"
-    found = comparison.compare(data, ["ns"], settings, folder)
+    outcome = comparison.compare(data, ["ns"], settings, folder)
     lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
     trials, made = (
         [line for line in lines if "trial" in line],
@@ -553,13 +553,13 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     assert trials[0]["trial"] == {}
     assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
     best = max(trials, key=lambda each: each["score"])
-    assert made.get("tuned", {}) == best["trial"] == found.ranking.lines[0].tuned
+    assert made.get("tuned", {}) == best["trial"] == outcome.ranking.lines[0].tuned
     n_spans = len(set(data.held_out.spans.tolist()))
     assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
-    assert ("tuned" in tables.text(found.ranking)) == bool(best["trial"])
+    assert ("tuned" in tables.text(outcome.ranking)) == bool(best["trial"])
     # nothing is left to be done
     again = comparison.compare(data, ["ns"], settings, folder, resume=True)
-    assert again.ranking.lines[0].tuned == found.ranking.lines[0].tuned
+    assert again.ranking.lines[0].tuned == outcome.ranking.lines[0].tuned
     assert [json.loads(line) for line in (folder / FILE).read_text().splitlines()] == lines
 
 
@@ -568,12 +568,12 @@ def test_what_was_tuned_is_in_the_table_and_the_numbers():
         run("ns", 1, -8.0) | {"tuned": {"learning_rate": 0.75, "negatives": 15}},
         run("hs", 1, -9.0),
     ]
-    found = ranked(*records)
-    assert [tables.cells(found, line)["tuned"] for line in found.lines] == [
+    ranking = ranked(*records)
+    assert [tables.cells(ranking, line)["tuned"] for line in ranking.lines] == [
         "--learning-rate 0.75 --negatives 15",
         "-",
     ]
-    numbers = tables.as_dict(found)["objectives"]
+    numbers = tables.as_dict(ranking)["objectives"]
     assert [(row["learning_rate"], row["negatives"]) for row in numbers] == [
         (0.75, 15),
         (None, None),

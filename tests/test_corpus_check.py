@@ -42,10 +42,10 @@ def found_in(inspector, texts, size):
 
 def row_of(text, name):
     """A row of the table that is printed of a text; None if it has none."""
-    found = {"text": findings(text), "tokens": 1, "vocabulary": [], "sample": 0}
+    record = {"text": findings(text), "tokens": 1, "vocabulary": [], "sample": 0}
     needs = {"memory": {}, "available": 1, "fits": True, "disk_free": 1}
-    found["training"] = needs | {"disk": {"model": 0, "checkpoints": 0, "encoded text": 0}}
-    rows = dict(line.split("\t") for line in table(found).splitlines())
+    record["training"] = needs | {"disk": {"model": 0, "checkpoints": 0, "encoded text": 0}}
+    rows = dict(line.split("\t") for line in table(record).splitlines())
     return rows.get(name)
 
 
@@ -59,8 +59,8 @@ def row_of(text, name):
     ],
 )
 def test_composed_and_decomposed_letters_are_counted(text, composed, decomposed):
-    found = findings(text.encode(), size=2)
-    assert (found["composed"], found["decomposed"]) == (composed, decomposed)
+    report = findings(text.encode(), size=2)
+    assert (report["composed"], report["decomposed"]) == (composed, decomposed)
     is_mixed = composed > 0 and decomposed > 0
     assert (row_of(text.encode(), "Unicode forms") is not None) is is_mixed
 
@@ -81,46 +81,46 @@ def test_damage_is_found_with_its_places_however_the_text_is_cut(size):
         + MOJIBAKE
         + b"\nna\xc3\xafve, \xc2\xa9 \t\r\n\xe2\x82"
     )
-    found = findings(b"\n", text, size=size)
-    assert found["counts"] == {
+    report = findings(b"\n", text, size=size)
+    assert report["counts"] == {
         "not UTF-8": 3,
         "replaced": 1,
         "wrongly decoded": 1,
         "control characters": 2,
         "giant lines": 0,
     }
-    assert found["places"]["not UTF-8"] == [
+    assert report["places"]["not UTF-8"] == [
         place("text 1", 2, 6),
         place("text 1", 2, 9),
         place("text 1", 7, len(text) - 2),
     ]
-    assert found["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
+    assert report["places"]["replaced"] == [place("text 1", 3, text.index(b"\xef"))]
     controls = [place("text 1", 4, text.index(control)) for control in (b"\0", b"\xc2\x85")]
-    assert found["places"]["control characters"] == controls
-    assert found["places"]["wrongly decoded"] == [place("text 1", 5, text.index(MOJIBAKE))]
-    assert (found["n_lines"], found["n_bytes"]) == (8, len(text) + 1)
+    assert report["places"]["control characters"] == controls
+    assert report["places"]["wrongly decoded"] == [place("text 1", 5, text.index(MOJIBAKE))]
+    assert (report["n_lines"], report["n_bytes"]) == (8, len(text) + 1)
 
 
 def test_only_the_first_places_are_kept():
-    found = findings(b"\xff" * 10, b"\xff")
-    assert found["counts"]["not UTF-8"] == 11
-    assert found["places"]["not UTF-8"] == [
+    report = findings(b"\xff" * 10, b"\xff")
+    assert report["counts"]["not UTF-8"] == 11
+    assert report["places"]["not UTF-8"] == [
         place("text 0", 1, n) for n in range(inspection.MAX_PLACES)
     ]
 
 
 def test_giant_lines_are_reported():
     text = b"short\n" + b"x" * (inspection.MAX_LINE_BYTES + 1) + b"\n" + b"y" * 100
-    found = findings(b"z" * 50, text, size=100_000)
-    assert (found["counts"]["giant lines"], found["places"]["giant lines"]) == (
+    report = findings(b"z" * 50, text, size=100_000)
+    assert (report["counts"]["giant lines"], report["places"]["giant lines"]) == (
         1,
         [place("text 1", 2, 6)],
     )
 
 
 def test_repeated_lines_are_counted_over_all_sources():
-    found = findings(b"one line\nanother\n\n\none line", b"one line\n\nshort\n")
-    assert found["repeated_lines"] == pytest.approx(2 / 5)
+    report = findings(b"one line\nanother\n\n\none line", b"one line\n\nshort\n")
+    assert report["repeated_lines"] == pytest.approx(2 / 5)
 
 
 def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):
@@ -128,16 +128,16 @@ def test_repeated_lines_are_counted_exactly_in_little_memory(monkeypatch):
     monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 100)
     rng = np.random.default_rng(0)
     lines = [b"line %d" % n for n in rng.integers(0, 20_000, 40_000)]
-    found = findings(b"\n".join(lines), size=10_000)
-    assert found["repeated_lines"] == pytest.approx(1 - len(set(lines)) / len(lines), rel=1e-12)
+    report = findings(b"\n".join(lines), size=10_000)
+    assert report["repeated_lines"] == pytest.approx(1 - len(set(lines)) / len(lines), rel=1e-12)
 
 
 def test_scripts_are_shares_of_the_letters():
-    found = findings("abc 123 дом, 中文! ά".encode())
-    assert found["scripts"] == pytest.approx(
+    report = findings("abc 123 дом, 中文! ά".encode())
+    assert report["scripts"] == pytest.approx(
         {"Latin": 3 / 9, "Cyrillic": 3 / 9, "Han": 2 / 9, "Greek": 1 / 9}
     )
-    assert list(found["scripts"])[-1] == "Greek"
+    assert list(report["scripts"])[-1] == "Greek"
     assert findings(b"12")["scripts"] == {}
     assert findings("ªй".encode())["scripts"] == pytest.approx(
         {"Feminine": 1 / 2, "Cyrillic": 1 / 2}
@@ -177,16 +177,16 @@ def checked(corpus, tmp_path, name="ns", **options):
 
 
 def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
-    found = checked(two_topics, tmp_path, epochs=3)
-    own = found["training"]
-    assert (own["words"], own["tokens"], own["kept"]) == (16, found["tokens"], found["tokens"])
+    report = checked(two_topics, tmp_path, epochs=3)
+    own = report["training"]
+    assert (own["words"], own["tokens"], own["kept"]) == (16, report["tokens"], report["tokens"])
     assert own["memory"]["vectors"] == 2 * 16 * 16 * 4
     assert own["disk"]["model"] > own["memory"]["vectors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
-    rows = dict(line.split("\t") for line in table(found).splitlines())
+    rows = dict(line.split("\t") for line in table(report).splitlines())
     assert (
         rows["text"]
-        == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {found['tokens']:,} tokens"
+        == f"{two_topics.stat().st_size:,} bytes, 4,000 lines, {report['tokens']:,} tokens"
     )
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
 
@@ -202,8 +202,8 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
 
 def test_what_does_not_fit_is_reported_and_not_tried(two_topics, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
-    found = checked(two_topics, tmp_path)
-    rows = dict(line.split("\t") for line in table(found).splitlines())
+    report = checked(two_topics, tmp_path)
+    rows = dict(line.split("\t") for line in table(report).splitlines())
     assert "TOO LITTLE" in rows["memory"]
 
 

@@ -37,10 +37,12 @@ def test_sets_cover_the_labels_of_new_rows_as_often_as_asked_for(several):
     thresholds, sums = coverage_sums(*answers(20_000, rng, several))
     for level, n in ((0.5, 100), (0.8, 100), (0.9, 40), (0.9, 400)):
         chosen = [threshold_of(coverage_sums(*answers(n, rng, several)), level) for _ in range(300)]
-        found = sums[np.searchsorted(-thresholds, np.negative(chosen), side="right") - 1] / 20_000
-        error = 3 * np.std(found) / math.sqrt(300) + 3 * math.sqrt(level * (1 - level) / 20_000)
-        assert level - error < np.mean(found) < level + 1 / (n + 1) + error
-        assert np.std(found) < 1.2 * math.sqrt(level * (1 - level) / n)
+        coverages = (
+            sums[np.searchsorted(-thresholds, np.negative(chosen), side="right") - 1] / 20_000
+        )
+        error = 3 * np.std(coverages) / math.sqrt(300) + 3 * math.sqrt(level * (1 - level) / 20_000)
+        assert level - error < np.mean(coverages) < level + 1 / (n + 1) + error
+        assert np.std(coverages) < 1.2 * math.sqrt(level * (1 - level) / n)
 
 
 def test_a_set_holds_no_more_labels_than_the_definition_asks_for():
@@ -92,9 +94,9 @@ def test_f1_is_that_of_scikit_learn(several):
                 ("micro", "macro", "samples"),
             )
             those = {"labels": np.flatnonzero(true.any(axis=0) | predicted.any(axis=0))}
-        found = f1_measures(*given)
+        measures = f1_measures(*given)
         for average in averages:
-            assert found[f"f1_{average}"] == pytest.approx(
+            assert measures[f"f1_{average}"] == pytest.approx(
                 f1_score(true, predicted, average=average, zero_division=0, **those)
             )
 
@@ -106,20 +108,20 @@ def test_f1_is_that_of_scikit_learn(several):
 def test_sets_of_a_classifier_have_their_coverage_and_are_kept_with_it(several, tmp_path):
     data, test = (noisy(n, seed, several=several) for n, seed in ((4000, 0), (4000, 1)))
     test = test.rows(np.flatnonzero(test.labels.n_of_row))
-    found = classifier.load(trained(data, calibration=0.5).save(tmp_path / "model"))
+    loaded = classifier.load(trained(data, calibration=0.5).save(tmp_path / "model"))
     for level in (0.7, 0.9):
-        chosen = Labels.of_matrix(found.predict_set(test.features, coverage=level))
+        chosen = Labels.of_matrix(loaded.predict_set(test.features, coverage=level))
         shares = label_counts(chosen, test.labels)[1].recall
         assert abs(shares.mean() - level) < 4 * shares.std() * math.sqrt(1 / 2000 + 1 / len(test))
-    ids, p = next(found.iter_top_k(test.features[:9], 2))
+    ids, p = next(loaded.iter_top_k(test.features[:9], 2))
     np.testing.assert_array_equal(
-        found.predict_set(test.features[:9], threshold=p[0, 0], k=2).indices, ids[p >= p[0, 0]]
+        loaded.predict_set(test.features[:9], threshold=p[0, 0], k=2).indices, ids[p >= p[0, 0]]
     )
 
 
 def test_commands_print_decisions_and_their_scores(tmp_path):
-    found, test = trained(noisy(1500, 0), weights="sparse"), noisy(60, 1)
-    found.save(tmp_path / "model")
+    model, test = trained(noisy(1500, 0), weights="sparse"), noisy(60, 1)
+    model.save(tmp_path / "model")
     test.features.data[:] = test.features.data.round(4)
     write_xc(tmp_path / "test.txt", test.features, [test.labels[i] for i in range(60)], N_LABELS)
 
@@ -128,7 +130,7 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
 
     every = [json.loads(line) for line in predict("-k", N_LABELS, "--json").stdout.splitlines()]
     of_sets, high = (
-        found.min_probability(coverage=0.8),
+        model.min_probability(coverage=0.8),
         sorted(row[0]["probability"] for row in every)[30],
     )
     for options, least, most in (
@@ -151,14 +153,14 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
     tested = run_command(
         tmp_path, "eval", "model", "--test", "test.txt", "--per-label", "l.csv", "--json"
     )
-    metrics, (measures, _) = json.loads(tested.stdout)["test"], found.evaluate_decisions(test)
+    metrics, (measures, _) = json.loads(tested.stdout)["test"], model.evaluate_decisions(test)
     assert {name: metrics[name] for name in measures} == pytest.approx(measures)
     table = list(csv.DictReader((tmp_path / "l.csv").read_text().splitlines()))
     counts, threshold = (
         np.bincount(test.labels.ids, minlength=N_LABELS),
         f"{metrics['threshold']:.4g}",
     )
-    expected = [(str(k), str(found.counts[k]), str(counts[k]), threshold) for k in range(N_LABELS)]
+    expected = [(str(k), str(model.counts[k]), str(counts[k]), threshold) for k in range(N_LABELS)]
     assert [tuple(row.values())[:4] for row in table] == expected
 
 

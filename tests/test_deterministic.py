@@ -52,9 +52,11 @@ def by_threads(run, name, **options):
 
 def topics_run(name, **options):
     """As `label_run`, on sparse features."""
-    found, data = OBJECTIVES[name], topics(300, 30)
+    objective_class, data = OBJECTIVES[name], topics(300, 30)
     few = {"epochs": 2, "threads": 1} | options
-    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0, **options})))
+    objective = objective_class(
+        objective_class.Settings.from_options(own(objective_class, {"warm_up": 1.0, **options}))
+    )
     settings = resolved(ClassifySettings.from_options(few), objective, data)
     trained = train(data, objective, settings)
     return trained.classifier.arrays, trained.outcome

@@ -60,9 +60,11 @@ NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "docs" / "notebooks").gl
 
 def cells(notebook: str) -> list[str]:
     """The code of a notebook; cells that begin with ! have commands alone."""
-    found = json.loads(NOTEBOOKS[notebook].read_text("utf-8"))["cells"]
+    notebook_cells = json.loads(NOTEBOOKS[notebook].read_text("utf-8"))["cells"]
     return [
-        "".join(cell["source"]).replace("\\\n", "") for cell in found if cell["cell_type"] == "code"
+        "".join(cell["source"]).replace("\\\n", "")
+        for cell in notebook_cells
+        if cell["cell_type"] == "code"
     ]
 
 
@@ -85,26 +87,26 @@ class Block:
         lines = self.text.replace("\\\n", "").splitlines()
         if self.language == "bash":
             return [(line.split(" #")[0].strip(), []) for line in lines]
-        found: list[tuple[str, list[str]]] = []
+        listed: list[tuple[str, list[str]]] = []
         for line in lines:
             if line.startswith("$ "):
-                found.append((line[2:], []))
+                listed.append((line[2:], []))
             else:
-                found[-1][1].append(line)
-        return found
+                listed[-1][1].append(line)
+        return listed
 
 
 def blocks(page: str) -> list[Block]:
     text = (README if page == "README" else PAGES[page]).read_text("utf-8")
     mark = re.compile(r"<!-- ([a-z ]+): (.+) -->")
-    found = [
+    code_blocks = [
         Block(language, code, dict(mark.findall(above)))
         for above, language, code in FENCE.findall(text)
     ]
-    assert len(found) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), (
+    assert len(code_blocks) * 2 == len(re.findall("^ *```", text, re.MULTILINE)), (
         "a block without a language"
     )
-    return found
+    return code_blocks
 
 
 # ---- what is shown exists

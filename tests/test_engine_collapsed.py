@@ -91,10 +91,10 @@ def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
 def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
     some = search_spec(1, n_scored=8, min_coefficient=1e-2, max_gap=4.6)
     problem = Problem(2, partial(engine.FoundRows, search=some, seed=1))
-    found, n_found, _ = problem.rows.find(problem.inputs)
+    candidates, n_found, _ = problem.rows.find(problem.inputs)
     is_candidate = problem.dense > 0
     for x in range(N):
-        is_candidate[x, found[x, : n_found[x]]] = True
+        is_candidate[x, candidates[x, : n_found[x]]] = True
     problem.assert_is_that_of(is_candidate)
     assert n_found.sum() < 0.7 * N * N
     best_row = (problem.inputs @ problem.outputs.T).argmax(axis=1)

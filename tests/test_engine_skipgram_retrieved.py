@@ -88,7 +88,7 @@ class Retrieving(Setup):
             groups_of(pairs, kept, 0, self.n_tokens, self.plan.block_size)
         ):
             certain = list(dict.fromkeys(words))
-            found, inputs = examples_of(together, kept, self.plan.encoder)
+            gathered, inputs = examples_of(together, kept, self.plan.encoder)
             for word in inputs:
                 certain += [int(row) for row in self.found.rows[word, : self.found.n[word]]]
             certain = list(dict.fromkeys(certain))
@@ -104,7 +104,7 @@ class Retrieving(Setup):
                     contexts,
                     lines_of_draws(met, certain, noise, self.draws.log_expected, JOINT, False),
                 )
-                for key, contexts, met in found
+                for key, contexts, met in gathered
             ]
             yield Block([*certain, *noise], inputs, examples)
 

@@ -301,10 +301,10 @@ def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters)
     )
     fitted = SoftmaxClassifier(**parameters).fit(rows.features, y)
     assert "calibration" in fitted.classifier_.arrays
-    found = fitted.predict_proba(rows.features[:50])
+    probabilities = fitted.predict_proba(rows.features[:50])
     ids, p = fitted.top_k(rows.features[:50], N_LABELS)
     np.testing.assert_allclose(
-        np.take_along_axis(found, ids, 1),
+        np.take_along_axis(probabilities, ids, 1),
         p if several else p / p.sum(axis=1, keepdims=True),
         rtol=1e-5,
     )

@@ -57,9 +57,11 @@ def run(
     options = options if seed is None else {**options, "seed": seed}
     result = {"diverged": "the loss is not finite after 12 words"}
     if not diverged:
-        found = likelihood(len(name) if draw is None else draw, level)
-        found.values[found.groups % 2 == 0] += even
-        found = dataclasses.replace(found, log_likelihood=float(found.values.mean()))
+        likelihood_of_run = likelihood(len(name) if draw is None else draw, level)
+        likelihood_of_run.values[likelihood_of_run.groups % 2 == 0] += even
+        likelihood_of_run = dataclasses.replace(
+            likelihood_of_run, log_likelihood=float(likelihood_of_run.values.mean())
+        )
         result = {
             "settings": {"negatives": 5, "block_size": 8, "draws": 32},
             "loss": 2.5,
@@ -69,7 +71,7 @@ def run(
             "words_per_second": speed,
             "whole": 20.0,
             "peak_rss": 200_000_000,
-            "heldout": found.metrics() | script.by_group(found),
+            "heldout": likelihood_of_run.metrics() | script.by_group(likelihood_of_run),
             "scores": {"WordSim-353": wordsim, "SimLex-999": 0.25, "Google analogies": 0.4},
         }
         if pooled is not None:
@@ -109,9 +111,9 @@ def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
         name: [{"result": {"heldout": script.by_group(each)}}]
         for name, each in (("a", a), ("b", b))
     }
-    found = statistics.standings(compared.likelihoods(runs), "b")["a"].behind
+    gap = statistics.standings(compared.likelihoods(runs), "b")["a"].behind
     gain = heldout.compare(a, b)
-    assert (found.value, found.error) == pytest.approx((gain.value, gain.error), abs=1e-6)
+    assert (gap.value, gap.error) == pytest.approx((gain.value, gain.error), abs=1e-6)
 
 
 # ---- several seeds, and the best point within a time
@@ -126,7 +128,7 @@ def epochs_of(n, **more):
 
 
 def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
-    found = records(
+    runs = records(
         {"part": "time", "name": "ns", "level": -9.4, "seed": 1, "even": -0.5},
         epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30),
         epochs_of(5, name="ns", level=-9.0, even=0.0, seconds=50),
@@ -134,14 +136,14 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
         epochs_of(3, name="ns", level=-9.3, even=0.4, seconds=30, seed=2),
         {"part": "time", "name": "hs", "level": -9.2, "seed": 1},
     )
-    points = compared.points(found)
+    points = compared.points(runs)
     assert {name: sorted(of) for name, of in points.items()} == {
         "ns": ["3", "5", "end"],
         "hs": ["end"],
     }
     assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen
-    assert [compared.seed_of(point) for point in compared.best_points(found)["ns"]] == [1, 2]
-    table = compared.equal_time(found)
+    assert [compared.seed_of(point) for point in compared.best_points(runs)["ns"]] == [1, 2]
+    table = compared.equal_time(runs)
     [ns] = [line for line in table.splitlines() if "`ns` | 3.0" in line]
     test = np.mean([compared.mean_of(point, compared.TEST) for point in points["ns"]["3"]])
     assert f"| {test:.3f} |" in ns

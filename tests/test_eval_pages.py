@@ -215,8 +215,8 @@ def claims_of_unbiased_softmax():
         )
 
     def over_implicit(name):
-        found = [of(name, method) / of(name, "Implicit") for method in ("OVE", "NCE", "IS")]
-        return min(found), max(found)
+        ratios = [of(name, method) / of(name, "Implicit") for method in ("OVE", "NCE", "IS")]
+        return min(ratios), max(ratios)
 
     printed = {"OVE": 5.73, "NCE": 6.05, "IS": 5.74}
     errors = [

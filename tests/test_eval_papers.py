@@ -81,9 +81,9 @@ def test_one_vs_each(data):
 
 def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
     log_p = np.log(np.array([[0.5, 0.5], [0.25, 0.75]]))
-    found = papers_one_vs_each.scores_of(log_p, np.array([2, 1]))
-    assert (found["error"], found["unknown"]) == (0.5, 1)
-    assert found["nlpd"] == pytest.approx(-np.log(0.75))
+    scores = papers_one_vs_each.scores_of(log_p, np.array([2, 1]))
+    assert (scores["error"], scores["unknown"]) == (0.5, 1)
+    assert scores["nlpd"] == pytest.approx(-np.log(0.75))
 
 
 def test_augment_and_reduce(data):

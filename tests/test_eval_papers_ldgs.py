@@ -24,8 +24,8 @@ def test_contexts_are_the_kept_neighbours_within_a_sentence():
         tokens, remap, chance, np.zeros(1, dtype=np.uint8), np.random.default_rng(0)
     )
     assert words.ids.tolist() == [0, 1, 2, 3, 5, 7]
-    found = papers_ldgs_data.contexts(words, np.array([0, 1, 3, 5]), 2)
-    assert found.tolist() == [[-1, -1, 1, 2], [-1, 0, 2, -1], [-1, -1, 5, 7], [3, 5, -1, -1]]
+    contexts = papers_ldgs_data.contexts(words, np.array([0, 1, 3, 5]), 2)
+    assert contexts.tolist() == [[-1, -1, 1, 2], [-1, 0, 2, -1], [-1, -1, 5, 7], [3, 5, -1, -1]]
     assert papers_ldgs_data.has_context(words).all()
     alone = papers_ldgs_data.Words(
         np.arange(3), np.array([0, 1, 1]), np.arange(3), np.zeros(3, dtype=bool)
@@ -37,9 +37,9 @@ def test_contexts_are_the_kept_neighbours_within_a_sentence():
 
 
 def test_every_epoch_goes_once_through_all_rows():
-    found = list(papers_ldgs.legs(99, (0.001, 0.05, 0.5, 1.5, 2), 1))
-    assert [end for end, _ in found] == [0.05, 0.5, 1.0, 1.5, 2.0]  # in 0.001 there is no row
-    first, second = (np.concatenate([rows for _, rows in part]) for part in (found[:3], found[3:]))
+    legs = list(papers_ldgs.legs(99, (0.001, 0.05, 0.5, 1.5, 2), 1))
+    assert [end for end, _ in legs] == [0.05, 0.5, 1.0, 1.5, 2.0]  # in 0.001 there is no row
+    first, second = (np.concatenate([rows for _, rows in part]) for part in (legs[:3], legs[3:]))
     assert sorted(first) == sorted(second) == list(range(99))
     assert first.tolist() != second.tolist()
 
@@ -57,14 +57,14 @@ class Fixed:
 def test_ranks_and_precisions():
     z = [[9, 1, 2, 3, 4, 5, 6], [9, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0, 0]]
     labels = Labels.single(np.array([0, 2, 1]))
-    found = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
-    assert found == pytest.approx(
+    scores = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
+    assert scores == pytest.approx(
         {"accuracy": 1 / 3, "top-5": 1 / 3, "reciprocal rank": (1 + 1 / 6 + 1 / 7) / 3}
     )
     labels = Labels.of_rows([[0, 6], [5], [1]])
-    found = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
-    assert found["p@1"] == pytest.approx(1 / 3)  # row 0
-    assert found["p@3"] == pytest.approx((2 + 1 + 1) / 9)
+    scores = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
+    assert scores["p@1"] == pytest.approx(1 / 3)  # row 0
+    assert scores["p@3"] == pytest.approx((2 + 1 + 1) / 9)
 
 
 def test_a_section_from_its_rates_to_its_table(tmp_path):
@@ -126,14 +126,14 @@ def test_tables_and_pictures_from_some_of_the_records(tmp_path):
         }
         for epoch, accuracy in ((0.5, 0.4), (1, 0.76), (3, 0.8))
     ]
-    found = {
+    result = {
         "points": points,
         "options": {"batch_size": 10, "learning_rate": 0.3},
         "final": {"accuracy": 0.8},
     }
     curve = {"section": "faces", "what": "curve", "contender": "ldgs", "optimizer": "adagrad"}
     pairs = (
-        (curve, found | {"curve_rows": 100, "test_rows": 10_000}),
+        (curve, result | {"curve_rows": 100, "test_rows": 10_000}),
         (key, {"seconds": 0.001, "once": 0.5}),
     )
     made = made_up(tmp_path / "made-up.jsonl", pairs, mixed=True)

@@ -77,8 +77,8 @@ def test_as_good_is_what_no_interval_of_a_judged_test_denies(judged, below, expe
     lower = {name: 0.0 for name in speed.JUDGED if name != judged} | (
         {judged: -below * speed.MARGIN} if below else {}
     )
-    found = [SimpleNamespace(test=each, interval=(low, 1.0)) for each, low in lower.items()]
-    assert speed.as_good(found) is expected
+    tests = [SimpleNamespace(test=each, interval=(low, 1.0)) for each, low in lower.items()]
+    assert speed.as_good(tests) is expected
 
 
 @needs_gensim

@@ -68,14 +68,14 @@ def test_propensity_scores_are_those_of_embedx_eval_and_bins_tell_calibration(tm
     save_npz(tmp_path / "train.Y.npz", csr_matrix(trained))
     top = np.argsort(rng.random((50, 8)), axis=1)[:, :5]
     right = truth[np.arange(50), top[:, 0]]
-    found = process.quality(top, csr_matrix(truth), {"folder": str(tmp_path)}, right * 0.5)
+    scores = process.quality(top, csr_matrix(truth), {"folder": str(tmp_path)}, right * 0.5)
     metrics = LabelMetrics(8, trained.sum(axis=0).astype(np.int64), 50)
     metrics.add_ranked(top, Labels.of_rows([np.flatnonzero(row) for row in truth]))
     expected = metrics.result()
-    assert {name: found[name] for name in ("psp@1", "psp@3", "psp@5")} == pytest.approx(
+    assert {name: scores[name] for name in ("psp@1", "psp@3", "psp@5")} == pytest.approx(
         {name: expected[name] for name in ("psp@1", "psp@3", "psp@5")}
     )
-    assert found["calibration"] == pytest.approx(right.mean() / 2)
+    assert scores["calibration"] == pytest.approx(right.mean() / 2)
 
 
 def test_a_data_set_is_written_once_and_measured_in_a_process(tmp_path):

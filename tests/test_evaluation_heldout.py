@@ -35,14 +35,14 @@ MANY = 10**9
 def words_model(objective="softmax", n=30, dim=4, seed=1, **settings):
     """A model of random numbers, with biases, that says it was trained."""
     rng = np.random.default_rng(seed)
-    found = OBJECTIVES[objective]
-    rows = found(found.Settings()).n_rows(n)
+    objective_class = OBJECTIVES[objective]
+    rows = objective_class(objective_class.Settings()).n_rows(n)
     arrays = {
         "input": rng.normal(size=(n, dim)),
         "output": rng.normal(size=(rows, dim)),
         "bias": rng.normal(size=rows),
     }
-    groups = (SkipGramSettings(), found.Settings(), TextSettings(), VocabularySettings())
+    groups = (SkipGramSettings(), objective_class.Settings(), TextSettings(), VocabularySettings())
     record = {name: value for group in groups for name, value in group.record().items()}
     return WordVectors(
         [f"w{k}" for k in range(n)],
@@ -85,8 +85,10 @@ def test_a_pair_is_as_likely_as_training_meets_it():
     for d in range(1, window + 1):
         share = (window - d + 1) / window
         for step in (-d, d):
-            found = np.count_nonzero(steps == step) / (n - d)
-            assert found == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / n) + 1e-12)
+            frequency = np.count_nonzero(steps == step) / (n - d)
+            assert frequency == pytest.approx(
+                share, abs=4 * np.sqrt(share * (1 - share) / n) + 1e-12
+            )
     assert pairs.inputs.dtype == pairs.targets.dtype == np.int32
     assert pairs.groups.dtype == np.int64
 
@@ -111,9 +113,9 @@ def test_each_centre_meets_all_kept_words_within_some_reach(seed):
     groups = np.sort(rng.integers(0, 60, n))
     keep = (rng.random(n) < 0.7).astype(np.float32)
     pairs = sample_pairs(words, groups, keep, window, seed, MANY)
-    found = {}
+    partners = {}
     for x, y, group in zip(*(pair.tolist() for pair in pairs), strict=True):
-        found.setdefault(y, []).append(x)
+        partners.setdefault(y, []).append(x)
         assert group == groups[y]
     kept = [k for k in range(n) if words[k] >= 0 and keep[k]]
     for i, y in enumerate(kept):
@@ -121,8 +123,8 @@ def test_each_centre_meets_all_kept_words_within_some_reach(seed):
         for reach in range(1, window + 1):
             around = [j for j in range(max(i - reach, 0), min(i + reach + 1, len(kept))) if j != i]
             windows.append([kept[j] for j in around if groups[kept[j]] == groups[y]])
-        assert found.pop(y, []) in windows
-    assert not found
+        assert partners.pop(y, []) in windows
+    assert not partners
 
 
 def test_of_too_many_pairs_any_are_taken_and_none_twice():
@@ -198,14 +200,14 @@ def test_text_is_read_as_the_model_read_it(tmp_path):
 def test_softmax_is_the_definition(monkeypatch):
     monkeypatch.setattr(heldout, "BLOCK_FLOATS", 70)  # two inputs at a time
     vectors, pairs = words_model(), random_pairs(200)
-    found = evaluate(vectors, pairs, NO_PAIRS)
+    likelihood = evaluate(vectors, pairs, NO_PAIRS)
     expected = log_softmax(scores(vectors, pairs.inputs))[np.arange(200), pairs.targets]
-    np.testing.assert_allclose(found.values, expected, atol=1e-5)
-    assert found.values.dtype == np.float64
-    assert found.log_likelihood == pytest.approx(expected.mean(), abs=1e-6)
-    assert (found.n_pairs, found.n_groups) == (200, 20)
-    assert np.isnan(found.temperature)
-    assert np.isnan(found.calibrated)
+    np.testing.assert_allclose(likelihood.values, expected, atol=1e-5)
+    assert likelihood.values.dtype == np.float64
+    assert likelihood.log_likelihood == pytest.approx(expected.mean(), abs=1e-6)
+    assert (likelihood.n_pairs, likelihood.n_groups) == (200, 20)
+    assert np.isnan(likelihood.temperature)
+    assert np.isnan(likelihood.calibrated)
 
 
 @pytest.mark.parametrize(
@@ -245,8 +247,8 @@ def test_the_unigram_model_is_that_of_kept_counts():
 
 def test_the_standard_error_is_by_group():
     vectors, pairs = words_model(), random_pairs(300, n_groups=17)
-    found = evaluate(vectors, pairs, NO_PAIRS)
-    assert found.standard_error == grouped(found.values, pairs.groups).item_error().value
+    likelihood = evaluate(vectors, pairs, NO_PAIRS)
+    assert likelihood.standard_error == grouped(likelihood.values, pairs.groups).item_error().value
     assert np.isnan(
         evaluate(vectors, pairs._replace(groups=np.zeros(300, int)), NO_PAIRS).standard_error
     )
@@ -271,14 +273,14 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
         HeldOutPairs(*(pair[part] for pair in pairs))
         for part in (slice(10_000), slice(10_000, None))
     )
-    right, found = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)
-    assert found.temperature == pytest.approx(by, rel=0.03)
+    right, recovered = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)
+    assert recovered.temperature == pytest.approx(by, rel=0.03)
     assert right.temperature == pytest.approx(1, rel=0.03)
-    assert found.calibrated == pytest.approx(right.calibrated, abs=1e-5)
+    assert recovered.calibrated == pytest.approx(right.calibrated, abs=1e-5)
     assert right.calibrated == pytest.approx(right.log_likelihood, abs=0.002)
-    assert found.log_likelihood < right.log_likelihood - 0.05
-    tempered = log_softmax(log_softmax(scores(wrong, scored.inputs)) / found.temperature)
-    assert found.calibrated == pytest.approx(
+    assert recovered.log_likelihood < right.log_likelihood - 0.05
+    tempered = log_softmax(log_softmax(scores(wrong, scored.inputs)) / recovered.temperature)
+    assert recovered.calibrated == pytest.approx(
         tempered[np.arange(10_000), scored.targets].mean(), abs=1e-5
     )
 
@@ -290,14 +292,16 @@ def test_the_difference_of_two_models_is_paired():
     a = words_model(seed=1)
     b = words_model(seed=2)
     pairs = random_pairs(200)
-    found = [evaluate(vectors, pairs, NO_PAIRS) for vectors in (a, b)]
-    difference = compare(*found)
-    assert difference.value == pytest.approx(found[0].log_likelihood - found[1].log_likelihood)
+    likelihoods = [evaluate(vectors, pairs, NO_PAIRS) for vectors in (a, b)]
+    difference = compare(*likelihoods)
+    assert difference.value == pytest.approx(
+        likelihoods[0].log_likelihood - likelihoods[1].log_likelihood
+    )
     assert (
         difference.error
-        == grouped(found[0].values - found[1].values, pairs.groups).item_error().value
+        == grouped(likelihoods[0].values - likelihoods[1].values, pairs.groups).item_error().value
     )
-    assert compare(found[0], found[0]).interval() == (0, 0)
+    assert compare(likelihoods[0], likelihoods[0]).interval() == (0, 0)
 
 
 def test_models_of_different_words_and_different_pairs_do_not_compare():
@@ -380,15 +384,15 @@ def test_eval_of_two_models_reports_the_difference(home):
     )
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
-    found = printed["heldout"]
-    assert found["model"]["n_pairs"] == found["other"]["n_pairs"]
-    gain = found["model"]["log_likelihood"] - found["other"]["log_likelihood"]
-    assert found["difference"]["log_likelihood"] == pytest.approx(gain)
-    assert found["difference"]["standard_error"] > 0
+    likelihoods = printed["heldout"]
+    assert likelihoods["model"]["n_pairs"] == likelihoods["other"]["n_pairs"]
+    gain = likelihoods["model"]["log_likelihood"] - likelihoods["other"]["log_likelihood"]
+    assert likelihoods["difference"]["log_likelihood"] == pytest.approx(gain)
+    assert likelihoods["difference"]["standard_error"] > 0
     assert printed["scores"][0]["set"] == "similar"
     lines = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3").stdout.splitlines()
     assert lines[0] == "metric\tmodel\tother\tdifference"
-    scores = [f"{found[name]['log_likelihood']:.4f}" for name in ("model", "other")]
+    scores = [f"{likelihoods[name]['log_likelihood']:.4f}" for name in ("model", "other")]
     assert lines[1] == "\t".join(["log_likelihood", *scores, f"{gain:.4f}"])
 
 

@@ -33,9 +33,9 @@ def test_spearman_is_scipys_on_every_resample():
         :50
     ]
     expected = [stats.spearmanr(gold[draw], values[draw])[0] for draw in draws]
-    found = statistics.resampled(statistic, [len(gold)], 1)
-    assert found.value == pytest.approx(stats.spearmanr(gold, values)[0], abs=1e-12)
-    np.testing.assert_allclose(found.parts[:50], expected, atol=1e-12)
+    estimate = statistics.resampled(statistic, [len(gold)], 1)
+    assert estimate.value == pytest.approx(stats.spearmanr(gold, values)[0], abs=1e-12)
+    np.testing.assert_allclose(estimate.parts[:50], expected, atol=1e-12)
 
 
 def test_resamples_draw_each_item_alike(monkeypatch):
@@ -72,17 +72,19 @@ def single_run(a, b):
 
 
 def test_without_variation_there_is_no_correlation_and_no_interval():
-    found = statistics.resampled(statistics.mean_spearman([(np.ones(5), np.arange(5.0))]), [5], 0)
-    assert np.isnan(found.value)
-    assert np.isnan(Estimate(found.value, (found.item_error(),)).interval()).all()
+    estimate = statistics.resampled(
+        statistics.mean_spearman([(np.ones(5), np.arange(5.0))]), [5], 0
+    )
+    assert np.isnan(estimate.value)
+    assert np.isnan(Estimate(estimate.value, (estimate.item_error(),)).interval()).all()
 
 
 def test_resamples_without_variation_do_not_spoil_the_interval():
     """Of three items, one resample in nine draws the same item three times."""
-    found = statistics.resampled(
+    estimate = statistics.resampled(
         statistics.mean_spearman([(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]))]), [3], seed=0
     )
-    low, high = Estimate(found.value, (found.item_error(),)).interval(-1, 1)
+    low, high = Estimate(estimate.value, (estimate.item_error(),)).interval(-1, 1)
     assert -1 <= low < high <= 1
 
 
@@ -170,8 +172,8 @@ def test_holm_corrects_level_after_level():
     """
 
     def signs(*p_values):
-        found = {p: Estimate(stats.t.isf(p / 2, 8), (Error(1.0, 8),)) for p in p_values}
-        return list(statistics.signs(found | {"none": None}).values())
+        estimates = {p: Estimate(stats.t.isf(p / 2, 8), (Error(1.0, 8),)) for p in p_values}
+        return list(statistics.signs(estimates | {"none": None}).values())
 
     assert signs(0.01, 0.02, 0.04) == [1, 1, 1, 0]
     assert signs(0.01, 0.03, 0.04) == [1, 0, 0, 0]
@@ -184,14 +186,14 @@ def test_those_without_an_order_share_a_rank():
         name: scores(value, value + 0.02 * math.sqrt(2))
         for name, value in {"a": 1.0, "b": 0.97, "c": 0.5}.items()
     }
-    found = statistics.standings(near)
-    assert {name: place.rank for name, place in found.items()} == {"a": 1, "b": 1, "c": 3}
-    assert list(found) == ["a", "b", "c"]
-    assert found["a"].behind is None
-    assert (found["b"].behind.value, found["b"].behind.error) == pytest.approx(
+    standings = statistics.standings(near)
+    assert {name: place.rank for name, place in standings.items()} == {"a": 1, "b": 1, "c": 3}
+    assert list(standings) == ["a", "b", "c"]
+    assert standings["a"].behind is None
+    assert (standings["b"].behind.value, standings["b"].behind.error) == pytest.approx(
         (-0.03, 0.02), rel=1e-2
     )
-    assert found["c"].score.value == pytest.approx(0.5 + 0.01 * math.sqrt(2))
+    assert standings["c"].score.value == pytest.approx(0.5 + 0.01 * math.sqrt(2))
     assert statistics.standings(near, "c")["a"].behind.value == pytest.approx(0.5, abs=1e-3)
 
 

@@ -370,13 +370,13 @@ def some_sets(names, sizes, seed=0):
 
 def random_answers(tests, seed, quality=1.0, missing=0.2):
     rng = np.random.default_rng(seed)
-    found = []
+    answers = []
     for test in tests:
         values = quality * test.gold / 9 + rng.normal(size=len(test))
-        found.append(
+        answers.append(
             word_sets.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values))
         )
-    return found
+    return answers
 
 
 def test_the_pooled_score_is_the_mean_weighted_by_pairs():
@@ -449,7 +449,7 @@ def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
         [words.pooled(random_answers(tests, seed, quality)) for seed in range(3)]
         for quality in (2.0, 0.5)
     )
-    found = words.paired_difference(good, bad)
+    estimate = words.paired_difference(good, bad)
     items = np.logical_and.reduce([answer.used for answer in [*good, *bad]])
     halves = [items[:300], items[300:]]
 
@@ -459,9 +459,9 @@ def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
             [(test.gold[k], v[k]) for test, v, k in zip(tests, values, halves, strict=True)]
         )
 
-    assert found.difference == pytest.approx(
+    assert estimate.difference == pytest.approx(
         np.mean([score_of(answer) for answer in good])
         - np.mean([score_of(answer) for answer in bad])
     )
-    assert found.test == "pooled"
-    assert 0 < found.interval[0] < found.difference < found.interval[1]
+    assert estimate.test == "pooled"
+    assert 0 < estimate.interval[0] < estimate.difference < estimate.interval[1]

@@ -242,9 +242,9 @@ def test_rows_that_fasttext_left_unwritten_count_as_zeros(tmp_path):
     data = put(content(tmp_path), INPUT_AT + 17 + 4 * 7 * (6 + unmet), "<f", np.nan)
     (tmp_path / "odd.bin").write_bytes(data)
     notes = Notes()
-    found = model.load(tmp_path / "odd.bin", notes)
+    loaded = model.load(tmp_path / "odd.bin", notes)
     assert any("rows of n-grams that no word has are left out" in note for note in notes.notes)
-    np.testing.assert_allclose(found["ducklings"], ours["ducklings"], rtol=1e-5)
+    np.testing.assert_allclose(loaded["ducklings"], ours["ducklings"], rtol=1e-5)
 
 
 def test_a_compressed_model_is_to_be_unpacked(tmp_path):
@@ -261,7 +261,7 @@ def test_words_that_read_alike_keep_the_first(tmp_path):
         at = data.index(word + b"\0")
         data[at : at + 4] = other
     (tmp_path / "odd.bin").write_bytes(data)
-    found = embedx.load(tmp_path / "odd.bin")
-    assert found.words == ["the", "\ufffd\ufffdab", "naïve", "日本語", "a"]
-    assert found.counts.tolist() == [90, 70, 50, 30, 10]
-    assert found.vectors.shape == found.arrays["word_part"].shape == (5, 7)
+    loaded = embedx.load(tmp_path / "odd.bin")
+    assert loaded.words == ["the", "\ufffd\ufffdab", "naïve", "日本語", "a"]
+    assert loaded.counts.tolist() == [90, 70, 50, 30, 10]
+    assert loaded.vectors.shape == loaded.arrays["word_part"].shape == (5, 7)

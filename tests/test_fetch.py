@@ -316,10 +316,10 @@ def test_a_recipe_imports_nothing(here):
     sys.path.insert(0, str(here))
     try:
         (here / "x" / "y" / "mine.txt").write_text("text")
-        found = Recipe("mine", here, package="x.y", files=["mine.txt"]).files_here()
+        files = Recipe("mine", here, package="x.y", files=["mine.txt"]).files_here()
     finally:
         sys.path.remove(str(here))
-    assert found == [str(here / "x" / "y" / "mine.txt")]
+    assert files == [str(here / "x" / "y" / "mine.txt")]
     assert "x" not in sys.modules
 
 

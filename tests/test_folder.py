@@ -41,19 +41,19 @@ def word_vectors(path):
 
 def test_names_of_several_stems_are_read_back(tmp_path):
     path = saved(tmp_path / "m")
-    found = on_disk.read(path, CLASSIFIER)
-    assert (found.path, found.task) == (path, "classification")
-    assert list(found.names) == ["labels", "features"]
-    labels, counts = found.names["labels"]
+    folder = on_disk.read(path, CLASSIFIER)
+    assert (folder.path, folder.task) == (path, "classification")
+    assert list(folder.names) == ["labels", "features"]
+    labels, counts = folder.names["labels"]
     assert labels == LABELS
     np.testing.assert_array_equal(counts, COUNTS)  # in the given order, whether or not they fall
     assert counts.dtype == np.int64
-    assert found.names["features"] == (FEATURES, None)
-    np.testing.assert_array_equal(found.arrays["bias"], [0, 1, 2])
-    assert isinstance(found.arrays["output"].base, np.memmap)
-    assert found.settings == {"dim": 2}
-    assert found.facts["final_loss"] == 0.5
-    assert found.facts["version"] == on_disk.installed_version()
+    assert folder.names["features"] == (FEATURES, None)
+    np.testing.assert_array_equal(folder.arrays["bias"], [0, 1, 2])
+    assert isinstance(folder.arrays["output"].base, np.memmap)
+    assert folder.settings == {"dim": 2}
+    assert folder.facts["final_loss"] == 0.5
+    assert folder.facts["version"] == on_disk.installed_version()
 
 
 def test_the_files_are_plain(tmp_path):
@@ -176,9 +176,9 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkey
 
     save(0, overwrite=False)
     monkeypatch.setattr(on_disk, "read_array", read_while_another_saves)
-    found = model.load_folder(path)
-    assert found.words == ["word4"]
-    assert {float(array[0, 0]) for array in found.arrays.values()} == {4.0}
+    loaded = model.load_folder(path)
+    assert loaded.words == ["word4"]
+    assert {float(array[0, 0]) for array in loaded.arrays.values()} == {4.0}
 
 
 def test_a_model_that_is_always_replaced_is_refused(tmp_path, monkeypatch):

@@ -43,10 +43,10 @@ def suffix(format):
     return (*formats.FORMATS[format].suffixes, "")[0]
 
 
-def assert_close(found, expected, dtype):
+def assert_close(vectors, expected, dtype):
     largest = np.abs(expected).max(axis=1, keepdims=True)
-    assert found.shape == expected.shape
-    assert (np.abs(np.asarray(found, np.float32) - expected) <= TOLERANCE[dtype] * largest).all()
+    assert vectors.shape == expected.shape
+    assert (np.abs(np.asarray(vectors, np.float32) - expected) <= TOLERANCE[dtype] * largest).all()
 
 
 def marked(*values):
@@ -68,9 +68,9 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vect
     out = export.export(
         given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7
     )
-    found = model.load(out, trust_pickle=True)
+    loaded = model.load(out, trust_pickle=True)
     is_lines = formats.FORMATS[format].is_text
-    assert found.words == [
+    assert loaded.words == [
         word.translate({32: "_", 9: "_", 10: "_"}) if is_lines else word for word in WORDS[:7]
     ]
     tables = {
@@ -78,10 +78,10 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vect
         "output": given.output_vectors,
         "sum": given.vectors + given.output_vectors,
     }
-    assert_close(found.vectors, tables[vectors][:7], dtype)
-    if found.counts is not None:
-        np.testing.assert_array_equal(found.counts, given.counts[:7])
-    assert (found.counts is None) == (is_lines and format != "fasttext")
+    assert_close(loaded.vectors, tables[vectors][:7], dtype)
+    if loaded.counts is not None:
+        np.testing.assert_array_equal(loaded.counts, given.counts[:7])
+    assert (loaded.counts is None) == (is_lines and format != "fasttext")
 
 
 def test_the_name_reports_the_format(tmp_path):
@@ -174,10 +174,10 @@ def test_an_npz_of_numpy_is_read(tmp_path, save):
         vectors=given.vectors.astype(np.float64),
         other=np.arange(3),
     )
-    found = model.load(tmp_path / "a.npz")
-    assert found.words == WORDS
-    assert found.counts is None
-    np.testing.assert_array_equal(found.vectors, given.vectors)
+    loaded = model.load(tmp_path / "a.npz")
+    assert loaded.words == WORDS
+    assert loaded.counts is None
+    np.testing.assert_array_equal(loaded.vectors, given.vectors)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
@@ -211,9 +211,9 @@ def test_a_file_of_the_library_safetensors_is_read(tmp_path):
         {"vectors": np.ascontiguousarray(given.vectors[:3]), "words": words},
         tmp_path / "a.safetensors",
     )
-    found = model.load(tmp_path / "a.safetensors")
-    assert found.words == ["a", "b", "c"]
-    np.testing.assert_array_equal(found.vectors, given.vectors[:3])
+    loaded = model.load(tmp_path / "a.safetensors")
+    assert loaded.words == ["a", "b", "c"]
+    np.testing.assert_array_equal(loaded.vectors, given.vectors[:3])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
@@ -244,9 +244,9 @@ def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
 
     columns = {"id": [1, 2], "vector": [[1.0, 2.0], [3.0, 4.0]], "word": ["a", "b"]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
-    found = model.load(tmp_path / "a.parquet")
-    assert found.words == ["a", "b"]
-    np.testing.assert_array_equal(found.vectors, [[1, 2], [3, 4]])
+    loaded = model.load(tmp_path / "a.parquet")
+    assert loaded.words == ["a", "b"]
+    np.testing.assert_array_equal(loaded.vectors, [[1, 2], [3, 4]])
     for columns, quoted in (
         ({"word": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}, "lengths"),
         ({"word": ["a", None], "vector": [[1.0], [2.0]]}, "words"),
@@ -338,10 +338,10 @@ def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     trained.wv = keyed
     trained.save(str(tmp_path / "b.model"))
     for name, counts in (("a.model", None), ("b.model", given.counts)):
-        found = model.load(tmp_path / name, trust_pickle=True)
-        assert found.words == WORDS
-        np.testing.assert_array_equal(found.vectors, given.vectors)
-        np.testing.assert_array_equal(found.counts, counts)
+        loaded = model.load(tmp_path / name, trust_pickle=True)
+        assert loaded.words == WORDS
+        np.testing.assert_array_equal(loaded.vectors, given.vectors)
+        np.testing.assert_array_equal(loaded.counts, counts)
 
 
 # ---- sentences
@@ -363,9 +363,9 @@ def test_model2vec_embeds_sentences(tmp_path, dtype):
     given, folder = folder_of_sentences(tmp_path, dtype)
     loaded = StaticModel.from_pretrained(folder, force_download=False)
     assert loaded.max_length is None
-    [found] = loaded.encode([SENTENCE])
+    [embedding] = loaded.encode([SENTENCE])
     expected = given[["the", "naïve", "the"]].mean(axis=0)
-    np.testing.assert_allclose(found, expected, atol=2e-3 if dtype == "float16" else 1e-6)
+    np.testing.assert_allclose(embedding, expected, atol=2e-3 if dtype == "float16" else 1e-6)
     np.testing.assert_array_equal(loaded.encode(["quite unheard of"]), np.zeros((1, 12)))
 
 
@@ -377,10 +377,10 @@ def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
 
     given, folder = folder_of_sentences(tmp_path, dtype)
     loaded = SentenceTransformer(str(folder), device="cpu")
-    [found] = loaded.encode([SENTENCE])
+    [embedding] = loaded.encode([SENTENCE])
     expected = given[["the", "naïve", "the"]].sum(axis=0)
     # three words are not known
-    np.testing.assert_allclose(found * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)
+    np.testing.assert_allclose(embedding * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)
 
 
 # ---- overwriting

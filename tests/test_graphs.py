@@ -96,8 +96,8 @@ def test_a_walk_depends_on_its_number_alone():
 def test_directed_walks_end_where_no_edge_leads_on():
     graph = Graph.from_edges([("a", "b"), ("b", "c"), ("a", "c")], directed=True)
     _, tokens = walks_of(graph, walks=50, walk_length=5)
-    found = {tuple(walk.split()) for walk in " ".join(map(str, tokens)).split("-1") if walk.split()}
-    assert found == {("0", "1", "2"), ("0", "2"), ("1", "2")}
+    walks = {tuple(walk.split()) for walk in " ".join(map(str, tokens)).split("-1") if walk.split()}
+    assert walks == {("0", "1", "2"), ("0", "2"), ("1", "2")}
 
 
 def test_a_metapath_is_followed(tmp_path):
@@ -373,9 +373,11 @@ def test_models_are_compared_on_walks_of_another_seed(tmp_path):
         .model
     )
     assert list(model.words) != list(data.words)
-    found, facts = data.scores(model.save(tmp_path / "model"))
-    assert found.keys() == {"log_likelihood"}
-    assert found["log_likelihood"].value > facts["unigram"] + 0.3  # log 2 if each clique were known
+    scores, facts = data.scores(model.save(tmp_path / "model"))
+    assert scores.keys() == {"log_likelihood"}
+    assert (
+        scores["log_likelihood"].value > facts["unigram"] + 0.3
+    )  # log 2 if each clique were known
 
 
 # ---- scores
@@ -423,8 +425,10 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     assert rows["vectors"]["sessions"] == 2
 
     def ranks_of(z):
-        found = [(row, row[model.index(item)]) for row, item in zip(z, ("i3", "i5"), strict=True)]
-        return [1 + (row > own).sum() + ((row == own).sum() - 1) / 2 for row, own in found]
+        scores_of_last = [
+            (row, row[model.index(item)]) for row, item in zip(z, ("i3", "i5"), strict=True)
+        ]
+        return [1 + (row > own).sum() + ((row == own).sum() - 1) / 2 for row, own in scores_of_last]
 
     ranks = ranks_of(
         np.stack([model["i2"] + next_item.DECAY * model["i1"], model["i4"]])
@@ -602,8 +606,8 @@ def dates(form):
 def test_the_unit_of_times_is_recognised_and_said(tmp_path, times, written_as):
     table, progress = tmp_path / "events.csv", Notes()
     table.write_text(events(times))
-    found = list(sessions(str(table), "user,item,time", 1800, progress))
-    assert found == ["bread butter"]
+    lines = list(sessions(str(table), "user,item,time", 1800, progress))
+    assert lines == ["bread butter"]
     assert written_as in progress.notes[0]
     if not written_as.startswith("%") and written_as != "seconds":
         assert progress.notes[0].endswith(

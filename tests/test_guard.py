@@ -340,9 +340,9 @@ def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeyp
     checkpoints.remove()
 
 
-@pytest.mark.parametrize(("good_step", "found"), [(9, 5), (10, 10), (4, 10)])
+@pytest.mark.parametrize(("good_step", "restored"), [(9, 5), (10, 10), (4, 10)])
 def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(
-    tmp_path, good_step, found
+    tmp_path, good_step, restored
 ):
     """Or the last one where all are later."""
     state, kept = state_of({"trainer.next_step": 0})
@@ -353,7 +353,7 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(
         checkpoints.take(state)
     kept |= {"trainer.next_step": 12}
     assert checkpoints.roll_back(state, good_step)
-    assert kept == {"trainer.next_step": found}
+    assert kept == {"trainer.next_step": restored}
     checkpoints.remove()
 
 
@@ -408,13 +408,13 @@ def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what
     was told.
     """
-    found, printed = OBJECTIVES[name], Notes()
+    objective_class, printed = OBJECTIVES[name], Notes()
     options = {
         "dim": 8,
         "epochs": 3,
         "threads": 1,
         "heldout": 0.1,
-        **own(found, {"warm_up": 1.0}),
+        **own(objective_class, {"warm_up": 1.0}),
         **options,
     }
     settings = configure(name, options).settings
@@ -433,8 +433,10 @@ def cautions(name):
 
 
 def labels_at(name, data, times, rate=None):
-    found, printed = OBJECTIVES[name], Notes()
-    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
+    objective_class, printed = OBJECTIVES[name], Notes()
+    objective = objective_class(
+        objective_class.Settings.from_options(own(objective_class, {"warm_up": 1.0}))
+    )
     settings = resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
     settings = resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
@@ -470,8 +472,8 @@ def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits
 
 
 def likelier_than_frequencies(vectors, corpus):
-    found = vectors.facts["heldout"]
-    return max(found["log_likelihood"], found["calibrated"]) > found["unigram"]
+    likelihoods = vectors.facts["heldout"]
+    return max(likelihoods["log_likelihood"], likelihoods["calibrated"]) > likelihoods["unigram"]
 
 
 def better_than_the_most_frequent(classifier, data):
@@ -508,24 +510,24 @@ def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_t
 def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(
     topics, monkeypatch
 ):
-    found = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(skipgram.WordVectorsRun, "heldout_metrics", lambda self: found)
+    metrics = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
+    monkeypatch.setattr(skipgram.WordVectorsRun, "heldout_metrics", lambda self: metrics)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
-    assert vectors.facts["heldout"] == found
+    assert vectors.facts["heldout"] == metrics
     assert str(outcome.diverged).startswith(
         f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered"
     )
-    found["calibrated"] = -3.8
+    metrics["calibrated"] = -3.8
     _, outcome, printed = words_at("ove", topics, 1e3)
     assert outcome.diverged is None
     assert "unless its scores are divided by a temperature (-3.8000)" in printed.warnings[-1]
-    found["calibrated"] = -4.0
+    metrics["calibrated"] = -4.0
     assert "at the learning rate 2, the model does not beat" in str(
         words_at("ove", topics, 1.0)[1].diverged
     )
     # hardly worse than word frequencies: the run may have been too short
-    found["log_likelihood"] = -4.1
+    metrics["log_likelihood"] = -4.1
     _, outcome, printed = words_at("ove", topics, 1.0)
     assert outcome.diverged is None
     assert printed.warnings == [

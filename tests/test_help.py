@@ -311,7 +311,7 @@ def on_a_terminal(*words, columns=80):
         words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
     )
     os.close(theirs)
-    found = b""
+    output = b""
     while True:
         try:
             some = os.read(ours, 65536)
@@ -319,10 +319,10 @@ def on_a_terminal(*words, columns=80):
             break
         if not some:
             break
-        found += some
+        output += some
     os.close(ours)
     assert process.wait(timeout=120) == 0
-    return re.sub(r"\x1b\[[\d;]*m", "", found.decode()).replace("\r\n", "\n")
+    return re.sub(r"\x1b\[[\d;]*m", "", output.decode()).replace("\r\n", "\n")
 
 
 def test_rows_are_a_table_on_a_terminal_and_tab_separated_elsewhere(capsys):

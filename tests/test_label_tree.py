@@ -106,12 +106,12 @@ def test_a_beam_of_all_nodes_is_the_exhaustive_search(threads):
     above = sparse_levels.best_nodes(
         features, upper, None, 5, objective.log_label_probability, threads
     )
-    found = sparse_levels.best_nodes(
+    by_beam = sparse_levels.best_nodes(
         features, lower, above, 6, objective.log_label_probability, threads
     )
-    np.testing.assert_array_equal(found.node, order)
+    np.testing.assert_array_equal(by_beam.node, order)
     np.testing.assert_allclose(
-        found.log_p, np.take_along_axis(log_p, order, 1), rtol=1e-4, atol=1e-5
+        by_beam.log_p, np.take_along_axis(log_p, order, 1), rtol=1e-4, atol=1e-5
     )
     labels = rng.permutation(25)[:20].astype(np.int32)
     tree = label_tree.LabelTree([upper, lower], labels)
@@ -142,9 +142,9 @@ def test_trees_are_averaged_over_their_probabilities():
         labels = rng.permutation(7).astype(np.int32)
         trees.append(label_tree.LabelTree([level], labels))
         p[:, labels] += np.exp(objective.log_label_probability(features @ w.T + level.bias)) / 3
-    found = label_tree.search(trees, features, 4, 1, objective.log_label_probability, 7, 1)
-    np.testing.assert_array_equal(found.node, np.argsort(-p, axis=1)[:, :4])
-    np.testing.assert_allclose(np.exp(found.log_p), -np.sort(-p, axis=1)[:, :4], rtol=1e-4)
+    best = label_tree.search(trees, features, 4, 1, objective.log_label_probability, 7, 1)
+    np.testing.assert_array_equal(best.node, np.argsort(-p, axis=1)[:, :4])
+    np.testing.assert_allclose(np.exp(best.log_p), -np.sort(-p, axis=1)[:, :4], rtol=1e-4)
 
 
 @pytest.mark.parametrize(("n_kept", "block"), [(1, 99), (3, 5), (20, 99)])
@@ -159,17 +159,17 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeyp
         np.array(each)
         for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True)
     )
-    found = vectors_of(csr_matrix(x), Labels.of_rows(lists), np.arange(12))
+    vectors = vectors_of(csr_matrix(x), Labels.of_rows(lists), np.arange(12))
     for k in range(12):
         total = x[rows[labels == k]].sum(axis=0)
         order = np.lexsort((np.arange(9), -np.abs(total)))[:n_kept]
         expected = np.zeros(9)
         expected[order] = total[order]
         expected /= max(np.linalg.norm(expected), 1e-15)
-        span = slice(*found.offsets[k : k + 2])
-        assert len(set(found.columns[span].tolist())) == span.stop - span.start <= n_kept
+        span = slice(*vectors.offsets[k : k + 2])
+        assert len(set(vectors.columns[span].tolist())) == span.stop - span.start <= n_kept
         vector = np.zeros(9)
-        vector[found.columns[span]] = found.values[span]
+        vector[vectors.columns[span]] = vectors.values[span]
         np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
@@ -246,14 +246,14 @@ def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after
 def test_a_folder_gives_the_same_answers(tmp_path):
     data = topics()
     for options in ({"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "trees": 2}):
-        found = trained(data, **options)
-        loaded = classifier.load(found.save(tmp_path / options["weights"]))
+        model = trained(data, **options)
+        loaded = classifier.load(model.save(tmp_path / options["weights"]))
         for ours, theirs in zip(
-            found.iter_top_k(data.features, 5), loaded.iter_top_k(data.features, 5), strict=True
+            model.iter_top_k(data.features, 5), loaded.iter_top_k(data.features, 5), strict=True
         ):
             np.testing.assert_array_equal(ours[0], theirs[0])
             np.testing.assert_array_equal(ours[1], theirs[1])
-        assert loaded.evaluate(data) == found.evaluate(data)
+        assert loaded.evaluate(data) == model.evaluate(data)
 
 
 def damages():
@@ -286,11 +286,11 @@ def test_a_damaged_tree_is_reported(tmp_path):
 
 
 def test_a_search_by_an_index_is_refused():
-    found = trained(topics(), weights="tree", leaf_size=8, epochs=1)
+    model = trained(topics(), weights="tree", leaf_size=8, epochs=1)
     with refused("search"):
-        found.searched_top_k(topics().features)
+        model.searched_top_k(topics().features)
     with refused("weights", value="tree"):
-        found.scores(topics().features)
+        model.scores(topics().features)
 
 
 def two_kinds(is_dense, several=False, n_labels=12):
@@ -307,9 +307,11 @@ def two_kinds(is_dense, several=False, n_labels=12):
 
 
 def hierarchical(data, hierarchy="clusters", start=None, **options):
-    found = objectives.find("hs")
+    objective_class = objectives.find("hs")
     objective = (
-        found(found.Settings(hierarchy=hierarchy)) if start is None else start.classifier.objective
+        objective_class(objective_class.Settings(hierarchy=hierarchy))
+        if start is None
+        else start.classifier.objective
     )
     return train(
         data,
@@ -337,13 +339,13 @@ def test_labels_with_similar_features_stand_together(is_dense):
 @pytest.mark.parametrize(("is_dense", "hidden"), [(False, None), (True, None), (False, 8)])
 def test_a_tree_of_clusters_is_kept_with_the_model(is_dense, hidden, tmp_path):
     data = two_kinds(is_dense, several=True)
-    found = hierarchical(data, hidden=hidden).classifier
+    model = hierarchical(data, hidden=hidden).classifier
     assert not np.array_equal(
-        found.objective.tree.leaf_branch, binary_tree.huffman(found.counts).leaf_branch
+        model.objective.tree.leaf_branch, binary_tree.huffman(model.counts).leaf_branch
     )
-    before = np.concatenate([log_p for _, log_p in found.blocks(data.features)])
+    before = np.concatenate([log_p for _, log_p in model.blocks(data.features)])
     np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-5)
-    loaded = classifier.load(found.save(tmp_path / "model"))
+    loaded = classifier.load(model.save(tmp_path / "model"))
     np.testing.assert_allclose(
         np.concatenate([log_p for _, log_p in loaded.blocks(data.features)]), before, rtol=1e-5
     )
@@ -362,14 +364,14 @@ def test_training_goes_on_in_the_same_tree():
 
 
 def test_a_damaged_order_of_leaves_is_reported(tmp_path):
-    found = hierarchical(two_kinds(is_dense=False), epochs=1).classifier
-    order = found.arrays["label_order"]
-    found.arrays["label_order"] = np.where(order == 3, 4, order).astype(np.int32)
+    model = hierarchical(two_kinds(is_dense=False), epochs=1).classifier
+    order = model.arrays["label_order"]
+    model.arrays["label_order"] = np.where(order == 3, 4, order).astype(np.int32)
     with refused_data("twice/label_order.npy"):
-        classifier.load(found.save(tmp_path / "twice"))
-    del found.arrays["label_order"]
+        classifier.load(model.save(tmp_path / "twice"))
+    del model.arrays["label_order"]
     with refused_data("missing/model.json", quoting="`label_order`"):
-        classifier.load(found.save(tmp_path / "missing"))
+        classifier.load(model.save(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3])
@@ -377,6 +379,6 @@ def test_few_labels_and_rows_without_features_have_a_tree_of_clusters(n_labels):
     data = Labeled(
         csr_matrix((6, 4), dtype=np.float32), Labels.single(np.arange(6) % n_labels), n_labels
     )
-    found = hierarchical(data, epochs=1).classifier
-    (_, log_p), *_ = found.blocks(data.features)
+    model = hierarchical(data, epochs=1).classifier
+    (_, log_p), *_ = model.blocks(data.features)
     np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, rtol=1e-5)

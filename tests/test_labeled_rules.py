@@ -70,10 +70,10 @@ def dense(features):
 
 @BOTH
 def test_rows_of_length_one(form):
-    found = dense(scaled(form(X), "l2"))
-    np.testing.assert_allclose(found[0], [0.6, 0, -0.8, 0], rtol=1e-6)
-    assert not found[1].any()
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 0, 1], rtol=1e-6)
+    rows = dense(scaled(form(X), "l2"))
+    np.testing.assert_allclose(rows[0], [0.6, 0, -0.8, 0], rtol=1e-6)
+    assert not rows[1].any()
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 0, 1], rtol=1e-6)
 
 
 @BOTH

@@ -390,10 +390,10 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
         ["x", "login"],
         ["y", "billing"],
     ]
-    found, _ = map(
+    answers, _ = map(
         json.loads, run("predict", "m", "said.jsonl", "--text-column", "said", "--json", "-q")
     )
-    assert (found["id"], found["labels"][0]["label"]) == (7, "billing")
+    assert (answers["id"], answers["labels"][0]["label"]) == (7, "billing")
     assert "n\t40" in run("eval", "m", "--test", "train.csv", "-q")
     with refused_data("few.csv", quoting=('"tags"', "text, title, id")):
         run("eval", "m", "--test", "few.csv")

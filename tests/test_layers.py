@@ -33,19 +33,19 @@ def imported(name, path, known):
     package = ".".join(["embedx", *path.relative_to(ROOT).parts[:-1]])
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            found = [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             whence = resolve_name("." * node.level + (node.module or ""), package)
-            found = [f"{whence}.{alias.name}" for alias in node.names]
+            names = [f"{whence}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # what import_module gets, or a process that is started
-            found = [node.value] if NAME_OF_MODULE.fullmatch(node.value) else []
-            found = [
-                import_name for import_name in found if import_name.removeprefix("embedx.") in known
+            names = [node.value] if NAME_OF_MODULE.fullmatch(node.value) else []
+            names = [
+                import_name for import_name in names if import_name.removeprefix("embedx.") in known
             ]
         else:
             continue
-        for each in found:
+        for each in names:
             if each.split(".")[0] == "embedx":
                 inside = each.split(".")[1:]
                 if inside and inside[0] in embedx._HOME:  # what `embedx` itself offers

@@ -37,9 +37,9 @@ PACKAGES = (
     embedx.evaluation,
 )
 MODULES = [word2vec] + [
-    importlib.import_module(f"{package.__name__}.{found.name}")
+    importlib.import_module(f"{package.__name__}.{module.name}")
     for package in PACKAGES
-    for found in pkgutil.iter_modules(package.__path__)
+    for module in pkgutil.iter_modules(package.__path__)
 ]
 SOURCES = {module.__name__: Path(module.__file__).read_text("utf-8") for module in MODULES}
 PATTERNS = {
@@ -123,8 +123,10 @@ def apply(pattern, how, parts):
     """Apply a pattern to many times the middle of `parts`."""
     text = parts[0] + parts[1] * MANY + parts[2]
     with time_limit():
-        found = getattr(pattern, how)(text.encode() if isinstance(pattern.pattern, bytes) else text)
-        for _ in found if how == "finditer" else ():
+        matches = getattr(pattern, how)(
+            text.encode() if isinstance(pattern.pattern, bytes) else text
+        )
+        for _ in matches if how == "finditer" else ():
             pass
 
 

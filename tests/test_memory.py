@@ -202,7 +202,7 @@ except SystemExit as end:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not report it")
 def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
     """The program aside, whose shared libraries are not counted."""
-    found = []
+    shown = []
     corpus = tmp_path / "few.txt"
     corpus.write_text("".join(Path(two_topics).read_text().splitlines(keepends=True)[:30]))
     for dim in "20", "400000":
@@ -223,8 +223,8 @@ def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
         code, peak = map(int, done.stdout.splitlines()[-1].split())
         assert code == 0, done.stderr
         (printed,) = re.findall(r"memory: ([\d.]+) MB of", done.stderr)
-        found.append((1e6 * float(printed), peak))
-    (small, small_peak), (large, large_peak) = found
+        shown.append((1e6 * float(printed), peak))
+    (small, small_peak), (large, large_peak) = shown
     assert 0.2 < (large_peak - small_peak) / (large - small) < 1.1  # of workspaces not all is used
 
 
@@ -338,13 +338,13 @@ def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, mo
 def test_what_is_reported_of_the_disk_is_what_is_written(
     two_topics, tmp_path, monkeypatch, options
 ):
-    found = []
-    monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: found.extend(sizes))
+    sizes_shown = []
+    monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: sizes_shown.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)
     checkpoints.take(trained.outcome.state, wait=True)
     saved = trained.vectors.save(tmp_path / "model")
     (state,) = checkpoints.folder.glob("state-*")
-    assert found == [
+    assert sizes_shown == [
         pytest.approx(sum(file.stat().st_size for file in saved.iterdir()), rel=0.05),
         pytest.approx(state.stat().st_size, rel=0.05),
     ]

@@ -40,8 +40,8 @@ def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
     queries = some_rows(80, 150, 1, signed, [(3, rows[[1]].toarray()), (4, 0)])
     index = row_index(rows)
     ids, cosines = nearest_rows(index, queries, k, 1)
-    for found in zip(nearest_rows(index, queries, k, 3), (ids, cosines), strict=True):
-        np.testing.assert_array_equal(*found)
+    for pair in zip(nearest_rows(index, queries, k, 3), (ids, cosines), strict=True):
+        np.testing.assert_array_equal(*pair)
     dense = [matrix.toarray().astype(np.float64) for matrix in (queries, rows)]
     unit = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in dense]
     every = unit[0] @ unit[1].T
@@ -65,7 +65,7 @@ def test_a_blend_is_what_its_formula_says(root):
     labels = Labels.of_rows(
         [rng.choice(n_labels, rng.integers(0, 5), replace=False) for _ in range(20)]
     )
-    found = Neighbours(
+    table = Neighbours(
         row_index(csr_matrix((20, 1), dtype=np.float32)),
         RowLabels(labels.offsets, labels.ids),
         n_labels,
@@ -77,7 +77,7 @@ def test_a_blend_is_what_its_formula_says(root):
         rng.random((n, 6), np.float32),
     )
     near.cosines[0] = 0
-    best, scores = found.blended(ids, p, near, blend, 5, threads=2)
+    best, scores = table.blended(ids, p, near, blend, 5, threads=2)
     for e in range(n):
         own = np.zeros(n_labels)
         own[ids[e]] = p[e]
@@ -113,24 +113,24 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     data = clustered(2000, 0)
     test = clustered(2000, 1)
     notes = Notes()
-    found, without = (
+    blended, without = (
         trained(data, progress=notes, **options),
         trained(data, neighbours="none", **options),
     )
     assert any(
         "nearest of 1,800 training rows" in line and "index takes" in line for line in notes.notes
     )
-    metrics, before = found.evaluate(test), without.evaluate(test)
+    metrics, before = blended.evaluate(test), without.evaluate(test)
     assert metrics["p@1"] > before["p@1"] + 0.02, (metrics, before)
     assert metrics.get("log_likelihood") == before.get("log_likelihood")
-    p, is_right = answers(found, test)
+    p, is_right = answers(blended, test)
     assert largest_error(p, is_right) < 0.08
     ids, _ = (
         np.concatenate(parts)
-        for parts in zip(*found.iter_top_k(test.features, 5, threads=2), strict=True)
+        for parts in zip(*blended.iter_top_k(test.features, 5, threads=2), strict=True)
     )
     assert hits(ids, test.labels)[:, 0].mean() == metrics["p@1"]
-    sets = Labels.of_matrix(found.predict_set(test.features, coverage=0.8))
+    sets = Labels.of_matrix(blended.predict_set(test.features, coverage=0.8))
     assert (
         abs(
             np.isin(
@@ -141,9 +141,9 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
         )
         < 0.05
     )
-    loaded = classifier.load(found.save(tmp_path / "model"))
+    loaded = classifier.load(blended.save(tmp_path / "model"))
     for ours, theirs in zip(
-        found.iter_top_k(test.features, 5),
+        blended.iter_top_k(test.features, 5),
         loaded.iter_top_k(test.features, 5, threads=1),
         strict=True,
     ):
@@ -158,9 +158,14 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
         ("neighbour_blend", lambda a: -a, "neighbour_blend"),
         ("neighbour_calibration", lambda a: a[:, ::-1].copy(), "neighbour_calibration"),
     ):
-        arrays = found.arrays | {name: damage(found.arrays[name])}
-        broken = type(found)(
-            found.objective, arrays, found.known, found.counts, found.settings, found.facts
+        arrays = blended.arrays | {name: damage(blended.arrays[name])}
+        broken = type(blended)(
+            blended.objective,
+            arrays,
+            blended.known,
+            blended.counts,
+            blended.settings,
+            blended.facts,
         )
         with pytest.raises(DataError) as raised:
             classifier.load(broken.save(tmp_path / "broken", overwrite=True))

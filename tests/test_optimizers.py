@@ -47,23 +47,27 @@ BY_NUMBER = [name for name in MINIBATCH if OPTIMIZERS[name].keeps != "per_row"]
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimiser_declares_what_it_is(name):
-    found = OPTIMIZERS[name]
-    assert found.name == name
-    page = str(sys.modules[found.__module__].__doc__)
+    optimizer = OPTIMIZERS[name]
+    assert optimizer.name == name
+    page = str(sys.modules[optimizer.__module__].__doc__)
     assert re.search(r"\b(19|20)\d\d\b", page), "a paper has a year"
     assert "w -= " in page
-    assert found.meaning
-    assert not found.meaning.endswith(".")
-    assert found.commands
-    assert set(found.commands) <= {WORDS, COLLAPSED, LABELS}
-    assert set(found.rates) <= set(found.commands)
-    assert all(rate > 0 for rate in found.rates.values())
-    if found.keeps is None:
-        assert WORDS not in found.commands
-        assert found.accumulate is found.divisor is None
+    assert optimizer.meaning
+    assert not optimizer.meaning.endswith(".")
+    assert optimizer.commands
+    assert set(optimizer.commands) <= {WORDS, COLLAPSED, LABELS}
+    assert set(optimizer.rates) <= set(optimizer.commands)
+    assert all(rate > 0 for rate in optimizer.rates.values())
+    if optimizer.keeps is None:
+        assert WORDS not in optimizer.commands
+        assert optimizer.accumulate is optimizer.divisor is None
     else:
-        assert set(found.rates) == set(found.commands) & {WORDS, LABELS}
-        assert (found.accumulate is None) == (found.divisor is None) == (found.keeps == "stateless")
+        assert set(optimizer.rates) == set(optimizer.commands) & {WORDS, LABELS}
+        assert (
+            (optimizer.accumulate is None)
+            == (optimizer.divisor is None)
+            == (optimizer.keeps == "stateless")
+        )
 
 
 @pytest.mark.parametrize("command", [WORDS, COLLAPSED, LABELS])

@@ -374,15 +374,15 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
     (tmp_path / "test.txt").write_text(
         f"__label__good an awful film\n__label__good nice\n{both}\n{unknown}\n"
     )
-    found = []
+    answers = []
     for more in (["1"], ["2"], ["2", "0.5"]):
         capsys.readouterr()
         run("test", "model.bin", "test.txt", *more)
-        found.append(capsys.readouterr().out.split())
+        answers.append(capsys.readouterr().out.split())
     # three rows with known labels, four of these
-    assert found[0] == ["N", "3", "P@1", f"{2 / 3:.3g}", "R@1", f"{2 / 4:.3g}"]
-    assert found[1] == ["N", "3", "P@2", f"{4 / 6:.3g}", "R@2", "1"]
-    assert found[2] == ["N", "3", "P@2", f"{2 / 3:.3g}", "R@2", f"{2 / 4:.3g}"]
+    assert answers[0] == ["N", "3", "P@1", f"{2 / 3:.3g}", "R@1", f"{2 / 4:.3g}"]
+    assert answers[1] == ["N", "3", "P@2", f"{4 / 6:.3g}", "R@2", "1"]
+    assert answers[2] == ["N", "3", "P@2", f"{2 / 3:.3g}", "R@2", f"{2 / 4:.3g}"]
     run("predict-prob", "model", "test.txt", "2")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[::2] for row in rows[:2]] == [

@@ -81,19 +81,19 @@ def content(folder):
 
 
 def test_every_output_of_every_command_is_tested():
-    found = set()
+    outputs = set()
     for commands in COMMANDS.values():
         for name, command in commands.items():
             parameters = {
                 parameter.name: parameter.annotation for parameter in parameters_of(command)
             }
-            found |= {(name, output) for output in files.OUTPUTS if output in parameters}
+            outputs |= {(name, output) for output in files.OUTPUTS if output in parameters}
             paths = {name for name, kind in parameters.items() if "Path" in str(kind)}
             known = {*files.INPUTS, *files.OUTPUTS, "cache_dir", "to"}
             assert name == "resume" or paths <= known
     written = {
         parameter
-        for parameter in found
+        for parameter in outputs
         if parameter[1] != "log_json" and parameter[0] not in OF_FOLDERS
     }
     assert written - {("resume", "output")} == set(WRITES)

@@ -36,12 +36,12 @@ ARCHITECTURE, COMING_FROM, EXTENDING, WORDS_PAGE = (
 def tree():
     """What is said of each file and folder where things are, by its path."""
     lines = ARCHITECTURE.split("```text")[1].split("```")[0].strip().splitlines()
-    found, above = {}, []
+    entries, above = {}, []
     for line in lines:
         indent, name, text = re.fullmatch(r"((?:  )*)([\w.]+/?) *(.*)", line).groups()
         above = [*above[: len(indent) // 2], name]
-        found["".join(above)] = text
-    return found
+        entries["".join(above)] = text
+    return entries
 
 
 def test_every_folder_and_file_of_the_tree_exists_and_every_folder_is_in_it():

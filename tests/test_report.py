@@ -60,7 +60,7 @@ def naive_bin(label, counts):
 @pytest.mark.parametrize("seed", range(2))
 def test_labels_by_frequency(seed):
     top, rows, counts = drawn_answers(seed)
-    found = {
+    groups = {
         group.name: group
         for group in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
     }
@@ -73,9 +73,9 @@ def test_labels_by_frequency(seed):
             if naive_bin(label, counts) == k
         ]
         if not own and not pairs:
-            assert name not in found
+            assert name not in groups
             continue
-        each = found[name]
+        each = groups[name]
         assert (each.labels, each.occurrences) == (len(own), len(pairs))
         assert (each.min_rows, each.max_rows) == ((min(own), max(own)) if own else (0, 0))
         for best in (1, 3):
@@ -117,9 +117,11 @@ def test_labels_that_are_confused(seed):
             if label not in share:
                 for answer in set(share) - set(row):
                     pairs[label, answer] = pairs.get((label, answer), 0) + 1
-    found = answers.confusions(top, labels)
-    assert {(confusion.label, confusion.answer): confusion.rows for confusion in found} == pairs
-    assert [confusion.rows for confusion in found] == sorted(pairs.values(), reverse=True)
+    confusions = answers.confusions(top, labels)
+    assert {
+        (confusion.label, confusion.answer): confusion.rows for confusion in confusions
+    } == pairs
+    assert [confusion.rows for confusion in confusions] == sorted(pairs.values(), reverse=True)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -128,19 +130,19 @@ def test_reliability(seed):
     p = np.concatenate([rng.random(300), [0.0, 1.0, 0.3]])
     p = p[~((p > 0.5) & (p < 0.6))]  # one bin is empty
     right = rng.random(len(p)) < p**2
-    found = answers.reliability(p, right)
+    bins = answers.reliability(p, right)
     error = 0.0
     for k in range(10):
         inside = [i for i in range(len(p)) if min(int(10 * p[i]), 9) == k]
-        assert found.n[k] == len(inside)
+        assert bins.n[k] == len(inside)
         if not inside:
-            assert np.isnan(found.accuracy[k])
+            assert np.isnan(bins.accuracy[k])
             continue
         confidence, accuracy = np.mean([p[i] for i in inside]), np.mean([right[i] for i in inside])
-        assert (found.confidence[k], found.accuracy[k]) == pytest.approx((confidence, accuracy))
+        assert (bins.confidence[k], bins.accuracy[k]) == pytest.approx((confidence, accuracy))
         error += len(inside) / len(p) * abs(accuracy - confidence)
-    assert found.n[5] == 0
-    assert found.error == pytest.approx(error)
+    assert bins.n[5] == 0
+    assert bins.error == pytest.approx(error)
     assert answers.reliability(np.array([1.0, 1.0]), np.array([True, True])).error == 0
     assert np.isnan(answers.reliability(np.zeros(0), np.zeros(0, bool)).error)
 
@@ -165,20 +167,20 @@ def test_principal_components_are_those_of_the_svd():
     vectors = topic_vectors()
     centred = vectors - vectors.mean(axis=0)
     _, _, axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
-    found = projection.by_pca(vectors)
-    assert np.abs(found) == pytest.approx(np.abs(centred @ axes[:2].T), abs=1e-5)
+    places = projection.by_pca(vectors)
+    assert np.abs(places) == pytest.approx(np.abs(centred @ axes[:2].T), abs=1e-5)
     assert projection.by_pca(vectors[:, :1])[:, 1].tolist() == [0] * len(vectors)
 
 
 def test_a_word_that_is_not_on_the_map_lies_with_those_nearest_to_it():
     unit = topic_vectors() / np.linalg.norm(topic_vectors(), axis=1, keepdims=True)
     places = np.random.default_rng(0).random((40, 2))
-    found = projection.between(unit[:40], places, np.vstack([unit[40:], unit[:1]]))
-    for vector, place in zip(unit[40:], found, strict=False):
+    placed = projection.between(unit[:40], places, np.vstack([unit[40:], unit[:1]]))
+    for vector, place in zip(unit[40:], placed, strict=False):
         best = np.argsort(-unit[:40] @ vector)[:3]
         assert (places[best].min(axis=0) <= place).all()
         assert (place <= places[best].max(axis=0)).all()
-    apart = np.linalg.norm(places - found[-1], axis=1)  # of the first word's vector itself
+    apart = np.linalg.norm(places - placed[-1], axis=1)  # of the first word's vector itself
     assert apart[0] < np.median(apart)
 
 
@@ -267,14 +269,14 @@ def test_the_page_of_word_vectors(tmp_path, write):
         map_words=40,
     )
     text = file.read_text("utf-8")
-    found = Page(text)
-    assert "b" not in found.tags
+    page = Page(text)
+    assert "b" not in page.tags
     vectors = load_folder(folder)
     near = vectors.most_similar(NASTY, top_k=3)
-    assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in found.cells
-    assert {"window", "5", "tokenizer", "whitespace", "1,234,567", "−4.1000"} <= set(found.cells)
-    assert "train" in found.cells  # the set of pairs, by the name of its file
-    on_map = json.loads(found.data)
+    assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in page.cells
+    assert {"window", "5", "tokenizer", "whitespace", "1,234,567", "−4.1000"} <= set(page.cells)
+    assert "train" in page.cells  # the set of pairs, by the name of its file
+    on_map = json.loads(page.data)
     assert on_map["words"][:40] == named[:40]
     assert on_map["counts"] == vectors.counts[:40].tolist()
     own = on_map["neighbours"][7 * 3 : 8 * 3]
@@ -304,13 +306,13 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
     folder = label_folder(tmp_path / "c.softmax.embedx")
     file = report(folder, tmp_path / "page.html", test=write(TEST, "test.txt"), examples=7)
     text = file.read_text("utf-8")
-    found = Page(text)
-    assert not {"b", "i"} & set(found.tags)
+    page = Page(text)
+    assert not {"b", "i"} & set(page.tags)
     for cell in ("head", "not in training", "unknown label 4", "sport, film", "ball goal"):
-        assert cell in found.cells
+        assert cell in page.cells
     assert any(
         re.fullmatch(r"sport 0\.99\d ✓, .*, film 0\.0\d\d, .*", cell, re.DOTALL)
-        for cell in found.cells
+        for cell in page.cells
     )
     # learning curves, a diagonal, three scores by k and their legend
     assert text.count("<polyline") == 6 + 1 + 2 * 3
@@ -330,21 +332,21 @@ def test_what_is_found_on_test_data(tmp_path, write):
         test_labels=None,
         progress=Silent(),
     )
-    found = label_pages.single_values(classifier, request)
-    assert found["key_figures"]["test rows"] == "7"
-    assert ["n", "6"] in found["metrics"]  # one row has no label
-    rows, metrics = found["by_k"], dict(found["metrics"])
+    values = label_pages.single_values(classifier, request)
+    assert values["key_figures"]["test rows"] == "7"
+    assert ["n", "6"] in values["metrics"]  # one row has no label
+    rows, metrics = values["by_k"], dict(values["metrics"])
     assert rows[0] == ["k", "precision", "recall", "nDCG"]
     assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]  # labels
     assert [(row[1], row[3]) for row in rows[1:4:2]] == [
         (metrics[f"p@{k}"], metrics[f"ndcg@{k}"]) for k in (1, 3)
     ]
     assert rows[4][2] == f"{5 / 6:.4f}"  # all labels but the unknown one
-    assert len(found["examples"]) == 1 + 3
-    assert "over 6 labelled rows" in found["chart_of_reliability"]["caption"]
-    assert ["film", "sport", "1"] in found["confused"]
-    assert ["sport", "60", "2", "0.5", "0.5000", "1.0000", "0.6667"] in found["by_label"]
-    head, *mistakes = found["mistakes"]
+    assert len(values["examples"]) == 1 + 3
+    assert "over 6 labelled rows" in values["chart_of_reliability"]["caption"]
+    assert ["film", "sport", "1"] in values["confused"]
+    assert ["sport", "60", "2", "0.5", "0.5000", "1.0000", "0.6667"] in values["by_label"]
+    head, *mistakes = values["mistakes"]
     assert head == ["row", "labels", "best predictions", "words"]
     assert {row[1].split(",")[0] for row in mistakes} == {"film", "rare", "unknown label 4"}
     probabilities = [float(re.search(r" (\d\.\d+)", row[2])[1]) for row in mistakes]

@@ -88,11 +88,11 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
         )
     expected = run(exact, data, **how).classifier.arrays
     for blocks in (1, 3):
-        found = run(
+        retrieved = run(
             Ldgs, data, **how, **EVERYTHING, loss=loss, blocks=blocks, clusters=4
         ).classifier.arrays
         for name in expected:
-            np.testing.assert_allclose(found[name], expected[name], atol=2e-4)
+            np.testing.assert_allclose(retrieved[name], expected[name], atol=2e-4)
     assert abs(expected["output"]).max() > 0.05
 
 
@@ -180,8 +180,8 @@ def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topi
     monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
     everything = {**EVERYTHING, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
-    found = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
-    np.testing.assert_allclose(found.vectors, exact.vectors, atol=2e-3)
+    retrieved = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
+    np.testing.assert_allclose(retrieved.vectors, exact.vectors, atol=2e-3)
     assert abs(exact.vectors).max() > 0.3
 
 

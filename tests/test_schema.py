@@ -68,22 +68,22 @@ def noise_arrays(width):
 
 def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     """A classifier that was not trained."""
-    found = objectives.find(name)(objectives.find(name).Settings())
+    objective = objectives.find(name)(objectives.find(name).Settings())
     counts = np.array([9, 7, 5, 3, 1])
     order = np.array([2, 0, 1, 4, 3], np.int32)
-    found.prepare(counts, order if found.traits.uses_class_order else None)
-    rows, dim = found.n_rows(LABELS), DIM if hidden else FEATURES
+    objective.prepare(counts, order if objective.traits.uses_class_order else None)
+    rows, dim = objective.n_rows(LABELS), DIM if hidden else FEATURES
     arrays = {"output": np.ones((rows, dim), np.float32), "bias": np.zeros(rows, np.float32)}
     arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}
-    arrays |= {"label_order": order} if found.traits.uses_class_order else {}
+    arrays |= {"label_order": order} if objective.traits.uses_class_order else {}
     arrays |= noise_arrays(FEATURES) if noise else {}
-    settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | found.settings.record()
-    settings["sampler"] = "adversarial" if noise else found.samplers()[0]
+    settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | objective.settings.record()
+    settings["sampler"] = "adversarial" if noise else objective.samplers()[0]
     known = DataSchema(
         FEATURES, LABELS, list("vwxyz"), None if features is None else words_as_they_are(features)
     )
     return Classifier(
-        found, arrays, known, counts, settings, {"several_labels": False, "examples": 25}
+        objective, arrays, known, counts, settings, {"several_labels": False, "examples": 25}
     ).save(path)
 
 
@@ -100,9 +100,9 @@ FOLDERS = {
 def load(path):
     if on_disk.task_of(path) == "skipgram":
         return model.load(path)
-    found = classifier.load(path)
-    return found.log_probability(
-        found.scores(np.ones((2, FEATURES), np.float32)), found.log_noise(np.ones((2, FEATURES)))
+    loaded = classifier.load(path)
+    return loaded.log_probability(
+        loaded.scores(np.ones((2, FEATURES), np.float32)), loaded.log_noise(np.ones((2, FEATURES)))
     )
 
 

@@ -79,9 +79,9 @@ def test_the_reference_of_the_margin_is_the_quadratic_programme(scale):
     z = scale * np.random.default_rng(0).normal(size=12)
     positives, negatives = np.array([3, 7]), np.setdiff1d(np.arange(12), [3, 7])
     value, gradient = reference.smoothed_margin(z, positives, negatives, 0.5)
-    found = margin(positives, 0.5, z)
-    assert found[0] == pytest.approx(value, abs=1e-6)
-    np.testing.assert_allclose(found[1], gradient, atol=1e-4)
+    solution = margin(positives, 0.5, z)
+    assert solution[0] == pytest.approx(value, abs=1e-6)
+    np.testing.assert_allclose(solution[1], gradient, atol=1e-4)
 
 
 @each_loss
@@ -106,9 +106,9 @@ def test_the_kernel_passes_the_messages_of_algorithm_2(loss, rounds):
         table, h = problem(seed)
         z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
         history, gradient = message_passing(LOSSES[loss], z, 1e-3, rounds, POSITIVES)
-        value, found = by_kernel(loss, table, h, rounds)
+        value, rows = by_kernel(loss, table, h, rounds)
         assert value == pytest.approx(history[-1], rel=1e-4)
-        np.testing.assert_allclose(found, gradient, atol=2e-4)
+        np.testing.assert_allclose(rows, gradient, atol=2e-4)
 
 
 @each_loss
@@ -116,9 +116,9 @@ def test_one_block_is_the_search_itself(loss):
     """With B = 1 there is nothing to pass on: Algorithm 1."""
     table, h = problem()
     value, gradient = LOSSES[loss]((table @ h[0])[:N].astype(np.float64))
-    found = by_kernel(loss, table, h, 1, blocks=1)
-    assert found[0] == pytest.approx(value, rel=1e-4)
-    np.testing.assert_allclose(found[1], gradient, atol=1e-4)
+    best = by_kernel(loss, table, h, 1, blocks=1)
+    assert best[0] == pytest.approx(value, rel=1e-4)
+    np.testing.assert_allclose(best[1], gradient, atol=1e-4)
 
 
 @each_loss

@@ -249,8 +249,8 @@ def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, opt
                 assert (workspace.scores[j, begin + len(of_list) : end] == MASKED_SCORE).all()
                 for k, (row, _) in enumerate(of_list):
                     assert query.score_position(index, workspace, j, row) == begin + k
-            found = {row for of_list in scores for row, _ in of_list}
-            others = set(range(N)) - found
+            scored = {row for of_list in scores for row, _ in of_list}
+            others = set(range(N)) - scored
             assert all(query.score_position(index, workspace, j, row) == -1 for row in others)
             assert options.get("n_scored", 30) == 1000 or others
 

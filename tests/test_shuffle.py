@@ -18,10 +18,10 @@ def places(monkeypatch):
     original = strategies.Streamed.place
 
     def place(self, epoch, chunk, rate):
-        found = original(self, epoch, chunk, rate)
+        outcome = original(self, epoch, chunk, rate)
         if rate > 0:  # else to know the loss before
-            seen.append((epoch, *found[:2]))
-        return found
+            seen.append((epoch, *outcome[:2]))
+        return outcome
 
     monkeypatch.setattr(strategies.Streamed, "place", place)
     return seen

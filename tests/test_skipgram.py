@@ -156,13 +156,13 @@ def test_a_word_that_fills_its_blocks_stays_as_short_as_others():
     rng = np.random.default_rng(0)
     lines = [[f"w{word}" for word in rng.choice(2000, 20)] for _ in range(2000)]
     lines.insert(1000, [token for k in range(64) for token in ("genus", f"species{k}")])
-    found = (
+    model = (
         embedx.SkipGram(dim=16, epochs=3, min_count=1, sample=0, block_size=64, threads=1)
         .fit(lines)
         .model
     )
-    assert np.linalg.norm(found.vectors, axis=1).max() < 10
-    assert np.linalg.norm(found.output_vectors, axis=1).max() < 10
+    assert np.linalg.norm(model.vectors, axis=1).max() < 10
+    assert np.linalg.norm(model.output_vectors, axis=1).max() < 10
 
 
 SMALL, LARGE = ("bounded-adagrad", 2.0, 16), ("sgd", 0.06, 16)
@@ -184,13 +184,13 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
     two_topics, monkeypatch, objective, options, expected
 ):
     def used():
-        found = (
+        model = (
             embedx.SkipGram(objective, dim=4, epochs=1, sample=0, threads=1, **options)
             .fit(two_topics)
             .model
         )
-        return found.counts.sum(), tuple(
-            found.settings[name] for name in ("optimizer", "learning_rate", "block_size")
+        return model.counts.sum(), tuple(
+            model.settings[name] for name in ("optimizer", "learning_rate", "block_size")
         )
 
     monkeypatch.setattr(resolving, "PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words

@@ -111,8 +111,8 @@ def test_an_objectives_own_defaults_are_settings(name):
         for field in dataclasses.fields(group)
     }
     assert objective.word_defaults.keys() <= known
-    found = configure(name, {}).record()
-    assert found == found | objective.word_defaults
+    settings = configure(name, {}).record()
+    assert settings == settings | objective.word_defaults
     typed = {"block_size": 3, "dim": 7}  # before them
     assert configure(name, typed).record().items() >= typed.items()
 
@@ -211,11 +211,11 @@ def test_initial_biases_predict_what_they_are_reported(name):
     objective.prepare(np.rint(1e6 * p).astype(np.int64))
     bias = objective.initial_bias(p, noise)
     assert bias.shape == (objective.n_rows(23),)
-    found = objective.log_probability(bias[None], np.log(noise))[0]
+    predicted = objective.log_probability(bias[None], np.log(noise))[0]
     if name in OTHER_LINKS:
-        assert (np.argsort(found) == np.argsort(p)).all()
+        assert (np.argsort(predicted) == np.argsort(p)).all()
     else:
-        np.testing.assert_allclose(found, np.log(p), atol=1e-6)
+        np.testing.assert_allclose(predicted, np.log(p), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_negatives", [1, 7])
@@ -251,9 +251,9 @@ def some_tokens(n, n_types=9, seed=0):
     return tokens
 
 
-def positions(found):
+def positions(held_out):
     """Of the tokens that are scored."""
-    return np.concatenate([np.arange(start, stop) for start, stop in found.bounds.tolist()])
+    return np.concatenate([np.arange(start, stop) for start, stop in held_out.bounds.tolist()])
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def positions(found):
 )
 def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, border):
     tokens = some_tokens(n * PIECE - 7)
-    found = hold_out(tokens, np.arange(9, dtype=np.int32), share)
-    scored = positions(found)
-    unseen = np.repeat(found.pieces, PIECE)[: len(tokens)] > 0
+    held_out = hold_out(tokens, np.arange(9, dtype=np.int32), share)
+    scored = positions(held_out)
+    unseen = np.repeat(held_out.pieces, PIECE)[: len(tokens)] > 0
     assert unseen[scored].all()
     assert len(scored) <= round(share * n) * PIECE
     assert len(scored) >= 0.7 * round(share * n) * PIECE
@@ -284,7 +284,7 @@ def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, bo
         np.where(after > 0, scored - seen[after - 1], len(tokens)),
     )
     assert gap.min() > border
-    assert len(found.bounds) == n_spans
+    assert len(held_out.bounds) == n_spans
     dropped = unseen.sum() - len(scored)
     assert dropped <= (text_heldout.MAX_DROPPED + 0.3 * share) * len(tokens)
 
@@ -306,32 +306,32 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
         some_tokens(50 * PIECE - 300),
         np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32),
     )
-    found = hold_out(tokens, remap, 0.4)
+    held_out = hold_out(tokens, remap, 0.4)
     words = []
     places = []
     unseen = np.zeros(7, int)
     sentence = 0
     span = {
         position: k
-        for k, (start, stop) in enumerate(found.bounds.tolist())
+        for k, (start, stop) in enumerate(held_out.bounds.tolist())
         for position in range(start, stop)
     }
     for position, token in enumerate(tokens.tolist()):
-        if found.pieces[position // PIECE] and token >= 0 and remap[token] >= 0:
+        if held_out.pieces[position // PIECE] and token >= 0 and remap[token] >= 0:
             unseen[remap[token]] += 1  # of borders too
         if token == -1:
             sentence += 1
         elif position in span:
             words.append(remap[token])
             places.append((span[position], sentence))
-    assert found.words.tolist() == words
-    assert found.counts.tolist() == unseen.tolist()
+    assert held_out.words.tolist() == words
+    assert held_out.counts.tolist() == unseen.tolist()
     assert hold_out(tokens, np.minimum(remap, 0), 0.4).counts.tolist() == [unseen.sum()]
-    assert unseen.sum() > found.n_words == sum(word >= 0 for word in words)
-    assert found.spans.tolist() == [place[0] for place in places]
+    assert unseen.sum() > held_out.n_words == sum(word >= 0 for word in words)
+    assert held_out.spans.tolist() == [place[0] for place in places]
     changes = [one != other for one, other in zip(places[1:], places[:-1], strict=True)]
     # a window ends where the sentence does, and where the span does
-    assert (np.diff(found.sentences) > 0).tolist() == changes
+    assert (np.diff(held_out.sentences) > 0).tolist() == changes
 
 
 def test_a_span_holds_whole_sentences():
@@ -386,10 +386,10 @@ def test_what_is_held_out_is_in_no_count(tmp_path, name):
     assert counts[model.words.index("emu")] == 1  # in the vocabulary, so that it may occur
     assert counts.sum() == fitted.outcome.tally.words + 1
     pairs, calibration = heldout.pairs_of([["emu", "cat"] * 50], model)
-    found = heldout.evaluate(model, pairs, calibration)
-    assert found.unigram == pytest.approx(np.log(counts[pairs.targets] / counts.sum()).mean())
+    likelihood = heldout.evaluate(model, pairs, calibration)
+    assert likelihood.unigram == pytest.approx(np.log(counts[pairs.targets] / counts.sum()).mean())
     if name != "ns":  # which begins without biases
-        assert found.log_likelihood < -4
+        assert likelihood.log_likelihood < -4
 
 
 def test_the_same_text_is_held_out_whatever_the_seed_and_the_threads(two_topics):

@@ -94,15 +94,15 @@ def optimum(task, objective):
         return loss / weight.sum(), (c.T @ task.inputs[x]).ravel() / weight.sum()
 
     start = np.zeros(task.inputs.shape[1] * n)
-    found = minimize(
+    solution = minimize(
         mean_loss,
         start,
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7},
     )
-    assert found.success
-    return found.x.reshape(n, -1)
+    assert solution.success
+    return solution.x.reshape(n, -1)
 
 
 def trained(task, objective, rate, epochs, settle=300, draws=40):

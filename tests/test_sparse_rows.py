@@ -48,8 +48,8 @@ def mask_of(data, objective, sampler):
 
 def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     """A strategy that is ready to train, with few rows drawn."""
-    found = objectives.find(name)
-    objective = found(found.Settings())
+    objective_class = objectives.find(name)
+    objective = objective_class(objective_class.Settings())
     given = {
         "epochs": 1,
         "threads": 1,
@@ -58,7 +58,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
         "weights": weights,
         "batch_size": 7,
     }
-    given |= {"batch_size": 1, "optimizer": "sgd"} if found.kind == "proximal" else {}
+    given |= {"batch_size": 1, "optimizer": "sgd"} if objective_class.kind == "proximal" else {}
     settings = resolved(ClassifySettings(**given | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
@@ -137,11 +137,11 @@ EACH = [  # adversarial noise is drawn as any other
 def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     name, sampler, optimizer, size
 ):
-    found = objectives.find(name)
-    optimizer = "sgd" if found.kind == "proximal" else optimizer
+    objective_class = objectives.find(name)
+    optimizer = "sgd" if objective_class.kind == "proximal" else optimizer
     # A step of its own looks ahead at how far each row moves, which is less for a masked one: then
     # every row has all features.
-    is_whole = found.traits.uses_score_gain
+    is_whole = objective_class.traits.uses_score_gain
     n_labels, n_features = (4, 8) if is_whole else SIZES[size]
     data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
     ours, theirs = (
@@ -211,9 +211,9 @@ def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
 
 
 def trained(data, name, **options):
-    found = objectives.find(name)
+    objective_class = objectives.find(name)
     settings = ClassifySettings(**{"weights": "sparse", "threads": 1} | options)
-    return train(data, found(found.Settings()), settings).classifier
+    return train(data, objective_class(objective_class.Settings()), settings).classifier
 
 
 @pytest.mark.parametrize("name", ["ns", "hs", "ar", "ove", "implicit", "sampled-softmax"])
@@ -289,10 +289,10 @@ def test_data_at_the_edge_end_well(name):
 def test_state_goes_on_from_a_snapshot(stop_after):
     data = topics(n=300, n_labels=30)
     for name in ("ar", "hs"):
-        found = objectives.find(name)
+        objective_class = objectives.find(name)
 
-        def run(snapshot=None, found=found):
-            objective = found(found.Settings())
+        def run(snapshot=None, objective_class=objective_class):
+            objective = objective_class(objective_class.Settings())
             settings = ClassifySettings(weights="sparse", epochs=4, threads=1, batch_size=50)
             trained = train(
                 data,

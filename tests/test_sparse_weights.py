@@ -92,9 +92,9 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
         bias[:] = 0
         loss, kept = kernel(*functions, *arguments)
         feature, label, value = tiles.kept_weights(arguments[1], 0, n_labels, plan, worker, kept)
-    found = np.zeros((n_labels, n_features + 1))
-    found[label, feature], found[:, -1] = value, bias
-    return found, loss
+    weights = np.zeros((n_labels, n_features + 1))
+    weights[label, feature], weights[:, -1] = value, bias
+    return weights, loss
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
         first_state=np.float32(first_state),
     )
     row_weight = some_weights(60) if is_weighted else np.ones(60)
-    found, found_loss = trained_tile(
+    weights, found_loss = trained_tile(
         tiles.train_tile,
         objective.coefficients,
         x,
@@ -147,7 +147,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
         row_weight[members],
     )
     assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(found, expected, atol=2e-4, rtol=2e-3)
+    np.testing.assert_allclose(weights, expected, atol=2e-4, rtol=2e-3)
     assert found_loss == pytest.approx(expected_loss, rel=1e-3)
 
 
@@ -158,7 +158,7 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
     plan = tile_plan(objective, update_rule("dcd"), epochs=epochs, c=np.float32(c))
     row_weight = some_weights(50) if is_weighted else np.ones(50)
-    found, _ = trained_tile(
+    weights, _ = trained_tile(
         tiles.train_tile_dual,
         objective.dual_steps,
         x,
@@ -169,7 +169,7 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     )
     weight = y.any(axis=1).astype(float)
     expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan, row_weight)
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    np.testing.assert_allclose(weights, expected, atol=2e-4)
     if epochs < 100:
         return
     with_one, sign = np.column_stack([x, np.ones(50)]).astype(np.float64), np.where(y, 1.0, -1.0)
@@ -182,12 +182,12 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
             (w - 2 * c * (sign * short * used).T @ with_one) * support,
         )
 
-    least, w = np.inf, np.zeros_like(found)
+    least, w = np.inf, np.zeros_like(weights)
     for _ in range(3000):  # of gradient descent, on a smooth and strongly convex function
         least, slope = objective_and_slope(w)
         w -= 0.004 * slope
     assert np.abs(slope).max() < 1e-4
-    assert objective_and_slope(found)[0] < 1.01 * least
+    assert objective_and_slope(weights)[0] < 1.01 * least
 
 
 @pytest.mark.parametrize(
@@ -202,14 +202,14 @@ def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
     data, test = topics(seed=0), topics(seed=0, n=900).rows(np.arange(600, 900))
     p = {}
     for kind in ("dense", weights):
-        found = trained(
+        sparse = trained(
             data,
             loss=loss,
             weights=kind,
             bias=bias,
             **({"leaf_size": 8, "beam": 4} if kind == "tree" else {}),
         )
-        p[kind] = found.evaluate(test)["p@1"]
+        p[kind] = sparse.evaluate(test)["p@1"]
     assert p["dense"] > 0.8
     assert p[weights] > p["dense"] - 0.05
 
@@ -225,31 +225,31 @@ def test_the_scale_of_the_features_changes_nothing(weights, loss):
     }
     for each in ({}, {"l2": 1e-3}):
         scaled = {"l2": each["l2"] * 1024**2} if each else {}
-        found, same = (
+        model, same = (
             trained(data, loss=loss, **options, **each),
             trained(large, loss=loss, **options, **scaled),
         )
-        assert len(found.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
+        assert len(model.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
         np.testing.assert_allclose(
-            found.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4
+            model.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4
         )
-        assert found.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
+        assert model.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
 
 
 def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_there():
     data = topics()
     data = Labeled(data.features, data.labels, data.n_labels + 2)  # two labels that no row has
-    found = trained(data, weights="sparse", weight_threshold=0.02)
-    level, labels = found.trees[0].levels[0], found.trees[0].labels
+    model = trained(data, weights="sparse", weight_threshold=0.02)
+    level, labels = model.trees[0].levels[0], model.trees[0].labels
     assert len(labels) == data.n_labels - 2
     z = data.features @ dense_of(level, data.n_features).T + level.bias
-    np.testing.assert_allclose(found.scores(data.features)[:, labels], z, atol=1e-5)
-    metrics = found.evaluate(data)
+    np.testing.assert_allclose(model.scores(data.features)[:, labels], z, atol=1e-5)
+    metrics = model.evaluate(data)
     assert np.isfinite(metrics["log_likelihood"])
     ids, p = (
-        np.concatenate(parts) for parts in zip(*found.iter_top_k(data.features, 5), strict=True)
+        np.concatenate(parts) for parts in zip(*model.iter_top_k(data.features, 5), strict=True)
     )
-    np.testing.assert_array_equal(ids[:, 0], found.scores(data.features).argmax(axis=1))
+    np.testing.assert_array_equal(ids[:, 0], model.scores(data.features).argmax(axis=1))
     assert ((p >= 0) & (p <= 1)).all()
     assert np.abs(level.weight).min() > 0.02
 
@@ -266,10 +266,10 @@ def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(los
     data, (a, b, power) = topics(n=400), (0.6, 2.6, 0.7)
     options = {"weights": "sparse", "optimizer": None if loss == "logistic" else "dcd"} | options
     usual = trained(data, loss=loss, **options, propensity=0.0)
-    found = trained(data, loss=loss, **options, propensity=power, propensity_a=a, propensity_b=b)
+    model = trained(data, loss=loss, **options, propensity=power, propensity_a=a, propensity_b=b)
     c = (np.log(400) - 1) * (b + 1) ** a
     inverse = 1 + c * np.exp(-a * np.log(usual.counts + b))  # Jain et al. 2016, eq. 1
-    for before, after in zip(usual.trees, found.trees, strict=True):
+    for before, after in zip(usual.trees, model.trees, strict=True):
         z, raised = (
             data.features @ dense_of(each.levels[-1], 200).T + each.levels[-1].bias
             for each in (before, after)
@@ -284,9 +284,9 @@ def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(los
         for level, same in zip(before.levels[:-1], after.levels[:-1], strict=True):
             np.testing.assert_array_equal(level.weight, same.weight)
     rows = [labels.tolist() for labels in np.split(data.labels.ids, data.labels.offsets[1:-1])]
-    best = np.concatenate([ids[:, 0] for ids, _ in found.iter_top_k(data.features, 1)])
+    best = np.concatenate([ids[:, 0] for ids, _ in model.iter_top_k(data.features, 1)])
     gained = sum(inverse[k] for k, labels in zip(best, rows, strict=True) if k in labels)
-    assert found.evaluate(data)["psp@1"] == pytest.approx(
+    assert model.evaluate(data)["psp@1"] == pytest.approx(
         gained / sum(inverse[labels].max() for labels in rows)
     )
 
@@ -327,16 +327,16 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
         x[:] = np.random.default_rng(0).random((6, 4))
     data = Labeled(csr_matrix(x), Labels.of_rows(lists), 7)
     own = {"leaf_size": 1, "arity": 2, "beam": 3} if weights == "tree" else {}
-    found = trained(data, weights=weights, **own)
-    assert all(np.isfinite(array).all() for array in found.arrays.values())
-    metrics = found.evaluate(data)
+    model = trained(data, weights=weights, **own)
+    assert all(np.isfinite(array).all() for array in model.arrays.values())
+    metrics = model.evaluate(data)
     assert 0 <= metrics["p@1"] <= 1
     ids, p = (
-        np.concatenate(parts) for parts in zip(*found.iter_top_k(data.features, 9), strict=True)
+        np.concatenate(parts) for parts in zip(*model.iter_top_k(data.features, 9), strict=True)
     )
     assert all(sorted(row) == list(range(7)) for row in ids.tolist())
     assert (np.diff(p, axis=1) <= 1e-6).all()
-    assert [len(ids) for ids, _ in found.iter_top_k(data.features[:0], 3)] in ([], [0])
+    assert [len(ids) for ids, _ in model.iter_top_k(data.features[:0], 3)] in ([], [0])
     several = any(len(ids) > 1 for ids in lists)
     if not several and weights == "tree":
         sums = p.sum(axis=1)

@@ -400,9 +400,9 @@ def test_a_vocabulary_of_a_list(write):
     class Corpus:
         words, counts = WordList.of(["rare", "b", "a", "often"]), np.array([1, 5, 5, 40])
 
-    found, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
-    assert found.words == ["a", "rare"]
-    assert found.counts.tolist() == [5, 1]
+    vocabulary, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
+    assert vocabulary.words == ["a", "rare"]
+    assert vocabulary.counts.tolist() == [5, 1]
     assert remap.tolist() == [1, -1, 0, -1]
     for text in ("none\n", "\n", b"\xff"):
         file = write(text)

@@ -53,11 +53,11 @@ LENGTHS = [(3, 6, 2_000_000), (1, 3, 50), (2, 2, 1), (5, 20, 777), (1, 50, 100_0
 
 @pytest.mark.parametrize(("shortest", "longest", "n_buckets"), LENGTHS)
 def test_ngrams_and_their_buckets_are_those_of_the_paper_and_fasttext(shortest, longest, n_buckets):
-    found = NGrams(shortest, longest, n_buckets)
+    hashing = NGrams(shortest, longest, n_buckets)
     for word in WORDS:
         expected = reference.character_ngrams(word, shortest, longest)
-        assert found.of(word) == expected
-        assert found.buckets(word) == [
+        assert hashing.of(word) == expected
+        assert hashing.buckets(word) == [
             reference.fasttext_bucket(gram, n_buckets) for gram in expected
         ]
 
@@ -89,10 +89,10 @@ def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))]
+    ("typed", "lengths"), [("3-6", (3, 6)), (" 2 - 4 ", (2, 4)), ("5", (5, 5)), ("1-50", (1, 50))]
 )
-def test_lengths_are_read(typed, found):
-    assert ngrams(typed, 7) == (*found, 7)
+def test_lengths_are_read(typed, lengths):
+    assert ngrams(typed, 7) == (*lengths, 7)
 
 
 @pytest.mark.parametrize(
@@ -384,9 +384,9 @@ def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topi
     )
     assert (without.used, with_them.used) == (3, 5)
     assert with_them.candidates == without.candidates
-    (found,) = words.score(trained[0], [word_sets.read_pairs(Path(pairs))], oov=True)
-    assert found.values[0] == pytest.approx(trained[0].similarity("trucks", "truck"), abs=1e-5)
-    assert found.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)
+    (answers,) = words.score(trained[0], [word_sets.read_pairs(Path(pairs))], oov=True)
+    assert answers.values[0] == pytest.approx(trained[0].similarity("trucks", "truck"), abs=1e-5)
+    assert answers.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)
     plain = fit(two_topics, "ns", epochs=1).save(write("", "x") + ".model")
     with refused("oov", "subwords", quoting="x.model"):
         words.evaluate([plain], (), tests, oov=True)

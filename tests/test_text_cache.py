@@ -221,16 +221,18 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
         return corpus
 
     monkeypatch.setattr(CorpusWriter, "finish", finish_together)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(read(corpus, home))) for _ in range(2)]
+    corpora = []
+    threads = [
+        threading.Thread(target=lambda: corpora.append(read(corpus, home))) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found[0].folder == found[1].folder
-    assert as_reference(found[0]) == as_reference(found[1])
+    assert corpora[0].folder == corpora[1].folder
+    assert as_reference(corpora[0]) == as_reference(corpora[1])
     assert len(published) == 1
-    assert leftovers(home) == [found[0].key]
+    assert leftovers(home) == [corpora[0].key]
 
 
 def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(corpus, home):

@@ -45,7 +45,7 @@ def features_of(texts, known=None, **options):
 
 def naive_word_ngrams(tokens, longest, n_buckets=0):
     """How often each hash stands in a row, by the loop of fastText's `addWordNgrams`."""
-    found = Counter()
+    ngrams = Counter()
     of_word = [
         np.array(reference.fasttext_bucket(word, 2**32), np.uint32).astype(np.int32)
         for word in tokens
@@ -54,8 +54,8 @@ def naive_word_ngrams(tokens, longest, n_buckets=0):
         h = int(first)
         for following in of_word[i + 1 : i + longest]:
             h = (h * 116049371 + int(following)) % 2**64
-            found[h % n_buckets if n_buckets else (h ^ 2**63) - 2**63] += 1
-    return found
+            ngrams[h % n_buckets if n_buckets else (h ^ 2**63) - 2**63] += 1
+    return ngrams
 
 
 def naive_characters(tokens, shortest, longest, n_buckets):
@@ -113,9 +113,9 @@ def test_character_ngrams_of_words_are_those_of_fasttext(n_buckets):
         "buckets": n_buckets,
         "min_ngram_count": 1,
     }
-    found = rows_of(*features_of(TEXTS, **options))
+    rows = rows_of(*features_of(TEXTS, **options))
     pairs = [naive_word_ngrams(tokens, 2, n_buckets) for tokens in TOKENS]
-    assert found == [
+    assert rows == [
         a + naive_characters(tokens, 2, 3, n_buckets or 2**31 - 1)
         for a, tokens in zip(pairs, TOKENS, strict=True)
     ]
@@ -165,8 +165,8 @@ def test_batches_make_no_difference(monkeypatch):
 )
 def test_raw_text_is_recognised(text, is_raw):
     settings = features_of([text] * 2)[1].settings
-    found = {name: settings[name] for name in ("tokenizer", "lowercase", "word_ngrams")}
-    assert found == {
+    text_settings = {name: settings[name] for name in ("tokenizer", "lowercase", "word_ngrams")}
+    assert text_settings == {
         "tokenizer": "words" if is_raw else "whitespace",
         "lowercase": is_raw,
         "word_ngrams": 2 if is_raw else 1,
@@ -237,11 +237,11 @@ def test_texts_have_the_same_features_one_by_one_and_with_those_that_taught_them
     expected.sum_duplicates()
     several = text_features(settings, MemoryBudget("texts"), schema).rows(texts)
     single = [text_features(settings, MemoryBudget("X"), schema).rows([text]) for text in texts]
-    for found in (several, vstack(single, "csr")):
-        np.testing.assert_array_equal(found.toarray()[:, :-1], expected.toarray())
-        assert found[:, -1].nnz == 0
-        assert found.dtype == np.float32
-        assert found.has_canonical_format
+    for features in (several, vstack(single, "csr")):
+        np.testing.assert_array_equal(features.toarray()[:, :-1], expected.toarray())
+        assert features[:, -1].nnz == 0
+        assert features.dtype == np.float32
+        assert features.has_canonical_format
 
 
 def test_the_words_of_a_model_are_indexed_once(monkeypatch):

@@ -107,7 +107,7 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
     models, texts = by_gensim(SENTENCES, wanted)
     with joined(SENTENCES, tmp_path, wanted) as corpus:
         assert as_sentences(corpus) == texts[-1]
-        found = phrases_of(corpus)
+        phrase_list = phrases_of(corpus)
         with encode_sentences(texts[-1], cache_dir=tmp_path) as expected:
             assert [*corpus.words] == [*expected.words]
             np.testing.assert_array_equal(corpus.tokens, expected.tokens)
@@ -116,7 +116,7 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
     for k, model in enumerate(models):
         ours = {
             collocation.words: (collocation.times, collocation.score)
-            for collocation in found.passes[k]
+            for collocation in phrase_list.passes[k]
         }
         scored = {}
         for a, *between, b in ours:
@@ -125,10 +125,12 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
         assert ours == scored
         if k == 0:  # gensim's list takes words with `_` apart
             assert {
-                collocation.joined: collocation.score for collocation in found.passes[k]
+                collocation.joined: collocation.score for collocation in phrase_list.passes[k]
             } == pytest.approx(model.export_phrases())
         assert len(ours) >= 3 - k
-        assert list(found.passes[k]) == sorted(found.passes[k], key=lambda each: -each.score)
+        assert list(phrase_list.passes[k]) == sorted(
+            phrase_list.passes[k], key=lambda each: -each.score
+        )
 
 
 def test_many_different_connector_words_have_many_sequences(tmp_path, monkeypatch):

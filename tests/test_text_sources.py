@@ -163,20 +163,20 @@ def test_a_name_with_other_values_is_none(name):
 
 def test_what_is_known_by_name_is_listed_with_where_it_is(here):
     (here / "text8.zip").write_bytes(b"")
-    found = {row["name"]: row["state"] for row in listed()}
-    assert found["text8"] == "here"
-    assert found["one-billion-word"] == found["one-billion-word:heldout"] == "fetch"
-    assert found["eurlex-4k"] == found["eurlex-4k:test"] == "fetch"
-    assert found["bibtex"] == found["eurlex-4k:bow"] == "by hand"
-    assert found["eurlex-4.3k"] == "build"
+    states = {row["name"]: row["state"] for row in listed()}
+    assert states["text8"] == "here"
+    assert states["one-billion-word"] == states["one-billion-word:heldout"] == "fetch"
+    assert states["eurlex-4k"] == states["eurlex-4k:test"] == "fetch"
+    assert states["bibtex"] == states["eurlex-4k:bow"] == "by hand"
+    assert states["eurlex-4.3k"] == "build"
     (here / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
     with refused_data("own.toml"):
         listed()
 
 
 def test_what_is_known_of_a_corpus_without_reading_it(here):
-    found = described("text8")
-    assert (found["reader"], found["urls"], found["here"]) == (
+    facts = described("text8")
+    assert (facts["reader"], facts["urls"], facts["here"]) == (
         "text",
         ["http://mattmahoney.net/dc/text8.zip"],
         [],

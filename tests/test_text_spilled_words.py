@@ -63,15 +63,15 @@ def small_pieces(monkeypatch):
 @pytest.fixture
 def added(monkeypatch):
     """How many words each table had that went to disk."""
-    found = []
+    spilled = []
     add = Spill.add
 
     def add_and_count(self, words, end):
-        found.append(len(words))
+        spilled.append(len(words))
         add(self, words, end)
 
     monkeypatch.setattr(Spill, "add", add_and_count)
-    return found
+    return spilled
 
 
 def texts(seed):
@@ -91,10 +91,10 @@ def files(home, sources, threads, progress=SILENT, **settings):
     """The files of an encoded corpus by name."""
     with encode_sources(sources, TextSettings(**settings), progress, home, threads) as corpus:
         assert encoded_corpus.load(corpus.folder, progress) or not corpus.key
-        found = {file.name: file.read_bytes() for file in corpus.folder.iterdir()}
-    about = json.loads(found.pop("about.json"))
+        contents = {file.name: file.read_bytes() for file in corpus.folder.iterdir()}
+    about = json.loads(contents.pop("about.json"))
     del about["created"], about["checksum"]
-    return found | {"about": about}
+    return contents | {"about": about}
 
 
 @pytest.mark.parametrize(("seed", "memory"), [(0, TINY), (1, 4e-6), (2, 4e-6), (5, TINY)])

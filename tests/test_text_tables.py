@@ -37,10 +37,10 @@ def sentences(tmp_path):
                 "\n" if token == END_OF_SENTENCE else corpus.words[token]
                 for token in corpus.tokens.tolist()
             ]
-        found = [[]]
+        sentences = [[]]
         for word in marked:
-            found[-1].append(word) if word != "\n" else found.append([])
-        return found
+            sentences[-1].append(word) if word != "\n" else sentences.append([])
+        return sentences
 
     return read
 

@@ -58,10 +58,10 @@ def tokenized(sources, settings, block_bytes=1 << 18):
     tokens = []
     for data in sources:
         for start in range(0, max(len(data), 1), block_bytes):
-            found = scanner.tokenize(
+            ids = scanner.tokenize(
                 data[start : start + block_bytes], start, start + block_bytes >= len(data)
             ).tolist()
-            tokens += found[found[:1] == tokens[-1:] == [-1] :]
+            tokens += ids[ids[:1] == tokens[-1:] == [-1] :]
     while tokens[-1:] == [-1]:
         tokens.pop()
     return tokens[tokens[:1] == [-1] :], [*scanner.words]

@@ -26,9 +26,9 @@ def documents(two_topics):
 def test_a_document_becomes_the_mean_of_its_words(documents):
     texts, _ = documents
     fitted = embedx.SkipGram(**SMALL).fit(texts)
-    found = fitted.transform([["cat", "dog"], ["unheard-of"]])
+    means = fitted.transform([["cat", "dog"], ["unheard-of"]])
     np.testing.assert_allclose(
-        found, [fitted.model[["cat", "dog"]].mean(axis=0), np.zeros(8)], atol=1e-7
+        means, [fitted.model[["cat", "dog"]].mean(axis=0), np.zeros(8)], atol=1e-7
     )
     np.testing.assert_array_equal(
         embedx.SkipGram(**SMALL).fit_transform(texts), fitted.transform(texts)
@@ -172,9 +172,11 @@ def test_commands_are_functions(documents, tmp_path):
     words = embedx.train(documents[0], **SMALL, output=tmp_path / "words", verbose=True)
     np.testing.assert_array_equal(embedx.load(tmp_path / "words").vectors, words.vectors)
     assert embedx.evaluate(tmp_path / "words").models == [str(tmp_path / "words")]
-    found = embedx.classify(rows, output=labels, threads=1, epochs=2)
+    classifier = embedx.classify(rows, output=labels, threads=1, epochs=2)
     assert (
-        embedx.evaluate(labels, test=rows)["p@1"] == embedx.evaluate(found, test=rows)["p@1"] > 0.9
+        embedx.evaluate(labels, test=rows)["p@1"]
+        == embedx.evaluate(classifier, test=rows)["p@1"]
+        > 0.9
     )
     assert embedx.write_report(labels, tmp_path / "page.html").is_file()
     with refused_data("labels", "overwrite"):

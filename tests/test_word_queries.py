@@ -29,10 +29,10 @@ def theirs(ours):
     return keyed
 
 
-def assert_same(found, expected):
-    assert [word for word, _ in found] == [word for word, _ in expected]
+def assert_same(results, expected):
+    assert [word for word, _ in results] == [word for word, _ in expected]
     np.testing.assert_allclose(
-        [cosine for _, cosine in found], [cosine for _, cosine in expected], atol=1e-6
+        [cosine for _, cosine in results], [cosine for _, cosine in expected], atol=1e-6
     )
 
 
@@ -75,11 +75,11 @@ def test_numbers_are_those_of_gensim(ours, theirs):
 def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, cosines):
     monkeypatch.setattr(model, "MAX_COSINES", cosines)  # one or two queries at a time, or all
     asked = ["w3", ours["w4"], "w299", np.ones(20), "w3"]
-    found = ours.most_similar_batch(asked, top_k=6)
-    assert len(found) == len(asked)
-    for query, answer in zip(asked, found, strict=True):
+    answers = ours.most_similar_batch(asked, top_k=6)
+    assert len(answers) == len(asked)
+    for query, answer in zip(asked, answers, strict=True):
         assert_same(answer, ours.most_similar(query, top_k=6))
-    assert_same(found[0], theirs.most_similar("w3", topn=6))
+    assert_same(answers[0], theirs.most_similar("w3", topn=6))
     for row, answer in enumerate(ours.most_similar_batch(ours.vectors[:9], top_k=1)):
         assert_same(answer, [(WORDS[row], 1.0)])
 
@@ -187,7 +187,7 @@ def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path
 
 def test_word_vectors_are_scored_on_files_and_against_others(ours, tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"w{k}\tw{k + 1}\t{k}\n" for k in range(40)))
-    found = embedx.evaluate(ours, pairs=tmp_path / "pairs.tsv", against=ours)
-    assert [score.used for score in found.scores] == [40, 40]
-    assert found.differences[0].difference == 0
-    assert repr(found) == found.table()
+    report = embedx.evaluate(ours, pairs=tmp_path / "pairs.tsv", against=ours)
+    assert [score.used for score in report.scores] == [40, 40]
+    assert report.differences[0].difference == 0
+    assert repr(report) == report.table()

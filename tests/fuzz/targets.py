@@ -315,11 +315,11 @@ def check_training(source, labels=None, **how):
 
 
 def check_vectors(path):
-    found = model.load(path)
-    assert found.vectors.dtype == np.float32
-    assert found.vectors.ndim == 2
-    assert len(found.words) == len(found.vectors)
-    assert found.counts is None or len(found.counts) == len(found.words)
+    vectors = model.load(path)
+    assert vectors.vectors.dtype == np.float32
+    assert vectors.vectors.ndim == 2
+    assert len(vectors.words) == len(vectors.vectors)
+    assert vectors.counts is None or len(vectors.counts) == len(vectors.words)
 
 
 # ---- targets
@@ -402,9 +402,9 @@ def of_names(folder, rng):
 def of_recipe(folder, rng):
     def reading(path):
         with contextlib.chdir(folder):
-            found = find_recipe(Path(path).stem)  # in the working directory
-            if found:
-                found.find_files()
+            recipe = find_recipe(Path(path).stem)  # in the working directory
+            if recipe:
+                recipe.find_files()
 
     return file_of(recipe, reading, "given.toml")(folder, rng)
 

@@ -41,8 +41,8 @@ def assert_same_bytes(a, b):
 
 
 def an_objective(name):
-    found = objectives.find(name)
-    return found(found.Settings())
+    objective_class = objectives.find(name)
+    return objective_class(objective_class.Settings())
 
 
 def quality(name, data, test, nodes=None, **options):

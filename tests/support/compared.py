@@ -18,9 +18,9 @@ def scores(*values):
 
 def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
     """The record of a run."""
-    found = {"log_likelihood": scores(value)[0].record()}
+    record = {"log_likelihood": scores(value)[0].record()}
     if similarity is not None:
-        found["similarity"] = Score(
+        record["similarity"] = Score(
             similarity, np.array([similarity - 0.01, similarity + 0.01]), None, 50
         ).record()
     result = {
@@ -30,7 +30,7 @@ def run(name, seed, value, pace=1000, similarity=None, curve=(), **more):
         "loss": 1.5,
         "peak": 2e8,
         "compiled": False,
-        "scores": found,
+        "scores": record,
         "unigram": -9.0,
         "curve": [list(point) for point in curve],
     }

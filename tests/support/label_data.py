@@ -39,8 +39,8 @@ def write_xc(path, rows, labels, n_labels=120):
 
 
 def ova(loss="squared-hinge"):
-    found = objectives.find("ova")
-    return found(found.Settings(loss=loss))
+    objective_class = objectives.find("ova")
+    return objective_class(objective_class.Settings(loss=loss))
 
 
 def settings(loss="squared-hinge", **options):

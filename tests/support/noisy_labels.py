@@ -43,10 +43,10 @@ def trained(data, objective=None, options=None, progress=None, **settings):
     ).classifier
 
 
-def answers(found, data, k=5):
+def answers(classifier, data, k=5):
     """The probabilities of the best answers to rows with labels, and which are right."""
     data = data.rows(np.flatnonzero(data.labels.n_of_row))
-    best = list(found.iter_top_k(data.features, k))
+    best = list(classifier.iter_top_k(data.features, k))
     ids, p = (np.concatenate(parts) for parts in zip(*best, strict=True))
     return p, hits(ids, data.labels)
 

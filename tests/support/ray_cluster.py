@@ -59,11 +59,9 @@ class Watching:
 
     def workers(self):
         """The process of each worker that has started, in the order in which they did."""
-        return [
-            int(found[1])
-            for note in self.notes
-            if (found := re.match(r"worker \d+ on .*\(process (\d+)\)", note))
-        ]
+        started = re.compile(r"worker \d+ on .*\(process (\d+)\)")
+        matches = map(started.match, self.notes)
+        return [int(match[1]) for match in matches if match is not None]
 
     def says(self, words):
         return [note for note in self.notes if words in note]

@@ -89,8 +89,8 @@ def words_as_they_are(words):
 
 def label_folder(path):
     """A folder of a classifier of four labels on six words, as after a run with validation data."""
-    found = objectives.find("softmax")
-    objective = found(found.Settings())
+    objective_class = objectives.find("softmax")
+    objective = objective_class(objective_class.Settings())
     counts = np.array([60, 40, 20, 5], np.int64)
     objective.prepare(counts)
     known = DataSchema(

@@ -60,17 +60,19 @@ class FromSnapshot(Checkpoints):
 
 
 def label_run(name, snapshot=None, **options):
-    found = OBJECTIVES[name]
+    objective_class = OBJECTIVES[name]
     data, _ = digits()
     data = data.rows(np.arange(400))
     few = {
         "epochs": 3,
         "threads": 1,
-        "batch_size": None if found.kind == "proximal" else 50,
+        "batch_size": None if objective_class.kind == "proximal" else 50,
         **options,
     }
     few = {name: value for name, value in few.items() if value is not None}
-    objective = found(found.Settings.from_options(own(found, {"warm_up": 1.0})))
+    objective = objective_class(
+        objective_class.Settings.from_options(own(objective_class, {"warm_up": 1.0}))
+    )
     checkpoints = None if snapshot is None else FromSnapshot(snapshot)
     trained = train(data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints)
     return trained.classifier.arrays, trained.outcome
