@@ -38,16 +38,16 @@ def type_of(name, field):
     """`Literal["a", "b"] | None`, say; None is the default of all. Objectives may have different
     choices for one name.
     """
-    own = [
+    texts = [
         field
         for objective in objectives.OBJECTIVES.values()
         for field in dataclasses.fields(objective.Settings)
     ]
     choices = [
         choice
-        for each in [field, *own]
-        if each.name == name
-        for choice in each.metadata["choices"] or ()
+        for declared in [field, *texts]
+        if declared.name == name
+        for choice in declared.metadata["choices"] or ()
     ]
     if choices:
         return f"Literal[{', '.join(map(json.dumps, dict.fromkeys(choices)))}] | None"
@@ -62,7 +62,7 @@ def block(name, types):
     return "\n".join(
         [
             f"\n\nclass {name}(TypedDict, total=False):",
-            *(f"    {each}: {kind}" for each, kind in types.items()),
+            *(f"    {setting}: {kind}" for setting, kind in types.items()),
         ]
     )
 
@@ -76,14 +76,14 @@ def stubs():
         for name, values in parameters.SWITCHES.items()
     }
     fields = {name: type_of(name, field) for name, field in CLASSIFY.items()}
-    own = {
+    types = {
         "class_weight": 'Literal["balanced"] | Mapping[Any, float] | None',
         "n_jobs": "int | None",
         "random_state": "object",
         "verbose": "bool",
     }
     labels = block(
-        "ClassifierParameters", {name: own.get(name) or fields[name] for name in PARAMETERS}
+        "ClassifierParameters", {name: types.get(name) or fields[name] for name in PARAMETERS}
     )
     return {
         ROOT / "skipgram" / "parameters.pyi": f"{HEAD}{block('SkipGramParameters', ours)}\n",

@@ -51,9 +51,9 @@ def test_the_tree_is_the_papers(n_labels):
     leaves = [None if label < 0 else int(label) for label in tree.label_of_leaf]
     assert leaves == reference_tree.leaves(exact, depth)
     log_p = log_probabilities(tree, features[:20])
-    for row, given in zip(log_p, x, strict=False):
+    for row, input_row in zip(log_p, x, strict=False):
         wanted = [
-            reference_tree.log_probability(exact, depth, given.astype(float), label)
+            reference_tree.log_probability(exact, depth, input_row.astype(float), label)
             for label in range(n_labels)
         ]
         np.testing.assert_allclose(row, wanted, rtol=2e-3, atol=2e-3)
@@ -166,13 +166,17 @@ def test_draws_are_as_likely_as_is_said(n_labels, share):
 # ---- classifiers
 
 
-def train(data, objective="ns", *, own=None, start=None, **options):
+def train(data, objective="ns", *, objective_options=None, start=None, **options):
     objective_class = OBJECTIVES[objective]
     settings = ClassifySettings(
         **{"threads": 1, "sampler": "adversarial", "epochs": 3, "batch_size": 10} | options
     )
     return label_training.train(
-        data, objective_class(objective_class.Settings()), settings, options=own, start=start
+        data,
+        objective_class(objective_class.Settings()),
+        settings,
+        options=objective_options,
+        start=start,
     )
 
 
@@ -180,7 +184,9 @@ def train(data, objective="ns", *, own=None, start=None, **options):
 def test_predictions_come_back_from_the_folder(tmp_path):
     train_data, test_data = digits(400, 100)
     for replacement in (True, False):
-        trained = train(train_data, replacement=replacement, own={"tree_features": 5}).classifier
+        trained = train(
+            train_data, replacement=replacement, objective_options={"tree_features": 5}
+        ).classifier
         folder = trained.save(tmp_path / f"model-{replacement}")
         loaded = classifiers.load(folder)
         before, after = (
@@ -271,4 +277,4 @@ def test_few_labels(n_labels):
 def test_mistakes_get_one_clear_line():
     fields = {"kind": InapplicableError, "remedy": "taken by adversarial"}
     with refused("tree_l2", "sampler", **fields):
-        train(digits(50, 1)[0], sampler="uniform", own={"tree_l2": 1.0})
+        train(digits(50, 1)[0], sampler="uniform", objective_options={"tree_l2": 1.0})

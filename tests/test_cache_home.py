@@ -309,18 +309,18 @@ def test_kernels_are_read_from_all_folders_and_written_to_the_first(temporary, m
     def double(x):
         return x + x
 
-    image, own = str(temporary / "image"), str(temporary / "own")
+    image, user_folder = str(temporary / "image"), str(temporary / "own")
     monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (image,))
     compiled = adjusted.kernel(double)
     assert compiled(2.0) == 4.0
     kept = sorted(Path(image).rglob("*"))
-    monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (own, image))
+    monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (user_folder, image))
     again = adjusted.kernel(double)
     assert again(2.0) == 4.0
     assert list(again.stats.cache_hits.values()) == [1]
-    assert not Path(own).exists()
+    assert not Path(user_folder).exists()
     assert again(2) == 4  # a form that is not there
-    assert list(Path(own).rglob("*.nbi"))
+    assert list(Path(user_folder).rglob("*.nbi"))
     assert sorted(Path(image).rglob("*")) == kept
 
 

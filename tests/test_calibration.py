@@ -146,11 +146,11 @@ def test_rows_held_out_of_training_count_as_training_rows(tmp_path, settings, ob
     assert model.trained_counts.sum() == model.facts["examples"] == 8 * MIN_ROWS
     test = noisy(100, 1, several=False)
     loaded = classifier.load(model.save(tmp_path / "model"))
-    for each in (model, loaded):
-        np.testing.assert_array_equal(each.counts, all_counts)
-        np.testing.assert_array_equal(each.trained_counts, model.trained_counts)
-        assert each.n_training_rows == len(data)
-        assert each.evaluate(test) == model.evaluate(test)
+    for trained_model in (model, loaded):
+        np.testing.assert_array_equal(trained_model.counts, all_counts)
+        np.testing.assert_array_equal(trained_model.trained_counts, model.trained_counts)
+        assert trained_model.n_training_rows == len(data)
+        assert trained_model.evaluate(test) == model.evaluate(test)
     expected = LabelMetrics(N_LABELS, all_counts, len(data))
     for ids, _ in model.iter_top_k(test.features):
         expected.add_ranked(ids, test.labels)

@@ -63,9 +63,9 @@ def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
     for target, contexts, group in zip(
         together.targets, together.inputs, together.groups, strict=True
     ):
-        own = one_by_one.targets == target
-        assert contexts[contexts >= 0].tolist() == one_by_one.inputs[own].tolist()
-        assert set(one_by_one.groups[own]) == {group}
+        is_of_target = one_by_one.targets == target
+        assert contexts[contexts >= 0].tolist() == one_by_one.inputs[is_of_target].tolist()
+        assert set(one_by_one.groups[is_of_target]) == {group}
     assert len(together.targets) == len(set(one_by_one.targets))
     some = heldout.sample_pairs(*arguments, 50, per_context=False)
     assert len(set(some.targets.tolist())) == 50

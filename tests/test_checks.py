@@ -42,9 +42,9 @@ def test_offsets_may_be_equal(offsets):
     ],
 )
 def test_offsets_that_lead_out_of_the_array_are_wrong(offsets, problem):
-    given = np.array(offsets, None if offsets else np.int64)
+    array = np.array(offsets, None if offsets else np.int64)
     with pytest.raises(DataError, match=problem):
-        checks.require(checks.wrong_offsets(given, 3), "offsets")
+        checks.require(checks.wrong_offsets(array, 3), "offsets")
 
 
 def test_indices_are_from_zero_to_the_number_of_things():
@@ -138,7 +138,7 @@ def test_sparse_features_that_lead_out_of_their_arrays_are_refused(change, metho
 def words_model(path, **changed):
     """A little model with n-grams."""
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
-    given = {
+    arrays = {
         "input": rows,
         "output": rows,
         "word_part": rows,
@@ -149,7 +149,7 @@ def words_model(path, **changed):
     settings = {"subwords": "2-3", "buckets": 10, "window": 5, "sample": 0.001, "sampler": "all"}
     return WordVectors(
         ["a", "b", "c"],
-        given | changed,
+        arrays | changed,
         counts=np.array([3, 2, 1]),
         settings=settings,
         facts={"objective": "ns"},

@@ -106,7 +106,7 @@ def test_the_optimum_is_found(objective):
 
 TURNS = pytest.mark.parametrize(  # kinds of objectives and of inputs
     ("objective", "kind"),
-    [(each, list(WAYS)[i % 3]) for i, each in enumerate(REPRESENTATIVES.values())],
+    [(objective, list(WAYS)[i % 3]) for i, objective in enumerate(REPRESENTATIVES.values())],
 )
 
 
@@ -165,7 +165,7 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives
             and "unigram" in objective.samplers()
         ):
             for replacement in (True, False):
-                own, options = (
+                objective_settings, options = (
                     objective.Settings(negatives=negatives),
                     {"batch_size": 50, "epochs": 20, "calibration": 0.0},
                 )
@@ -173,7 +173,7 @@ def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives
                     objective,
                     "sparse",
                     data,
-                    own,
+                    objective_settings,
                     sampler="unigram",
                     replacement=replacement,
                     learning_rate=0.5,
@@ -362,7 +362,7 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     monkeypatch.setattr(
         classifiers.Classifier,
         "evaluate",
-        lambda *given, **options: said | {"ndcg@5": next(values)},
+        lambda *args, **options: said | {"ndcg@5": next(values)},
     )
     seen = []
 

@@ -116,10 +116,10 @@ def test_counts_are_weighted_alike_in_training_and_prediction(tmp_path):
     assert any("--scaling tf-idf" in note for note in progress.notes)
     loaded = load(trained.save(tmp_path / "model"))
     few = counts.features[:5]
-    for (_, own), (_, other) in zip(
+    for (_, scores), (_, other) in zip(
         loaded.blocks(few), same.blocks(weighted.features[:5]), strict=True
     ):
-        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(scores, other, rtol=1e-5, atol=1e-6)
     kept = train(
         counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)
     ).classifier
@@ -139,10 +139,9 @@ def test_an_objective_declares_defaults_by_what_output_rows_meet():
     assert [settings.learning_rate for settings in rates] == [1.0, 0.5, 0.25]
     assert {settings.bias for settings in rates} == {"zero"} != {settled(dense).bias}
     assert settled(dense, Declares, bias="frequency").bias == "frequency"
-    own = OPTIMIZERS["rowwise-adagrad"].rates[LABELS]  # the objective's are for its own optimiser
-    assert (
-        settled(rows(is_sparse=False), Declares, optimizer="rowwise-adagrad").learning_rate == own
-    )
+    # The objective's rates are for its own optimiser.
+    rowwise = settled(rows(is_sparse=False), Declares, optimizer="rowwise-adagrad")
+    assert rowwise.learning_rate == OPTIMIZERS["rowwise-adagrad"].rates[LABELS]
     assert (
         str(ByInput(1.0, 0.5, 0.25))
         == "1 on dense features, 0.5 on sparse ones, 0.25 with --hidden"

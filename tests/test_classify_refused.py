@@ -220,8 +220,8 @@ def test_options_with_an_effect_are_taken():
         "decay_every": 3,
         "epochs": 4,
     }
-    for given in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
-        check_given(given, ClassifySettings.from_options(given), columns())
+    for typed in options, {"optimizer": "lbfgs", "max_iterations": 5, "tolerance": 1e-3, "l2": 0.1}:
+        check_given(typed, ClassifySettings.from_options(typed), columns())
 
 
 def test_settings_of_a_tree_are_refused_where_weights_are_chosen_otherwise():
@@ -253,18 +253,18 @@ def hinge():
 
 @pytest.mark.parametrize("name", ["trees", "beam", "leaf_size", "arity", "weight_threshold"])
 def test_settings_of_other_weights_are_refused_although_given_with_their_defaults(name):
-    given = ClassifySettings(optimizer="lbfgs", sampler="all")
-    assert resolved(given, hinge(), SPARSE_ROWS, frozenset()).weights == "dense"
+    settings = ClassifySettings(optimizer="lbfgs", sampler="all")
+    assert resolved(settings, hinge(), SPARSE_ROWS, frozenset()).weights == "dense"
     with refused(name, "weights", kind=InapplicableError):
-        resolved(given, hinge(), SPARSE_ROWS, frozenset({name}))
+        resolved(settings, hinge(), SPARSE_ROWS, frozenset({name}))
 
 
 @pytest.mark.parametrize("name", ["schedule", "decay", "gradient_scale", "initial_gradient"])
 def test_settings_of_steps_are_refused_with_dcd_although_given_with_their_defaults(name):
-    given = ClassifySettings(optimizer="dcd", weights="sparse")
-    assert resolved(given, hinge(), SPARSE_ROWS, frozenset()).optimizer == "dcd"
+    settings = ClassifySettings(optimizer="dcd", weights="sparse")
+    assert resolved(settings, hinge(), SPARSE_ROWS, frozenset()).optimizer == "dcd"
     with refused(name, "optimizer"):
-        resolved(given, hinge(), SPARSE_ROWS, frozenset({name}))
+        resolved(settings, hinge(), SPARSE_ROWS, frozenset({name}))
 
 
 def test_a_default_that_is_typed_counts_as_given_to_embedx_classify(tmp_path):

@@ -259,7 +259,10 @@ def _listed(app):
     """The names of the commands of an application."""
     names = [command.name for command in app.registered_commands]
     for group in app.registered_groups:
-        names += [f"{group.name} {each.name}" for each in group.typer_instance.registered_commands]
+        names += [
+            f"{group.name} {registered.name}"
+            for registered in group.typer_instance.registered_commands
+        ]
     return names
 
 
@@ -750,9 +753,9 @@ def test_fasttexts_nn_asks_for_words(tmp_path):
     embedx_run(tmp_path, "skipgram", *["-input", "text.txt", "-output", "ft", *options])
     asked = ["king", "dog"]
     answers = [*answered(tmp_path, "nn", "ft.bin", "1", lines=asked)]
-    own = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=asked)]
+    from_stdin = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=asked)]
     assert [line.removeprefix("Query word? ").split()[0] for line in answers] == [
-        line.split()[1] for line in own
+        line.split()[1] for line in from_stdin
     ]
 
 

@@ -254,11 +254,11 @@ def two_workers(name="rowwise-adagrad", width=2):
     kept = ParameterServer(parameters_of(common, rule, state, n_updates))
     known, copies = [Known(), Known()], []
     for known_of in known:
-        own = new_table(N_ROWS, DIM, rule)
+        worker_table = new_table(N_ROWS, DIM, rule)
         parameters = parameters_of(
-            own, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64)
+            worker_table, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64)
         )
-        copies.append((own, parameters, ParameterReplica(parameters)))
+        copies.append((worker_table, parameters, ParameterReplica(parameters)))
         kept.add(known_of, copies[-1][2].merge(kept.remote_delta(known_of), 0.0, 0.0))
     return kept, common, known, copies
 
@@ -279,17 +279,17 @@ def test_copies_that_are_reported_everything_are_the_same():
     kept, common, known, workers = two_workers()
     rng = np.random.default_rng(6)
     for _ in range(20):
-        for known_of, (own, parameters, copies) in zip(known, workers, strict=True):
+        for known_of, (worker_table, parameters, copies) in zip(known, workers, strict=True):
             rows = rng.choice(N_ROWS, 12, replace=False)
-            trained(own, rows, rng)
+            trained(worker_table, rows, rng)
             parameters.state[rows] += 1
             parameters.n_updates[rows] += 1
             kept.add(known_of, copies.merge(kept.remote_delta(known_of), 3.0, 1.0))
     for known_of, (_, _, copies) in zip(known, workers, strict=True):
         kept.add(known_of, copies.merge(kept.remote_delta(known_of), 0.0, 1.0))
-    for own, parameters, _ in workers[1:]:  # the last to be told
-        np.testing.assert_allclose(own.rows, common.rows, atol=5e-3)
-        np.testing.assert_allclose(own.state, common.state, rtol=1e-4)
+    for worker_table, parameters, _ in workers[1:]:  # the last to be told
+        np.testing.assert_allclose(worker_table.rows, common.rows, atol=5e-3)
+        np.testing.assert_allclose(worker_table.state, common.state, rtol=1e-4)
         np.testing.assert_array_equal(parameters.n_updates, kept.parameters.n_updates)
     assert kept.parameters.n_updates.sum() == 2 * 20 * 12
 

@@ -552,7 +552,7 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     assert 3 <= len(trials) <= MAX_TRIALS
     assert trials[0]["trial"] == {}
     assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
-    best = max(trials, key=lambda each: each["score"])
+    best = max(trials, key=lambda trial: trial["score"])
     assert made.get("tuned", {}) == best["trial"] == outcome.ranking.lines[0].tuned
     n_spans = len(set(data.held_out.spans.tolist()))
     assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2

@@ -151,14 +151,14 @@ def test_every_letter_has_a_script():
 
 def test_coverage_by_minimum_count():
     counts = np.array([1, 10, 1, 4, 2])
-    own = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
-    assert [(line["words"], line["tokens"], line["kept"]) for line in own] == [
+    lines = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
+    assert [(line["words"], line["tokens"], line["kept"]) for line in lines] == [
         (5, 18, 18),
         (3, 16, 16),
         (1, 10, 10),
         (0, 0, 0),
     ]
-    assert [line["share"] for line in own] == pytest.approx([1, 16 / 18, 10 / 18, 0])
+    assert [line["share"] for line in lines] == pytest.approx([1, 16 / 18, 10 / 18, 0])
     assert [
         line["words"] for line in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))
     ] == [2, 2]
@@ -178,10 +178,11 @@ def checked(corpus, tmp_path, name="ns", **options):
 
 def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
     report = checked(two_topics, tmp_path, epochs=3)
-    own = report["training"]
-    assert (own["words"], own["tokens"], own["kept"]) == (16, report["tokens"], report["tokens"])
-    assert own["memory"]["vectors"] == 2 * 16 * 16 * 4
-    assert own["disk"]["model"] > own["memory"]["vectors"]
+    training = report["training"]
+    assert training["words"] == 16
+    assert training["tokens"] == training["kept"] == report["tokens"]
+    assert training["memory"]["vectors"] == 2 * 16 * 16 * 4
+    assert training["disk"]["model"] > training["memory"]["vectors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
     rows = dict(line.split("\t") for line in table(report).splitlines())
     assert (

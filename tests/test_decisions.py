@@ -82,19 +82,19 @@ def test_f1_is_that_of_scikit_learn(several):
     rng = np.random.default_rng(3)
     for _ in range(10):
         true, predicted = rng.integers(0, 9, 40), rng.integers(2, 10, 40)
-        given = [Labels.single(ids) for ids in (predicted, true)]
+        labels = [Labels.single(ids) for ids in (predicted, true)]
         averages = ("micro", "macro")
         those = {}
         if several:
             true, predicted = (
                 rng.random((40, 9)) < share * (np.arange(9) < 7) for share in (0.2, 0.15)
             )
-            given, averages = (
+            labels, averages = (
                 [Labels.of_matrix(matrix) for matrix in (predicted, true)],
                 ("micro", "macro", "samples"),
             )
             those = {"labels": np.flatnonzero(true.any(axis=0) | predicted.any(axis=0))}
-        measures = f1_measures(*given)
+        measures = f1_measures(*labels)
         for average in averages:
             assert measures[f"f1_{average}"] == pytest.approx(
                 f1_score(true, predicted, average=average, zero_division=0, **those)

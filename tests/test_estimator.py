@@ -74,7 +74,7 @@ def test_parameters_are_the_settings_of_embedx_classify():
     parameters = inspect.signature(SoftmaxClassifier).parameters
     groups = [ClassifySettings, *(sampler.Settings for sampler in SAMPLERS.values())]
     settings = {name for group in groups for name in settings_of(group)}
-    own = {
+    names = {
         name
         for objective in OBJECTIVES.values()
         for name in settings_of(objective.Settings)
@@ -83,7 +83,7 @@ def test_parameters_are_the_settings_of_embedx_classify():
     settings = {
         estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.FILE_SETTINGS
     }
-    assert parameters.keys() == settings | own | {"objective", "verbose"}
+    assert parameters.keys() == settings | names | {"objective", "verbose"}
     assert all(parameters[name].default is None for name in settings)
 
 

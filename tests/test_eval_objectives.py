@@ -108,8 +108,8 @@ def rows_of(part, records):
 def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
     a, b = (likelihood(seed, level) for seed, level in ((1, -9.0), (2, -9.2)))
     runs = {
-        name: [{"result": {"heldout": script.by_group(each)}}]
-        for name, each in (("a", a), ("b", b))
+        name: [{"result": {"heldout": script.by_group(likelihood_of_name)}}]
+        for name, likelihood_of_name in (("a", a), ("b", b))
     }
     gap = statistics.standings(compared.likelihoods(runs), "b")["a"].behind
     gain = heldout.compare(a, b)

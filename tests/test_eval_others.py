@@ -16,8 +16,8 @@ def test_pairs_are_grouped_by_the_rarer_word():
     counts = Counter({"A": 100, "B": 60, "C": 49, "D": 5, "E": 4})
     groups = subwords.grouped([answers], counts, min_count=5, with_unseen=True)
     values = {
-        name: [round(value, 1) for value in each.values[each.used]]
-        for name, [each] in groups.items()
+        name: [round(value, 1) for value in group.values[group.used]]
+        for name, [group] in groups.items()
     }
     assert values == {
         "seen": [0.1, 0.2, 0.3],

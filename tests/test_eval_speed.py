@@ -77,7 +77,7 @@ def test_as_good_is_what_no_interval_of_a_judged_test_denies(judged, below, expe
     lower = {name: 0.0 for name in speed.JUDGED if name != judged} | (
         {judged: -below * speed.MARGIN} if below else {}
     )
-    tests = [SimpleNamespace(test=each, interval=(low, 1.0)) for each, low in lower.items()]
+    tests = [SimpleNamespace(test=test, interval=(low, 1.0)) for test, low in lower.items()]
     assert speed.as_good(tests) is expected
 
 
@@ -113,10 +113,10 @@ def test_a_program_trains_all_epochs_and_an_epoch_takes_the_difference_of_two_ru
     typed = []
 
     def timed(arguments, environment, folder):
-        given = dict(zip(arguments[-2::-2], arguments[:0:-2], strict=False))
-        n_words = len(Path(given["-train"]).read_text().split()) * int(given["-iter"])
-        typed.append((n_words, given["-min-count"], given["-alpha"]))
-        (folder / given["-output"]).write_bytes(b"1 2\nword " + struct.pack("2f", 1, 2) + b"\n")
+        flags = dict(zip(arguments[-2::-2], arguments[:0:-2], strict=False))
+        n_words = len(Path(flags["-train"]).read_text().split()) * int(flags["-iter"])
+        typed.append((n_words, flags["-min-count"], flags["-alpha"]))
+        (folder / flags["-output"]).write_bytes(b"1 2\nword " + struct.pack("2f", 1, 2) + b"\n")
         return 2 + n_words / 1000
 
     monkeypatch.setattr(speed_process, "timed", timed)

@@ -43,9 +43,11 @@ def test_settings_of_embedx_are_settings_that_there_are():
         *main.scaling_jobs(1, quick=False),
     ]:
         if job["tool"].startswith("embedx"):
-            own = objectives.find(job["objective"]).Settings.from_options(job["options"])
+            objective_settings = objectives.find(job["objective"]).Settings.from_options(
+                job["options"]
+            )
             settings = ClassifySettings.from_options(job["options"])
-            assert set(job["options"]) <= set(own.record()) | set(settings.record())
+            assert set(job["options"]) <= set(objective_settings.record()) | set(settings.record())
 
 
 # ---- data and scores

@@ -162,8 +162,8 @@ def test_no_pair_is_scored_and_calibrated_with():
     assert len(pairs.targets) == 20_000
     assert len(calibration.targets) == 1000
     together = [
-        set(zip(each.inputs.tolist(), each.targets.tolist(), strict=True))
-        for each in (pairs, calibration)
+        set(zip(sample.inputs.tolist(), sample.targets.tolist(), strict=True))
+        for sample in (pairs, calibration)
     ]
     assert not together[0] & together[1]
     assert (np.diff(pairs.groups) >= 0).all()

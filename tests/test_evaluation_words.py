@@ -232,9 +232,11 @@ def test_a_report_reports_the_protocol(tmp_path):
         "pooled",
     ]
     as_dict = json.loads(json.dumps(report.as_dict(), allow_nan=False))
-    for each in as_dict["scores"]:
-        assert each["used"] + each["oov"] == each["total"]
-        assert each["interval"][0] <= each["score"] <= each["interval"][1]
+    for score_of_test in as_dict["scores"]:
+        assert score_of_test["used"] + score_of_test["oov"] == score_of_test["total"]
+        assert (
+            score_of_test["interval"][0] <= score_of_test["score"] <= score_of_test["interval"][1]
+        )
     assert [score["candidates"] for score in as_dict["scores"]] == [
         300_000,
         300_000,
@@ -403,8 +405,8 @@ def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
         values.append(
             naive_pooled(
                 [
-                    (each.test.gold[k], each.values[k])
-                    for each, k in zip(answers, drawn, strict=True)
+                    (answers_to_set.test.gold[k], answers_to_set.values[k])
+                    for answers_to_set, k in zip(answers, drawn, strict=True)
                 ]
             )
         )
@@ -453,8 +455,8 @@ def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
     items = np.logical_and.reduce([answer.used for answer in [*good, *bad]])
     halves = [items[:300], items[300:]]
 
-    def score_of(each):
-        values = np.split(each.values, [300])
+    def score_of(answers):
+        values = np.split(answers.values, [300])
         return naive_pooled(
             [(test.gold[k], v[k]) for test, v, k in zip(tests, values, halves, strict=True)]
         )

@@ -92,8 +92,8 @@ def test_so_it_is_at_the_optimum(objective):
 def fit_by_task(data, objective, **options):
     objective = new_objective(OBJECTIVES[objective], options)
     settings = ClassifySettings.from_options({"threads": 1, "calibration": 0.0, **options})
-    own = samplers.own_options(options)
-    return train(data, objective, settings, options=own).classifier
+    sampler_options = samplers.own_options(options)
+    return train(data, objective, settings, options=sampler_options).classifier
 
 
 @pytest.mark.parametrize("optimizer", ["dcd", "adagrad"])

@@ -32,11 +32,13 @@ def toy(n_buckets=60, dim=7, outputs=True, compact=True):
     met = np.unique([bucket for word in words for bucket in spec.buckets(word)]).astype(np.int32)
     rows = np.zeros((n_buckets, dim), np.float32)
     rows[met] = rng.normal(size=(len(met), dim))
-    own = rng.normal(size=(len(words), dim)).astype(np.float32)
-    vectors = [np.mean([own[k], *rows[spec.buckets(word)]], axis=0) for k, word in enumerate(words)]
-    arrays = {"input": np.array(vectors, np.float32), "word_part": own}
+    word_rows = rng.normal(size=(len(words), dim)).astype(np.float32)
+    vectors = [
+        np.mean([word_rows[k], *rows[spec.buckets(word)]], axis=0) for k, word in enumerate(words)
+    ]
+    arrays = {"input": np.array(vectors, np.float32), "word_part": word_rows}
     if outputs:
-        arrays["output"] = rng.normal(size=own.shape).astype(np.float32)
+        arrays["output"] = rng.normal(size=word_rows.shape).astype(np.float32)
     subwords = (
         Subwords(spec, rows[met], met) if compact else Subwords(spec, rows, np.arange(n_buckets))
     )

@@ -43,12 +43,12 @@ def fetch(*arguments, **more):
 @pytest.fixture
 def recipe(site, tmp_path):
     """A recipe of the site's file, with fields of its own."""
-    return lambda *paths, **own: Recipe(
+    return lambda *paths, **fields: Recipe(
         "mine",
         tmp_path,
         files=["mine.txt"],
         urls=[f"{site.url}/{path}" for path in paths or ["mine.txt"]],
-        **own,
+        **fields,
     )
 
 
@@ -61,12 +61,12 @@ def left():
     return sorted(path.name for path in data_folder().iterdir() if path.name != "mine.txt")
 
 
-@pytest.mark.parametrize("own", [{}, {"sha256": SHA256}])
-def test_a_file_is_fetched_once_and_then_found(site, recipe, own):
-    path = fetch(recipe(**own))
+@pytest.mark.parametrize("fields", [{}, {"sha256": SHA256}])
+def test_a_file_is_fetched_once_and_then_found(site, recipe, fields):
+    path = fetch(recipe(**fields))
     assert (path, path.read_bytes()) == (data_folder() / "mine.txt", TEXT)
     assert recipe().find_files() == [str(path)]
-    assert fetch(recipe(**own)) == path
+    assert fetch(recipe(**fields)) == path
     assert ranges(site) == [None]
     assert left() == []
 

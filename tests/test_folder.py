@@ -24,14 +24,14 @@ CLASSIFIER = FolderSchema("classification", "`embedx classify` wrote", names={},
 
 def saved(path, **changed):
     """A little classifier."""
-    given = {
+    contents = {
         "task": "classification",
         "names": {"labels": (LABELS, COUNTS), "features": (FEATURES, None)},
         "arrays": {"output": np.ones((3, 2), np.float32), "bias": np.arange(3, dtype=np.float32)},
         "settings": {"dim": 2},
         "facts": {"final_loss": np.float32(0.5)},
     }
-    return on_disk.save(path, **given | changed)
+    return on_disk.save(path, **contents | changed)
 
 
 def word_vectors(path):
@@ -145,7 +145,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint
 
 
 def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
-    given = {
+    contents = {
         "words": ["a", "b"],
         "counts": None,
         "arrays": {"input": np.eye(2, dtype=np.float32)},
@@ -153,9 +153,9 @@ def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
         "facts": {},
     }
     with pytest.raises(ValueError, match="each row of the input needs a word of its own"):
-        model.WordVectors(**given | {"words": ["a"]}).save(tmp_path / "m")
+        model.WordVectors(**contents | {"words": ["a"]}).save(tmp_path / "m")
     with pytest.raises(ValueError, match="counts must not increase"):
-        model.WordVectors(**given | {"counts": np.array([1, 2])}).save(tmp_path / "m")
+        model.WordVectors(**contents | {"counts": np.array([1, 2])}).save(tmp_path / "m")
 
 
 def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkeypatch):

@@ -64,9 +64,9 @@ EACH = [
 @pytest.mark.parametrize(("format", "dtype", "vectors"), EACH)
 def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vectors):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 25)  # two rows at a time
-    given = toy()
+    toy_vectors = toy()
     out = export.export(
-        given, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7
+        toy_vectors, format, tmp_path / f"out{suffix(format)}", dtype=dtype, vectors=vectors, top=7
     )
     loaded = model.load(out, trust_pickle=True)
     is_lines = formats.FORMATS[format].is_text
@@ -74,13 +74,13 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vect
         word.translate({32: "_", 9: "_", 10: "_"}) if is_lines else word for word in WORDS[:7]
     ]
     tables = {
-        "input": given.vectors,
-        "output": given.output_vectors,
-        "sum": given.vectors + given.output_vectors,
+        "input": toy_vectors.vectors,
+        "output": toy_vectors.output_vectors,
+        "sum": toy_vectors.vectors + toy_vectors.output_vectors,
     }
     assert_close(loaded.vectors, tables[vectors][:7], dtype)
     if loaded.counts is not None:
-        np.testing.assert_array_equal(loaded.counts, given.counts[:7])
+        np.testing.assert_array_equal(loaded.counts, toy_vectors.counts[:7])
     assert (loaded.counts is None) == (is_lines and format != "fasttext")
 
 
@@ -138,15 +138,15 @@ def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whol
 ):
     copies = {"npz": 2, "gensim": 1, "parquet": 1}.get(format, 0)
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 5_000)
-    given = toy([f"w{k}" for k in range(400)], dim=1000)
+    vectors = toy([f"w{k}" for k in range(400)], dim=1000)
     export.export(toy(), format, tmp_path / f"first{suffix(format)}")  # what is imported for it
     tracemalloc.start()
     try:
-        export.export(given, format, tmp_path / f"out{suffix(format)}", vectors="output")
+        export.export(vectors, format, tmp_path / f"out{suffix(format)}", vectors="output")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < (copies + 1 / 4) * given.vectors.nbytes
+    assert peak < (copies + 1 / 4) * vectors.vectors.nbytes
 
 
 # ---- numpy, safetensors, pyarrow
@@ -154,30 +154,30 @@ def test_writing_takes_little_memory_or_one_copy_more_where_a_library_takes_whol
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_numpy_loads_an_npz_without_pickle(tmp_path, dtype):
-    given = toy()
+    toy_vectors = toy()
     with np.load(
-        export.export(given, "npz", tmp_path / "a.npz", dtype=dtype), allow_pickle=False
+        export.export(toy_vectors, "npz", tmp_path / "a.npz", dtype=dtype), allow_pickle=False
     ) as data:
         assert data["words"].tolist() == WORDS
-        assert data["counts"].tolist() == given.counts.tolist()
+        assert data["counts"].tolist() == toy_vectors.counts.tolist()
         assert data["vectors"].dtype == dtype
         vectors = data["vectors"] * data["scale"][:, None] if dtype == "int8" else data["vectors"]
-        assert_close(vectors, given.vectors, dtype)
+        assert_close(vectors, toy_vectors.vectors, dtype)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_an_npz_of_numpy_is_read(tmp_path, save):
-    given = toy()
+    vectors = toy()
     save(
         tmp_path / "a.npz",
         words=np.array(WORDS),
-        vectors=given.vectors.astype(np.float64),
+        vectors=vectors.vectors.astype(np.float64),
         other=np.arange(3),
     )
     loaded = model.load(tmp_path / "a.npz")
     assert loaded.words == WORDS
     assert loaded.counts is None
-    np.testing.assert_array_equal(loaded.vectors, given.vectors)
+    np.testing.assert_array_equal(loaded.vectors, vectors.vectors)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
@@ -185,18 +185,18 @@ def test_safetensors_loads_its_files(tmp_path, dtype):
     from safetensors import safe_open
     from safetensors.numpy import load_file
 
-    given = toy()
-    out = export.export(given, "safetensors", tmp_path / "a.safetensors", dtype=dtype)
+    toy_vectors = toy()
+    out = export.export(toy_vectors, "safetensors", tmp_path / "a.safetensors", dtype=dtype)
     tensors = load_file(out)
     lines = tensors["words"].tobytes().decode().split("\n")[:-1]
     assert lines[:3] == WORDS[:3]
     assert lines[3:6] == ["tab\\there", "line\\nend", "back\\\\slash"]
     assert tensors["vectors"].dtype == dtype
-    assert tensors["counts"].tolist() == given.counts.tolist()
+    assert tensors["counts"].tolist() == toy_vectors.counts.tolist()
     vectors = (
         tensors["vectors"] * tensors["scale"][:, None] if dtype == "int8" else tensors["vectors"]
     )
-    assert_close(vectors, given.vectors, dtype)
+    assert_close(vectors, toy_vectors.vectors, dtype)
     with safe_open(out, "numpy") as opened:
         about = opened.metadata()
     assert json.loads(about["settings"])["window"] == 5
@@ -205,25 +205,27 @@ def test_safetensors_loads_its_files(tmp_path, dtype):
 def test_a_file_of_the_library_safetensors_is_read(tmp_path):
     from safetensors.numpy import save_file
 
-    given = toy()
+    vectors = toy()
     words = np.frombuffer(b"".join(f"{word}\n".encode() for word in "abc"), np.uint8)
     save_file(
-        {"vectors": np.ascontiguousarray(given.vectors[:3]), "words": words},
+        {"vectors": np.ascontiguousarray(vectors.vectors[:3]), "words": words},
         tmp_path / "a.safetensors",
     )
     loaded = model.load(tmp_path / "a.safetensors")
     assert loaded.words == ["a", "b", "c"]
-    np.testing.assert_array_equal(loaded.vectors, given.vectors[:3])
+    np.testing.assert_array_equal(loaded.vectors, vectors.vectors[:3])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_pyarrow_reads_parquet(tmp_path, dtype):
     import pyarrow.parquet as parquet
 
-    given = toy()
-    table = parquet.read_table(export.export(given, "parquet", tmp_path / "a.parquet", dtype=dtype))
+    toy_vectors = toy()
+    table = parquet.read_table(
+        export.export(toy_vectors, "parquet", tmp_path / "a.parquet", dtype=dtype)
+    )
     assert table.column("word").to_pylist() == WORDS
-    assert table.column("count").to_pylist() == given.counts.tolist()
+    assert table.column("count").to_pylist() == toy_vectors.counts.tolist()
     vectors = np.array(table.column("vector").to_pylist(), np.float32)
     assert (
         str(table.schema.field("vector").type)
@@ -235,7 +237,7 @@ def test_pyarrow_reads_parquet(tmp_path, dtype):
     )
     if dtype == "int8":
         vectors *= np.array(table.column("scale").to_pylist())[:, None]
-    assert_close(vectors, given.vectors, dtype)
+    assert_close(vectors, toy_vectors.vectors, dtype)
 
 
 def test_parquet_of_other_programs_has_lists_of_any_kind(tmp_path):
@@ -303,15 +305,15 @@ def test_parquet_without_the_extra_names_it(tmp_path, monkeypatch):
 def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
     from gensim.models import KeyedVectors
 
-    given = toy()
-    out = export.export(given, None, tmp_path / "a.kv", dtype=dtype)
+    vectors = toy()
+    out = export.export(vectors, None, tmp_path / "a.kv", dtype=dtype)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.kv", "a.kv.vectors.npy"]
     keyed = KeyedVectors.load(str(out), mmap=mmap)
     assert keyed.index_to_key == WORDS
     assert keyed.vectors.dtype == dtype
-    assert_close(keyed.vectors, given.vectors, dtype)
-    assert keyed.get_vecattr("naïve", "count") == given.counts[1]
-    ours, theirs = given.most_similar("the", top_k=3), keyed.most_similar("the", topn=3)
+    assert_close(keyed.vectors, vectors.vectors, dtype)
+    assert keyed.get_vecattr("naïve", "count") == vectors.counts[1]
+    ours, theirs = vectors.most_similar("the", top_k=3), keyed.most_similar("the", topn=3)
     assert [word for word, _ in ours] == [word for word, _ in theirs]
     keyed.add_vectors(["more"], np.ones((1, 12)))  # it is whole
     assert len(keyed) == len(WORDS) + 1
@@ -324,23 +326,23 @@ def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
 def test_a_file_of_gensim_is_read_by_who_trusts_it(tmp_path):
     from gensim.models import KeyedVectors, Word2Vec
 
-    given = toy()
+    vectors = toy()
     keyed = KeyedVectors(12)
-    keyed.add_vectors(WORDS, given.vectors)
+    keyed.add_vectors(WORDS, vectors.vectors)
     keyed.save(str(tmp_path / "a.model"))
     with refused_data("a.model", "trust_pickle", quoting="`embedx export`"):
         model.load(tmp_path / "a.model")
     (tmp_path / "other").write_bytes(b"\x80\x04N.")
     with refused_data("other", quoting="gensim"):
         model.load(tmp_path / "other", trust_pickle=True)
-    keyed.expandos["count"] = given.counts
+    keyed.expandos["count"] = vectors.counts
     trained = Word2Vec(vector_size=12)
     trained.wv = keyed
     trained.save(str(tmp_path / "b.model"))
-    for name, counts in (("a.model", None), ("b.model", given.counts)):
+    for name, counts in (("a.model", None), ("b.model", vectors.counts)):
         loaded = model.load(tmp_path / name, trust_pickle=True)
         assert loaded.words == WORDS
-        np.testing.assert_array_equal(loaded.vectors, given.vectors)
+        np.testing.assert_array_equal(loaded.vectors, vectors.vectors)
         np.testing.assert_array_equal(loaded.counts, counts)
 
 
@@ -352,19 +354,19 @@ SENTENCE = "The naïve, THE </s> unheard of"
 
 
 def folder_of_sentences(tmp_path, dtype="float32"):
-    given = toy()
-    return given, export.export(given, "static-embedding", tmp_path / "sentences", dtype=dtype)
+    vectors = toy()
+    return vectors, export.export(vectors, "static-embedding", tmp_path / "sentences", dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_model2vec_embeds_sentences(tmp_path, dtype):
     from model2vec import StaticModel
 
-    given, folder = folder_of_sentences(tmp_path, dtype)
+    vectors, folder = folder_of_sentences(tmp_path, dtype)
     loaded = StaticModel.from_pretrained(folder, force_download=False)
     assert loaded.max_length is None
     [embedding] = loaded.encode([SENTENCE])
-    expected = given[["the", "naïve", "the"]].mean(axis=0)
+    expected = vectors[["the", "naïve", "the"]].mean(axis=0)
     np.testing.assert_allclose(embedding, expected, atol=2e-3 if dtype == "float16" else 1e-6)
     np.testing.assert_array_equal(loaded.encode(["quite unheard of"]), np.zeros((1, 12)))
 
@@ -375,10 +377,10 @@ def test_model2vec_embeds_sentences(tmp_path, dtype):
 def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
     from sentence_transformers import SentenceTransformer
 
-    given, folder = folder_of_sentences(tmp_path, dtype)
+    vectors, folder = folder_of_sentences(tmp_path, dtype)
     loaded = SentenceTransformer(str(folder), device="cpu")
     [embedding] = loaded.encode([SENTENCE])
-    expected = given[["the", "naïve", "the"]].sum(axis=0)
+    expected = vectors[["the", "naïve", "the"]].sum(axis=0)
     # three words are not known
     np.testing.assert_allclose(embedding * 6, expected, atol=2e-2 if dtype == "float16" else 1e-5)
 
@@ -389,10 +391,10 @@ def test_sentence_transformers_embeds_sentences(tmp_path, dtype):
 @pytest.mark.parametrize("format", ["static-embedding", "embedx"])
 def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, format):
     out = tmp_path / "folder"
-    given = toy()
-    export.export(given, format, out)
+    vectors = toy()
+    export.export(vectors, format, out)
     with refused_data("folder", "overwrite"):
-        export.export(given, format, out)
+        export.export(vectors, format, out)
     export.export(toy(WORDS[:3]), format, out, overwrite=True)
     words = (
         json.loads((out / "tokenizer.json").read_text())["model"]["vocab"]
@@ -404,9 +406,9 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     other.mkdir()
     (other / "cat.jpg").write_bytes(b"meow")
     with refused_data("photos", "format"):
-        export.export(given, format, other, overwrite=True)
+        export.export(vectors, format, other, overwrite=True)
     with refused_data("folder"):
-        export.export(given, "npz", out, overwrite=True)
+        export.export(vectors, "npz", out, overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "photos"]
     assert (other / "cat.jpg").exists()
 

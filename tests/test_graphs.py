@@ -425,20 +425,22 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     assert rows["vectors"]["sessions"] == 2
 
     def ranks_of(z):
-        scores_of_last = [
-            (row, row[model.index(item)]) for row, item in zip(z, ("i3", "i5"), strict=True)
-        ]
-        return [1 + (row > own).sum() + ((row == own).sum() - 1) / 2 for row, own in scores_of_last]
+        ranks = []
+        for scores, item in zip(z, ("i3", "i5"), strict=True):
+            score = scores[model.index(item)]
+            n_tied = (scores == score).sum() - 1
+            ranks.append(1 + (scores > score).sum() + n_tied / 2)
+        return ranks
 
     ranks = ranks_of(
         np.stack([model["i2"] + next_item.DECAY * model["i1"], model["i4"]])
         @ model.output_vectors.T
     )
-    own = evaluate.next_item_measures(
+    reciprocal_ranks = evaluate.next_item_measures(
         model, *evaluate.read_sessions(model.words, str(test), progress)
     )["MRR"]
-    assert own == pytest.approx([1 / rank for rank in ranks])
-    assert rows["vectors"]["MRR"] == pytest.approx(np.mean(own))
+    assert reciprocal_ranks == pytest.approx([1 / rank for rank in ranks])
+    assert rows["vectors"]["MRR"] == pytest.approx(np.mean(reciprocal_ranks))
     near = np.zeros((9, 9))
     for session in sessions:
         ids = [model.index(word) for word in session]
@@ -448,13 +450,13 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
     assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
     model.save(tmp_path / "model")
     # the first session tunes, the second is scored
-    for tune, scored in ((None, own), (0.5, own[1:])):
+    for tune, scored in ((None, reciprocal_ranks), (0.5, reciprocal_ranks[1:])):
         data = Text(
             [str(train)], {}, CompareSettings(tune=tune), next_item=str(test), cache_dir=tmp_path
         )
         assert data.prepare(Silent())["sessions"] == 2
         assert data.scores(tmp_path / "model")[0]["mrr"].value == pytest.approx(scored.mean())
-        assert data.validation_score(tmp_path / "model", {}) == pytest.approx(own[0])
+        assert data.validation_score(tmp_path / "model", {}) == pytest.approx(reciprocal_ranks[0])
     tree = (
         embedx.SkipGram("hs", dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path)
         .fit(str(train))

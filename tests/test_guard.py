@@ -459,8 +459,8 @@ def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits
     """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
     for run, data in (words_at, topics), (labels_at, digits):
         model, outcome, printed = run(name, data, 1e3)
-        told = [text for text in printed.warnings if text not in cautions(name)]
-        of_rate, *warnings = told if run is words_at else ["", *told]
+        warned = [text for text in printed.warnings if text not in cautions(name)]
+        of_rate, *warnings = warned if run is words_at else ["", *warned]
         assert "is far from" in of_rate or run is labels_at
         assert all("back to the start" in warning for warning in warnings)
         alone, whole, _ = run(
@@ -483,8 +483,8 @@ def better_than_the_most_frequent(classifier, data):
 @pytest.mark.parametrize(
     ("run", "data", "is_better", "times"),
     [
-        (*each, times)
-        for each, usual in (
+        (*scenario, times)
+        for scenario, usual in (
             ((words_at, "topics", likelier_than_frequencies), 1e3),
             ((labels_at, "digits", better_than_the_most_frequent), 1e5),
         )

@@ -155,10 +155,8 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeyp
     lists = [rng.choice(12, rng.integers(0, 6), replace=False).tolist() for _ in range(40)]
     monkeypatch.setattr(clustering, "MAX_FEATURES", n_kept)
     monkeypatch.setattr(clustering, "BLOCK_LABELS", block)
-    rows, labels = (
-        np.array(each)
-        for each in zip(*((i, k) for i, own in enumerate(lists) for k in own), strict=True)
-    )
+    labels = np.concatenate(lists).astype(int)
+    rows = np.repeat(np.arange(len(lists)), [len(labels_of_row) for labels_of_row in lists])
     vectors = vectors_of(csr_matrix(x), Labels.of_rows(lists), np.arange(12))
     for k in range(12):
         total = x[rows[labels == k]].sum(axis=0)

@@ -45,9 +45,9 @@ def imported(name, path, known):
             ]
         else:
             continue
-        for each in names:
-            if each.split(".")[0] == "embedx":
-                inside = each.split(".")[1:]
+        for dotted_name in names:
+            if dotted_name.split(".")[0] == "embedx":
+                inside = dotted_name.split(".")[1:]
                 if inside and inside[0] in embedx._HOME:  # what `embedx` itself offers
                     inside = embedx._HOME[inside[0]].split(".")
                 while inside and ".".join(inside) not in known:  # the name of something in a module
@@ -98,11 +98,11 @@ def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
             home = known.get(node.module.removeprefix("embedx").lstrip("."))
             if home is None:
                 continue
-            given = set(constants_and_kernels(home))
+            constants = set(constants_and_kernels(home))
             used = {alias.name for alias in node.names if (alias.asname or alias.name) in read}
-            n_names += len(used & given)
-            if used & given:
-                assert home in files or files & set(home.parents), (path, home, used & given)
+            n_names += len(used & constants)
+            if used & constants:
+                assert home in files or files & set(home.parents), (path, home, used & constants)
     assert n_names > 50
 
 

@@ -132,8 +132,8 @@ def apply(pattern, how, parts):
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_no_pattern_looks_again_at_what_it_saw(name):
-    module, _, own = name.rpartition(".")
-    uses = set(re.findall(rf"\b{own}\.(\w+)\(", SOURCES[module]))
+    module, _, short_name = name.rpartition(".")
+    uses = set(re.findall(rf"\b{short_name}\.(\w+)\(", SOURCES[module]))
     for how in uses & {"match", "fullmatch"} or {"finditer"}:
         for parts in HOSTILE:
             apply(PATTERNS[name], how, parts)

@@ -37,15 +37,15 @@ def group(folder, limit, usage, inactive=0):
 
 
 def test_a_container_has_what_its_group_leaves(tmp_path):
-    own, groups = tmp_path / "cgroup", tmp_path / "groups"
-    own.write_text("5:cpu:/other\n0::/pod/job\n")
+    membership, groups = tmp_path / "cgroup", tmp_path / "groups"
+    membership.write_text("5:cpu:/other\n0::/pod/job\n")
     group(groups / "pod" / "job", "max", 700)
     group(groups / "pod", 1000, 800)
-    assert control_groups.memory_left(own, groups) == 200
+    assert control_groups.memory_left(membership, groups) == 200
     group(groups / "pod", 1000, 800, inactive=300)
-    assert control_groups.memory_left(own, groups) == 500
+    assert control_groups.memory_left(membership, groups) == 500
     group(groups / "pod" / "job", 900, 700)
-    assert control_groups.memory_left(own, groups) == 200
+    assert control_groups.memory_left(membership, groups) == 200
 
 
 @pytest.mark.parametrize("text", ["", "0::/nowhere\n", "nonsense\n", "0::/../../..\n"])
@@ -89,17 +89,17 @@ def files(folder, **contents):
 
 def test_the_memory_of_a_container_of_version_1(tmp_path):
     """Which sees its own group as the root of the controller."""
-    own, groups = tmp_path / "cgroup", tmp_path / "groups"
-    own.write_text("9:memory:/docker/1f2e\n4:cpu,cpuacct:/docker/1f2e\n0::/\n")
+    membership, groups = tmp_path / "cgroup", tmp_path / "groups"
+    membership.write_text("9:memory:/docker/1f2e\n4:cpu,cpuacct:/docker/1f2e\n0::/\n")
     files(
         groups / "memory",
         memory__limit_in_bytes=1000,
         memory__usage_in_bytes=700,
         memory__stat="cache 300\ninactive_file 1\ntotal_inactive_file 50",
     )
-    assert control_groups.memory_left(own, groups) == 350
+    assert control_groups.memory_left(membership, groups) == 350
     files(groups / "memory", memory__limit_in_bytes=2**63 - 4096)  # without a limit
-    assert control_groups.memory_left(own, groups) > 2**62
+    assert control_groups.memory_left(membership, groups) > 2**62
 
 
 QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
@@ -119,10 +119,10 @@ QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
     ],
 )
 def test_the_quota_of_processors(tmp_path, lines, folder, contents, expected):
-    own, groups = tmp_path / "cgroup", tmp_path / "groups"
-    own.write_text(f"{lines}\n")
+    membership, groups = tmp_path / "cgroup", tmp_path / "groups"
+    membership.write_text(f"{lines}\n")
     files(groups / folder, **contents)
-    assert control_groups.processors(own, groups) == expected
+    assert control_groups.processors(membership, groups) == expected
 
 
 @pytest.mark.parametrize(

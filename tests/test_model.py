@@ -40,17 +40,17 @@ def toy(n=50, dim=6, seed=1):
     }
 
 
-def save(folder, overwrite=False, **given):
-    return model.WordVectors(**given).save(folder, overwrite)
+def save(folder, overwrite=False, **fields):
+    return model.WordVectors(**fields).save(folder, overwrite)
 
 
 def test_what_was_saved_is_loaded(tmp_path):
-    given = toy()
-    folder = save(tmp_path / "deep" / "a.ns.embedx", **given)
+    fields = toy()
+    folder = save(tmp_path / "deep" / "a.ns.embedx", **fields)
     loaded = model.load(folder)
-    assert loaded.words == given["words"]
-    np.testing.assert_array_equal(loaded.counts, given["counts"])
-    for name, array in given["arrays"].items():
+    assert loaded.words == fields["words"]
+    np.testing.assert_array_equal(loaded.counts, fields["counts"])
+    for name, array in fields["arrays"].items():
         np.testing.assert_array_equal(loaded.arrays[name], array)
         mapped = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
         assert mapped.flags.c_contiguous
@@ -58,20 +58,20 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert isinstance(loaded.vectors.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         loaded.vectors[0, 0] = 1
-    assert loaded.settings == given["settings"]
+    assert loaded.settings == fields["settings"]
     assert loaded.facts["final_loss"] == 0.5
     assert loaded.facts["objective"] == "ns"
-    np.testing.assert_array_equal(loaded.output_vectors, given["arrays"]["output"])
+    np.testing.assert_array_equal(loaded.output_vectors, fields["arrays"]["output"])
     assert sorted(p.name for p in folder.parent.iterdir()) == ["a.ns.embedx"]
 
 
 def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 20)
-    given = toy(n=53)
-    loaded = model.load(save(tmp_path / "m", **given))
-    np.testing.assert_array_equal(loaded.vectors, given["arrays"]["input"])
+    fields = toy(n=53)
+    loaded = model.load(save(tmp_path / "m", **fields))
+    np.testing.assert_array_equal(loaded.vectors, fields["arrays"]["input"])
     np.testing.assert_allclose(
-        loaded._norms, np.linalg.norm(given["arrays"]["input"], axis=1), rtol=1e-6
+        loaded._norms, np.linalg.norm(fields["arrays"]["input"], axis=1), rtol=1e-6
     )
 
 
@@ -92,8 +92,8 @@ def test_any_word_survives(tmp_path):
         "🙂",
         "\\",
     ]
-    given = {**toy(n=len(words)), "words": words}
-    assert model.load(save(tmp_path / "m", **given)).words == words
+    fields = {**toy(n=len(words)), "words": words}
+    assert model.load(save(tmp_path / "m", **fields)).words == words
 
 
 def test_counts_may_be_unknown_and_biases_alone_are_a_model(tmp_path):
@@ -102,8 +102,8 @@ def test_counts_may_be_unknown_and_biases_alone_are_a_model(tmp_path):
 
 
 def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
-    given = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
-    vectors = model.load(save(tmp_path / "m", **given))
+    fields = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
+    vectors = model.load(save(tmp_path / "m", **fields))
     with refused(kind=UnknownWordError, quoting=("paris", "4 words", "Paris?")):
         vectors["paris"]
     with refused(kind=UnknownWordError, quoting="walk?"):

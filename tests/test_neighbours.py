@@ -79,13 +79,13 @@ def test_a_blend_is_what_its_formula_says(root):
     near.cosines[0] = 0
     best, scores = table.blended(ids, p, near, blend, 5, threads=2)
     for e in range(n):
-        own = np.zeros(n_labels)
-        own[ids[e]] = p[e]
+        blended = np.zeros(n_labels)
+        blended[ids[e]] = p[e]
         weights = near.cosines[e, :4] ** 2.0
         q = np.zeros(n_labels)
         for row, weight in zip(near.ids[e], weights / max(weights.sum(), 1e-30), strict=False):
             q[labels[row]] += weight
-        expected = 0.7 * own**root + 0.3 * q**root
+        expected = 0.7 * blended**root + 0.3 * q**root
         np.testing.assert_allclose(scores[e], -np.sort(-expected)[:5], atol=1e-6)
         np.testing.assert_allclose(expected[best[e]], scores[e], atol=1e-6)
         assert len(set(best[e])) == 5

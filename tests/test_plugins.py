@@ -366,8 +366,8 @@ def test_kernels_of_a_package_are_kept_by_a_hash_of_its_sources(tmp_path, monkey
         assert folder() == first
         (package / "parts.py").write_text("MARGIN = 2.0\n")
         assert folder() != first
-        own = kernel_folder.folder_within("kernels", kernel_folder.folder_within)
-        assert own == "kernels"
+        ours = kernel_folder.folder_within("kernels", kernel_folder.folder_within)
+        assert ours == "kernels"
     finally:
         kernel_folder._hash_of_package.cache_clear()
         for name in ("losses", "losses.hinge"):

@@ -65,33 +65,38 @@ def test_labels_by_frequency(seed):
         for group in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
     }
     for k, name in enumerate((*answers.THIRDS, answers.UNSEEN)):
-        own = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
+        counts_of_bin = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
         pairs = [
             (best, label)
             for best, row in zip(top, rows, strict=True)
             for label in row
             if naive_bin(label, counts) == k
         ]
-        if not own and not pairs:
+        if not counts_of_bin and not pairs:
             assert name not in groups
             continue
-        each = groups[name]
-        assert (each.labels, each.occurrences) == (len(own), len(pairs))
-        assert (each.min_rows, each.max_rows) == ((min(own), max(own)) if own else (0, 0))
+        frequency_group = groups[name]
+        assert (frequency_group.labels, frequency_group.occurrences) == (
+            len(counts_of_bin),
+            len(pairs),
+        )
+        assert (frequency_group.min_rows, frequency_group.max_rows) == (
+            (min(counts_of_bin), max(counts_of_bin)) if counts_of_bin else (0, 0)
+        )
         for best in (1, 3):
             expected = (
                 sum(label in answered[:best] for answered, label in pairs) / len(pairs)
                 if pairs
                 else np.nan
             )
-            assert each.recall[best] == pytest.approx(expected, nan_ok=True)
+            assert frequency_group.recall[best] == pytest.approx(expected, nan_ok=True)
         first = [
             best[0] in row
             for best, row in zip(top, rows, strict=True)
             if naive_bin(best[0], counts) == k
         ]
-        assert each.predicted == len(first)
-        assert each.precision == pytest.approx(
+        assert frequency_group.predicted == len(first)
+        assert frequency_group.precision == pytest.approx(
             sum(first) / len(first) if first else np.nan, nan_ok=True
         )
 
@@ -279,8 +284,8 @@ def test_the_page_of_word_vectors(tmp_path, write):
     on_map = json.loads(page.data)
     assert on_map["words"][:40] == named[:40]
     assert on_map["counts"] == vectors.counts[:40].tolist()
-    own = on_map["neighbours"][7 * 3 : 8 * 3]
-    assert [on_map["words"][k] for k in own] == [word for word, _ in near]
+    nearest = on_map["neighbours"][7 * 3 : 8 * 3]
+    assert [on_map["words"][k] for k in nearest] == [word for word, _ in near]
     assert on_map["cosines"][7 * 3] == round(near[0][1], 3)
     # rarer neighbours have places too
     assert len(on_map["x"]) == len(on_map["y"]) == len(on_map["words"]) > 40

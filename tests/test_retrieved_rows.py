@@ -207,9 +207,9 @@ def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics, monke
     options = {"dim": 8, "epochs": 1, "sample": 0, "threads": 1, "bias": "zero"}
     options |= {"optimizer": "rowwise-adagrad", "learning_rate": 1.5}
     monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
-    own = {**options, "found": 1, "warm_up": 0.0, "draws": 30}
+    few_found = {**options, "found": 1, "warm_up": 0.0, "draws": 30}
     bias = {
-        tail: embedx.SkipGram("ldgs", **own, tail=tail).fit(two_topics).model.arrays["bias"]
+        tail: embedx.SkipGram("ldgs", **few_found, tail=tail).fit(two_topics).model.arrays["bias"]
         for tail in (True, False)
     }
     exact = embedx.SkipGram("softmax", **options)

@@ -352,8 +352,8 @@ def check_one_line(path, complaint=""):
 
 @pytest.mark.parametrize(
     ("make", "damage", "complaint"),
-    [(words_in, *each) for each in OF_BOTH + OF_WORDS]
-    + [(classifier_in, *each) for each in OF_BOTH + OF_CLASSIFIERS],
+    [(words_in, *case) for case in OF_BOTH + OF_WORDS]
+    + [(classifier_in, *case) for case in OF_BOTH + OF_CLASSIFIERS],
 )
 def test_damage_gets_one_line_with_file_and_remedy(tmp_path, make, damage, complaint):
     path = make(tmp_path / "m")

@@ -39,7 +39,7 @@ def vectors_of(centroids, j, clusters):
 
 
 def spec(blocks=1, clusters=19, n_scored=30, max_gap=1.0, **others):
-    own = {
+    settings = {
         "max_candidates": N,
         "threshold": 0.0,
         "min_coefficient": 1e-3,
@@ -47,7 +47,7 @@ def spec(blocks=1, clusters=19, n_scored=30, max_gap=1.0, **others):
         "message_iterations": 0,
     }
     return SearchSpec(
-        blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(own | others)
+        blocks=blocks, clusters=clusters, n_scored=n_scored, max_gap=max_gap, **(settings | others)
     )
 
 
@@ -205,7 +205,7 @@ def naive_search(index, table, search, h, j, capacity):
         scores.append([(int(row), float(table[row, block] @ h[block])) for row in rows])
         room -= padded(len(rows))
         if search.from_logsumexp and len(rows):
-            all_of_it = [blocks * z for each in scores for _, z in each]
+            all_of_it = [blocks * z for scored_rows in scores for _, z in scored_rows]
             if (
                 max(blocks * z for _, z in scores[-1])
                 < np.logaddexp.reduce(all_of_it) - search.max_gap
@@ -238,18 +238,18 @@ def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, opt
             rank = np.zeros(19, dtype=int)
             rank[lists] = 1 + np.arange(n)
             np.testing.assert_array_equal(workspace.probe_rank[j], rank)
-            for p, of_list in enumerate(scores):
+            for p, scored_rows in enumerate(scores):
                 begin, end = workspace.offsets[j, p : p + 2]
-                assert end - begin == padded(len(of_list))
+                assert end - begin == padded(len(scored_rows))
                 np.testing.assert_allclose(
-                    workspace.scores[j, begin : begin + len(of_list)],
-                    [z for _, z in of_list],
+                    workspace.scores[j, begin : begin + len(scored_rows)],
+                    [z for _, z in scored_rows],
                     atol=1e-4,
                 )
-                assert (workspace.scores[j, begin + len(of_list) : end] == MASKED_SCORE).all()
-                for k, (row, _) in enumerate(of_list):
+                assert (workspace.scores[j, begin + len(scored_rows) : end] == MASKED_SCORE).all()
+                for k, (row, _) in enumerate(scored_rows):
                     assert query.score_position(index, workspace, j, row) == begin + k
-            scored = {row for of_list in scores for row, _ in of_list}
+            scored = {row for scored_rows in scores for row, _ in scored_rows}
             others = set(range(N)) - scored
             assert all(query.score_position(index, workspace, j, row) == -1 for row in others)
             assert options.get("n_scored", 30) == 1000 or others
@@ -276,7 +276,10 @@ def test_candidates_are_appended_once_up_to_the_capacity():
     for j in range(2):
         _, scores = naive_search(index, table, search, a_query(), j, workspace.scores.shape[1])
         expected += [
-            row for each in scores for row, z in each if z > 0.5 and row not in (*expected, 8, 9)
+            row
+            for scored_rows in scores
+            for row, z in scored_rows
+            if z > 0.5 and row not in (*expected, 8, 9)
         ]
     n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, 7)
     assert (n, rows[1, 2:].tolist()) == (7, [*expected[:5], *[-1] * (N - 7)])

@@ -80,8 +80,8 @@ def test_every_whole_number_has_a_largest_one(field):
 
 
 def test_numbers_of_numpy_are_numbers():
-    given = {"dim": np.int64(7), "learning_rate": np.float32(0.5), "heldout": 0}
-    settings = SkipGramSettings.from_options(given)
+    options = {"dim": np.int64(7), "learning_rate": np.float32(0.5), "heldout": 0}
+    settings = SkipGramSettings.from_options(options)
     assert (settings.dim, settings.learning_rate, settings.heldout) == (7, 0.5, 0)
     assert ClassifySettings(replacement=np.True_).replacement
 

@@ -79,7 +79,7 @@ def other_value(field, default):
 
 def limits_otherwise(objective, options):
     """Whether a kernel is told another limit, which small data do not reach."""
-    usual, made = (objective(objective.Settings.from_options(given)) for given in ({}, options))
+    usual, made = (objective(objective.Settings.from_options(typed)) for typed in ({}, options))
     return (made.constants(5, 60) != usual.constants(5, 60)).any()
 
 

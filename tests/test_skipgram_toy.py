@@ -211,15 +211,15 @@ def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_
     exact = objective.log_probability(z, np.zeros(12))
     unigram = task.mean(np.log(task.counts.sum(axis=0) / task.counts.sum()))
     assert task.mean(exact) > unigram + 0.1
-    shared, own = np.zeros_like(z), np.zeros_like(z)
+    shared, by_input = np.zeros_like(z), np.zeros_like(z)
     for x, y in zip(*np.nonzero(task.counts), strict=True):
         best = objective.optimal_state(z[x : x + 1], np.eye(12)[y : y + 1])[0]
-        for bound, (location, gamma) in ((shared, setup.tables.state[x]), (own, best)):
+        for bound, (location, gamma) in ((shared, setup.tables.state[x]), (by_input, best)):
             bound[x, y] = reference_state.elbo(law, location, np.log1p(np.exp(gamma)), z[x], y)
     seen = task.counts > 0
-    assert (own[seen] <= exact[seen] + 1e-6).all()
-    assert (shared[seen] <= own[seen] + 1e-6).all()
-    gap_of_shared, gap_of_own = task.mean(exact - shared), task.mean(exact - own)
+    assert (by_input[seen] <= exact[seen] + 1e-6).all()
+    assert (shared[seen] <= by_input[seen] + 1e-6).all()
+    gap_of_shared, gap_of_own = task.mean(exact - shared), task.mean(exact - by_input)
     print(
         f"{name}: {gap_of_shared:.5f} nats per pair for one law per input, {gap_of_own:.5f} for one"
         " per pair"

@@ -50,7 +50,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     """A strategy that is ready to train, with few rows drawn."""
     objective_class = objectives.find(name)
     objective = objective_class(objective_class.Settings())
-    given = {
+    settings_of_test = {
         "epochs": 1,
         "threads": 1,
         "sampler": sampler,
@@ -58,8 +58,9 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
         "weights": weights,
         "batch_size": 7,
     }
-    given |= {"batch_size": 1, "optimizer": "sgd"} if objective_class.kind == "proximal" else {}
-    settings = resolved(ClassifySettings(**given | options), objective, data)
+    if objective_class.kind == "proximal":
+        settings_of_test |= {"batch_size": 1, "optimizer": "sgd"}
+    settings = resolved(ClassifySettings(**settings_of_test | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
     run = ClassifierRun(data, RunSettings(objective, settings))
@@ -99,13 +100,13 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
     lists = [
         np.sort(rng.choice(len(data), rng.integers(0, 4), replace=False)) for _ in range(n_rows)
     ]
-    own = Csr(
+    csr = Csr(
         np.concatenate([[0], np.cumsum([len(indices) for indices in lists])]),
         np.concatenate(lists).astype(np.int32),
     )
     x = data.features.toarray() != 0
     mask = np.array([x[indices].any(axis=0) for indices in lists])
-    by_row = sparse_rows.slots_by_row(examples, own, n_features, has_bias)
+    by_row = sparse_rows.slots_by_row(examples, csr, n_features, has_bias)
     for row in range(n_rows):
         own_slots = by_row.indices[by_row.indptr[row] : by_row.indptr[row + 1]]
         expected = np.flatnonzero(mask[row])
@@ -127,10 +128,10 @@ EACH = [  # adversarial noise is drawn as any other
 
 @pytest.mark.parametrize(
     ("name", "sampler", "optimizer", "size"),
-    [(*each, list(MASKED)[i % 2], "whole") for i, each in enumerate(EACH)]
+    [(*case, list(MASKED)[i % 2], "whole") for i, case in enumerate(EACH)]
     + [
-        (*each, "adagrad", size)
-        for each in [("ns", "unigram"), ("hs", "path")]
+        (*case, "adagrad", size)
+        for case in [("ns", "unigram"), ("hs", "path")]
         for size in ("read", "sought")
     ],
 )
@@ -241,8 +242,8 @@ def test_threads_do_not_matter_where_that_is_asked_for(name):
         trained(data, name, epochs=2, threads=threads, deterministic=True).arrays
         for threads in (1, 2)
     )
-    for each in one:
-        np.testing.assert_array_equal(one[each], two[each])
+    for array in one:
+        np.testing.assert_array_equal(one[array], two[array])
 
 
 def test_weights_of_at_most_the_threshold_are_dropped():
@@ -308,5 +309,5 @@ def test_state_goes_on_from_a_snapshot(stop_after):
         snapshot = run()[1].state.snapshot()
         stop_after(None)
         rest = run(snapshot)[0]
-        for each in whole:
-            np.testing.assert_array_equal(rest[each], whole[each])
+        for array in whole:
+            np.testing.assert_array_equal(rest[array], whole[array])

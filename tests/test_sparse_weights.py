@@ -216,17 +216,17 @@ def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
 
 @pytest.mark.parametrize(("weights", "loss"), [("sparse", "squared-hinge"), ("tree", "logistic")])
 def test_the_scale_of_the_features_changes_nothing(weights, loss):
-    data, own = topics(), {"leaf_size": 8} if weights == "tree" else {}
+    data, tree_options = topics(), {"leaf_size": 8} if weights == "tree" else {}
     large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
     options = {
         "weights": weights,
-        **own,
+        **tree_options,
         **({"optimizer": None} if loss == "squared-hinge" else {}),
     }
-    for each in ({}, {"l2": 1e-3}):
-        scaled = {"l2": each["l2"] * 1024**2} if each else {}
+    for penalty in ({}, {"l2": 1e-3}):
+        scaled = {"l2": penalty["l2"] * 1024**2} if penalty else {}
         model, same = (
-            trained(data, loss=loss, **options, **each),
+            trained(data, loss=loss, **options, **penalty),
             trained(large, loss=loss, **options, **scaled),
         )
         assert len(model.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
@@ -271,8 +271,8 @@ def test_probabilities_are_divided_by_a_power_of_the_propensity_of_the_label(los
     inverse = 1 + c * np.exp(-a * np.log(usual.counts + b))  # Jain et al. 2016, eq. 1
     for before, after in zip(usual.trees, model.trees, strict=True):
         z, raised = (
-            data.features @ dense_of(each.levels[-1], 200).T + each.levels[-1].bias
-            for each in (before, after)
+            data.features @ dense_of(tree.levels[-1], 200).T + tree.levels[-1].bias
+            for tree in (before, after)
         )
         p, q = (
             (1 + scores) / 2 if loss == "squared-hinge" else np.exp(scores)
@@ -326,8 +326,8 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
     elif kind == "random":
         x[:] = np.random.default_rng(0).random((6, 4))
     data = Labeled(csr_matrix(x), Labels.of_rows(lists), 7)
-    own = {"leaf_size": 1, "arity": 2, "beam": 3} if weights == "tree" else {}
-    model = trained(data, weights=weights, **own)
+    tree_options = {"leaf_size": 1, "arity": 2, "beam": 3} if weights == "tree" else {}
+    model = trained(data, weights=weights, **tree_options)
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     metrics = model.evaluate(data)
     assert 0 <= metrics["p@1"] <= 1
@@ -364,9 +364,9 @@ def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, named):
     if weights == "sparse" and "sampler" in options:
         # others do: see test_sparse_rows
         options = options | {"optimizer": "dcd"}
-    given = ClassifySettings(**{"weights": weights, **options})
+    settings = ClassifySettings(**{"weights": weights, **options})
     with pytest.raises(SettingError) as caught:
-        resolved(given, ova(), topics())
+        resolved(settings, ova(), topics())
     assert named in caught.value.problem
 
 

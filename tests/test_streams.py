@@ -89,11 +89,11 @@ EASTERN = ("\u6771", "na\u00efve")
 def test_results_and_input_are_utf_8_whatever_the_locale(tmp_path, encoding):
     file = tmp_path / "v.vec"
     file.write_text("2 2\n" + "".join(f"{word} 1 {k}\n" for k, word in enumerate(EASTERN)), "utf-8")
-    given = tmp_path / "words.txt"
-    given.write_text("\n".join(EASTERN) + "\n", "utf-8")
+    list_file = tmp_path / "words.txt"
+    list_file.write_text("\n".join(EASTERN) + "\n", "utf-8")
     variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    done = embedx_run(f'"$@" <{given}', "vectors", file, **variables)
+    done = embedx_run(f'"$@" <{list_file}', "vectors", file, **variables)
     assert done.stdout.decode().split("\n")[:2] == [f"{EASTERN[0]} 1 0", f"{EASTERN[1]} 1 1"]
-    done = embedx_run(f'"$@" <{given}', "nn", file, "-", **variables)
+    done = embedx_run(f'"$@" <{list_file}', "nn", file, "-", **variables)
     assert done.stdout.decode().split()[:2] == [*EASTERN]
     assert done.returncode == 0

@@ -81,8 +81,8 @@ def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
     parts, buckets = subwords.listed([encoded(word) for word in WORDS], spec)
     met = set()
     for k, word in enumerate(WORDS):
-        own, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
-        assert own == k
+        first, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
+        assert first == k
         assert buckets[np.array(others, int) - len(WORDS)].tolist() == spec.buckets(word)
         met |= set(spec.buckets(word))
     assert buckets.tolist() == sorted(met)
@@ -155,10 +155,12 @@ def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
     setup = Setup(make(name), n_ngrams=9, block_size=64, sampler=sampler, dim=5)
     n_words, n_parts = len(setup.tables.state), 4
     rng = np.random.default_rng(2)
-    each = [[word, *(n_words + rng.integers(0, 9, n_parts - 1))] for word in range(n_words)]
+    parts_of_word = [
+        [word, *(n_words + rng.integers(0, 9, n_parts - 1))] for word in range(n_words)
+    ]
     offsets = np.arange(0, n_parts * n_words + 1, n_parts, dtype=np.int64)
     setup.tables = setup.tables._replace(
-        parts=subwords.Parts(offsets, np.concatenate(each).astype(np.int32))
+        parts=subwords.Parts(offsets, np.concatenate(parts_of_word).astype(np.int32))
     )
     outputs = setup.tables.outputs.rows.copy()
     places = [(0, 0), (5, 2), (n_words, 1), (n_words + 3, 4), (n_words + 8, 0)]
@@ -167,7 +169,7 @@ def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
 
 
 IN_TURN = [
-    (*each, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5)) for k, each in enumerate(EVERY_WAY)
+    (*way, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5)) for k, way in enumerate(EVERY_WAY)
 ]
 
 

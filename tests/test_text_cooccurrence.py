@@ -85,7 +85,7 @@ def test_the_widest_window_is_not_drawn_and_takes_whole_sentences(stream, tmp_pa
         stream.tokens, stream.word, stream.keep, 1, KEYS[0], np.repeat(stream.held_out, PIECE)
     )
     expected = Counter()
-    for _, same in itertools.groupby(kept, key=lambda each: each[2]):
+    for _, same in itertools.groupby(kept, key=lambda kept_pair: kept_pair[2]):
         words = Counter(pair[1] for pair in same)
         for x, y in itertools.product(words, words):
             expected[x, y] += words[x] * (words[y] - (x == y))

@@ -264,8 +264,8 @@ def _leave_out(code):
 
 @needs_data
 def test_its_words_are_those_of_the_oracle(pages):
-    own = [Counter(WORD.findall(plain_text(*page))) for page in pages]
+    counts = [Counter(WORD.findall(plain_text(*page))) for page in pages]
     oracle = [Counter(WORD.findall(by_oracle(page[0]))) for page in pages]
-    shared = sum((mine & its).total() for mine, its in zip(own, oracle, strict=True))
-    assert shared >= 0.999 * sum(words.total() for words in own)
+    shared = sum((mine & its).total() for mine, its in zip(counts, oracle, strict=True))
+    assert shared >= 0.999 * sum(words.total() for words in counts)
     assert shared >= 0.99 * sum(words.total() for words in oracle)  # which leaves some tables in

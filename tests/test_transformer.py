@@ -146,9 +146,9 @@ def test_gensims_names_are_taken():
     assert (made.config.objective.settings.negatives, made.config.vocabulary.max_vocab) == (3, 9)
     assert embedx.SkipGram(hs=1, negative=0).config.objective.name == "hs"
     assert made.set_params(vector_size=5).get_params()["dim"] == 5
-    for given in ({"dim": 3, "vector_size": 4}, {"objective": "ar", "hs": 1}):
+    for arguments in ({"dim": 3, "vector_size": 4}, {"objective": "ar", "hs": 1}):
         with pytest.raises(TypeError, match=" are the same setting; give one of them"):
-            embedx.SkipGram(**given)
+            embedx.SkipGram(**arguments)
     with pytest.raises(ValueError, match="cbow_mean=0: must be 1"):
         embedx.SkipGram(cbow_mean=0)
     with refused("negatives", "objective", kind=InapplicableError):

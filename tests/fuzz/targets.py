@@ -438,15 +438,16 @@ def fasttext_bin(rng):
     n_buckets, dim = rng.choice((1, 9)), rng.choice((1, 3))
     spec, values = NGrams(2, 3, n_buckets), np.random.default_rng(0)
     words = ["the", "cat", "日本", "naïve"]
-    own, rows, outputs = (
+    word_rows, rows, outputs = (
         values.normal(size=(n, dim)).astype(np.float32) for n in (4, n_buckets, 4)
     )
-    arrays, counts = {"input": own, "word_part": own, "output": outputs}, np.array([9, 5, 3, 1])
-    given = model.WordVectors(
+    arrays = {"input": word_rows, "word_part": word_rows, "output": outputs}
+    counts = np.array([9, 5, 3, 1])
+    model_with_subwords = model.WordVectors(
         words, arrays, counts=counts, subwords=Subwords(spec, rows, np.arange(n_buckets))
     )
     with tempfile.TemporaryDirectory() as folder:
-        data = bytearray(export(given, "fasttext", Path(folder) / "x").read_bytes())
+        data = bytearray(export(model_with_subwords, "fasttext", Path(folder) / "x").read_bytes())
     if rng.random() < 0.5:
         at, value = 4 * rng.randrange(1, 23), rng.choice((-1, 0, 1, 2, 3, 7, 2**31 - 1, -(2**31)))
         data[at : at + 4] = struct.pack("<i", value)

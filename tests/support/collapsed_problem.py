@@ -69,8 +69,8 @@ class Problem:
             targets.astype(np.int32),
             self.dense[inputs, targets].astype(np.float32),
         )
-        own = {"loss": "softmax"} if objective == "ldgs" else {}
-        objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(own))
+        options = {"loss": "softmax"} if objective == "ldgs" else {}
+        objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(options))
         self.rows = rows(objective, self.counts, N, DIM, threads)
         self.rows.compile()
         self.rows.block = block or self.rows.block

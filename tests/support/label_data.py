@@ -14,14 +14,14 @@ def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):
     and there is noise.
     """
     rng = np.random.default_rng(seed)
-    own = rng.integers(0, n_features, (n_labels, 3))
+    features_of_label = rng.integers(0, n_features, (n_labels, 3))
     lists = [
         np.sort(rng.choice(n_labels, rng.integers(1, 4) if several else 1, replace=False))
         for _ in range(n)
     ]
     x = np.zeros((n, n_features), dtype=np.float32)
     for i, labels in enumerate(lists):
-        x[i, own[labels].ravel()] = 1
+        x[i, features_of_label[labels].ravel()] = 1
         x[i, rng.integers(0, n_features, 3)] += 0.5
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     return Labeled(csr_matrix(x), Labels.of_rows(lists), n_labels)

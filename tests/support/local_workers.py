@@ -59,10 +59,10 @@ class LocalWorkers:
             self._new()
 
     def _new(self):
-        each = LocalWorker(self, len(self.every))
-        self.every.append(each)
-        self.all.append(each)
-        self.ready += [each] * DEPTH
+        worker = LocalWorker(self, len(self.every))
+        self.every.append(worker)
+        self.all.append(worker)
+        self.ready += [worker] * DEPTH
 
     @property
     def n_lost(self):

@@ -34,10 +34,10 @@ def noisy(n, seed, *, dense=False, several=True):
 
 
 def trained(data, objective=None, options=None, progress=None, **settings):
-    name, own = (
+    name, objective_options = (
         default_objective(data, settings) if objective is None else (objective, options or {})
     )
-    made = new_objective(objectives.find(name), own)
+    made = new_objective(objectives.find(name), objective_options)
     return train(
         data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress
     ).classifier

@@ -88,14 +88,14 @@ def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
     """A run that is stopped after some steps and resumed, perhaps by other threads, ends as one
     that was not stopped.
     """
-    each = [options | {"threads": n} for n in threads]
-    whole, there = run(name, **each[0])
+    options_of_run = [options | {"threads": n} for n in threads]
+    whole, there = run(name, **options_of_run[0])
     stop_after(steps)
-    part, here = run(name, **each[1])
+    part, here = run(name, **options_of_run[1])
     assert not np.array_equal(part["output"], whole["output"])
     snapshot = from_disk(here.state)
     stop_after(None)
-    rest, end = run(name, snapshot, **each[2])
+    rest, end = run(name, snapshot, **options_of_run[2])
     same(rest, whole)
     return here, end, there
 
