@@ -9,6 +9,7 @@ from scipy.sparse import random as random_rows
 from embedx import SoftmaxClassifier
 from embedx.classification.classifier import load
 from embedx.cli.app import application
+from embedx.errors import InapplicableError
 from embedx.labeled.read import read
 from tests.support.refusals import refused
 
@@ -51,7 +52,7 @@ def test_a_classifier_continues_as_by_partial_fit(place):
     (place / "rows.txt").write_text("\n".join(lines) + "\n")
     options = (
         "--epochs 1 --schedule constant --learning-rate 0.5 --batch-size 10 --seed 5 --threads 1"
-        " --calibration 0"
+        " --calibration 0 --set anchored=no"
     )
     run("classify", "rows.txt", "--start", "m", "--output", "n", *options.split())
     fitted.partial_fit(x[100:], y[100:])
@@ -79,6 +80,89 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
     for file in ("train.txt", "more.txt"):
         data = read(file, like=after.known)
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
+
+
+@pytest.mark.parametrize("options", [[], ["--hidden", "8"]])
+def test_labels_of_the_model_get_the_mean_of_old_and_trained_weights(place, options):
+    before = trained("--objective", "softmax", *options)
+    (place / "good.txt").write_text(
+        "__label__good nice a film\n" * 40 + "__label__odd strange a plot\n" * 40
+    )
+    again = ["good.txt", "--start", "m", "--threads", "1", "--calibration", "0"]
+    run("classify", *again, "--set", "anchored=no", "--output", "plain")
+    run("classify", *again, "--output", "anchored")
+    plain, anchored = load("plain").arrays, load("anchored").arrays
+    # Of 40 old and 40 new rows of "good", of "bad" without new ones, and of all 80 and 80.
+    weights = {"good": np.sqrt(40 / 80), "bad": 80 / 160}
+    for label, name in enumerate(weights):
+        for array in ("output", "bias"):
+            old = before.arrays[array][label]
+            mean = old + weights[name] * (plain[array][label] - old)
+            np.testing.assert_allclose(anchored[array][label], mean, atol=1e-6)
+    for array in ("output", "bias"):
+        np.testing.assert_array_equal(anchored[array][2], plain[array][2])
+    if options:
+        old = before.arrays["hidden"]
+        mean = old + np.sqrt(80 / 160) * (plain["hidden"] - old)
+        np.testing.assert_allclose(anchored["hidden"], mean, atol=1e-6)
+
+
+def test_a_classifier_that_continues_forgets_less_of_its_old_rows(place):
+    rng = np.random.default_rng(0)
+    words_of = {name: [f"{name}{k}" for k in range(12)] for name in ("tea", "coffee", "cocoa")}
+
+    def rows(names, n):
+        texts = []
+        for _ in range(n):
+            name = rng.choice(names)
+            of_label = rng.choice(words_of[name], 2)
+            of_any = rng.choice([word for words in words_of.values() for word in words], 3)
+            texts.append(f"__label__{name} {' '.join([*of_label, *of_any])}\n")
+        return "".join(texts)
+
+    (place / "old.txt").write_text(rows(["tea", "coffee", "tea", "cocoa"], 400))
+    (place / "new.txt").write_text(rows(["cocoa"], 60))
+    (place / "test.txt").write_text(rows(["tea", "coffee"], 300))
+    options = ["--threads", "1", "--objective", "softmax", "--calibration", "0"]
+    run("classify", "old.txt", "--output", "m", *options)
+    accuracy = {}
+    for anchored in ("yes", "no"):
+        again = ["--start", "m", "--set", f"anchored={anchored}", "--threads", "1"]
+        run("classify", "new.txt", "--output", anchored, *again)
+        data = read("test.txt", like=load(anchored).known)
+        accuracy[anchored] = load(anchored).evaluate(data)["accuracy"]
+    assert accuracy["yes"] > accuracy["no"] + 0.05
+
+
+def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(place):
+    trained("--objective", "softmax")
+    again = ["more.txt", "--start", "m", "--threads", "1", "--validation", "train.txt"]
+    run("classify", *again, "--set", "patience=1", "--output", "n")
+    model = load("n")
+    scores = [epoch["validation"]["log_likelihood"] for epoch in model.facts["history"]]
+    measured = model.evaluate(read("train.txt", like=model.known))["log_likelihood"]
+    assert measured == pytest.approx(max(scores), abs=1e-4)
+
+
+def test_a_loaded_classifier_is_anchored_by_partial_fit_and_a_run_that_goes_on_is_not(place):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(200, 5)).astype(np.float32), rng.integers(0, 3, 200)
+    options = {"optimizer": "adagrad", "epochs": 5, "random_state": 1, "n_jobs": 1}
+    fitted = SoftmaxClassifier("softmax", **options).fit(x[:100], y[:100])
+    fitted.save(place / "m")
+    old = fitted.classifier_.arrays["output"].copy()
+    loaded = SoftmaxClassifier.load(place / "m").partial_fit(x[100:], y[100:])
+    plain = SoftmaxClassifier.load(place / "m").set_params(anchored=False)
+    plain.partial_fit(x[100:], y[100:])
+    moved = [np.abs(model.classifier_.arrays["output"] - old).sum() for model in (loaded, plain)]
+    assert 0.6 < moved[0] / moved[1] < 0.8
+    gone_on = SoftmaxClassifier("softmax", **options).fit(x[:100], y[:100])
+    unanchored = SoftmaxClassifier("softmax", **options, anchored=False).fit(x[:100], y[:100])
+    for model in (gone_on, unanchored):
+        model.partial_fit(x[100:], y[100:])
+    np.testing.assert_array_equal(
+        gone_on.classifier_.arrays["output"], unanchored.classifier_.arrays["output"]
+    )
 
 
 def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
@@ -115,6 +199,12 @@ def test_what_cannot_continue_is_said_in_a_line(place, first, then, settings):
     with refused(*settings):
         run("classify", "more.txt", "--start", "m", "--output", "n", *then.split())
     assert not (place / "n").exists()
+
+
+def test_the_mean_is_for_models_that_continue(place):
+    with refused("anchored", "start", kind=InapplicableError):
+        run("classify", "train.txt", "--set", "anchored=no")
+    assert "anchored" not in trained().settings
 
 
 def test_a_hidden_layer_starts_from_word_vectors(place):

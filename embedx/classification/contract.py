@@ -9,6 +9,7 @@ from numpy import ndarray
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
 from embedx.classification.settings import ClassifySettings
+from embedx.classification.start import Anchor
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.runtime.memory import MemoryPlan
@@ -30,6 +31,7 @@ class TrainerInputs:
     warm_up          what draws until the sampler can retrieve rows, where it does
     pretrained       ids of words and their vectors, for the hidden layer
     before           the classifier to continue from
+    anchor           what its parameters are kept near, if they are to be
     optimizer_state  of its run, by table
     is_distributed   a cluster trains in place of this machine
     """
@@ -45,6 +47,7 @@ class TrainerInputs:
     progress: Progress
     pretrained: tuple[ndarray, ndarray] | None = None
     before: Classifier | None = None
+    anchor: Anchor | None = None
     optimizer_state: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
     is_distributed: bool = False
 

@@ -42,6 +42,7 @@ class ClassifierParameters(TypedDict, total=False):
     patience: int | None
     calibration: float | None
     neighbours: str | int | None
+    anchored: bool | None
     max_iterations: int | None
     tolerance: float | None
     sampler_exponent: float | None
@@ -114,6 +115,7 @@ class ClassifyParameters(TypedDict, total=False):
     patience: int | None
     calibration: float | None
     neighbours: str | int | None
+    anchored: bool | None
     max_iterations: int | None
     tolerance: float | None
     word_ngrams: int | None

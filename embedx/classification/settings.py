@@ -296,6 +296,12 @@ class ClassifySettings(TrainingSettings):
         metavar="int|auto|none",
         panel="Model",
     )
+    anchored: bool = param(
+        True,
+        "with --start: labels of the model get the mean of their old and their trained weights, by"
+        " how many of their rows are new; no: the trained ones",
+        fine=True,
+    )
     max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)
     tolerance: float = param(
         1e-6,

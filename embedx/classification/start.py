@@ -21,6 +21,8 @@ from embedx.runtime.progress import Progress
 MODEL_SETTINGS = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")
 # Of these, the ones that may nevertheless be given another value.
 MAY_CHANGE = ("optimizer", "labels")
+# Parameters of the output rows.
+OUTPUT_ARRAYS = ("output", "bias")
 TRAIN_TOGETHER = "train on the old and the new rows together"
 
 
@@ -130,6 +132,53 @@ def without_defaults(options: Mapping[str, Any], objective: Objective) -> dict[s
         for name, value in options.items()
         if name not in defaults or name in objective.label_defaults or value != defaults[name]
     }
+
+
+class Anchor:
+    """The classifier that training continues from, near which its parameters are kept.
+
+    Training on new rows alone forgets what only the old rows show. So each parameter is the mean
+    of its old and its trained value, old + w (trained - old). For a label with n old and m new of
+    all N old and M new rows,
+
+        w = max(√(m / (n + m)), M / (N + M)),
+
+    so that a label without new rows moves too, by the share of the new rows, and yields to new
+    labels. The hidden layer, and output rows that are no labels, have w = √(M / (N + M)). New
+    labels have no old value: they are as they were trained.
+    """
+
+    def __init__(self, before: Classifier, counts: np.ndarray, n_rows: int, n_outputs: int) -> None:
+        """An anchor for these new rows.
+
+        counts     int64 (n_labels,): how often they have each label
+        n_outputs  how many rows the table of outputs has
+        """
+        self._former = before.arrays
+        share = n_rows / max(n_rows + before.n_training_rows, 1)
+        self._other_weight = np.float32(np.sqrt(share))
+        self._output_weights = np.full(n_outputs, self._other_weight)
+        if n_outputs == len(counts):
+            former_counts = np.zeros(len(counts), np.int64)
+            former_counts[: before.n_labels] = before.counts
+            share_of_label = counts / np.maximum(counts + former_counts, 1)
+            self._output_weights = np.maximum(np.sqrt(share_of_label), share).astype(np.float32)
+
+    def applied(self, trained: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Copies of trained parameters, by name, each the mean with its former value."""
+        return {name: self._mean(name, array) for name, array in trained.items()}
+
+    def _mean(self, name: str, trained: np.ndarray) -> np.ndarray:
+        former = self._former[name]
+        weights = np.full(len(former), self._other_weight)
+        if name in OUTPUT_ARRAYS:
+            weights = self._output_weights[: len(former)]
+        mean = trained.copy()
+        kept = mean[: len(former)]
+        kept -= former
+        kept *= weights.reshape(-1, *[1] * (kept.ndim - 1))
+        kept += former
+        return mean
 
 
 def check_new_labels(before: Classifier, n_labels: int) -> None:

@@ -1,5 +1,6 @@
 """Training by steps on minibatches."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ class StepTrainer:
         self.loss_unit = self.strategy.loss_unit
         self.pretrained = inputs.pretrained
         self.before = inputs.before
+        self.anchor = inputs.anchor
         self.former_state = inputs.optimizer_state
         self.optimizer_state = {
             "hidden": self.strategy.hidden.state,
@@ -56,7 +58,11 @@ class StepTrainer:
         }
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        return self.strategy.memory(keeps_best)
+        plan = self.strategy.memory(keeps_best)
+        if self.anchor is None:
+            return plan
+        needs = {**plan.needs, "anchored weights": plan.needs["weights"]}
+        return dataclasses.replace(plan, needs=needs)
 
     def train(
         self,
@@ -76,7 +82,10 @@ class StepTrainer:
 
         def hand_over() -> None:
             strategy.apply_decay()
-            history.classifier.arrays |= strategy.arrays()
+            parameters = strategy.arrays()
+            if self.anchor is not None:
+                parameters = self.anchor.applied(parameters)
+            history.classifier.arrays |= parameters
             history.classifier.parameters_changed()
 
         def after_epoch(epoch: int, tally: Tally, seconds_passed: float) -> bool:

@@ -165,7 +165,10 @@ class ClassifierRun:
     def record(self) -> dict[str, Any]:
         """All settings of the run, by name."""
         groups = (self.settings, self.drawing.settings, self.objective.settings)
-        return {name: value for group in groups for name, value in group.record().items()}
+        record = {name: value for group in groups for name, value in group.record().items()}
+        if self.before is None:
+            del record["anchored"]
+        return record
 
     def used_settings(self) -> dict[str, Any]:
         """The settings of the run that have an effect, by name."""
@@ -335,6 +338,21 @@ class ClassifierRun:
             progress=self.progress,
         )
 
+    def _anchor(self) -> start_of.Anchor | None:
+        """What keeps the parameters near those of the classifier to continue from; None where a run
+        goes on with its optimizer's state, whose steps are short already.
+        """
+        before = self.before
+        if before is None or not self.settings.anchored:
+            return None
+        is_same_run = isinstance(self.start, TrainedClassifier)
+        if is_same_run and before.settings["optimizer"] == self.settings.optimizer:
+            return None
+        n_labels = self.division.training.n_labels
+        counts = np.bincount(self.labels.ids, minlength=n_labels)
+        n_rows = len(self.division.training)
+        return start_of.Anchor(before, counts, n_rows, self.objective.n_rows(n_labels))
+
     def _new_trainer(self) -> Trainer:
         """What trains by the settings."""
         optimizer_state: Mapping[str, ndarray] = {}
@@ -352,6 +370,7 @@ class ClassifierRun:
             self.progress,
             self.pretrained,
             self.before,
+            self._anchor(),
             optimizer_state,
             is_distributed=self.wrap is not None,
         )

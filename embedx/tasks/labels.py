@@ -49,6 +49,9 @@ class LabelTask:
         validation = ClassifySettings.from_options(request.typed).validation
         if validation is not None and share_of_rows(validation) is None:
             check_there(validation)
+        has_start = request.start is not None
+        if request.typed.get("anchored") is False:
+            check_used(request.typed, [("anchored", has_start, Setting("start"))])
         self.cluster = ClusterSettings.from_options(request.typed)
         if request.test_labels and not request.test:
             raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
