@@ -23,7 +23,7 @@ from embedx.text.wikipedia import DumpError
 GZIP_START = b"\x1f\x8b"
 BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_START = b"\xfd7zXZ\0"
-# a frame, or one to skip, with which pzstd begins
+# The start of a frame, or of a skippable one, with which pzstd begins.
 ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
 # Compressed bytes read at a time, which bounds the output: at most 64 MB.
@@ -46,7 +46,9 @@ class UnpackedReader(archives.BlockReader):
     """
 
     def __init__(self, source: Source, as_it_comes: bool = False) -> None:
-        """`as_it_comes`: whether a read gives what a pipe holds, without waiting for more."""
+        """
+        as_it_comes  a read returns what a pipe holds, without waiting for more
+        """
         self._file = open_source(source)
         super().__init__(self._content(source, as_it_comes))
 
@@ -81,8 +83,10 @@ def damage_explained(source: Source) -> Iterator[None]:
 def unpacked(
     source: Source, file: Any, threads: int = 1, as_it_comes: bool = False
 ) -> Iterator[bytes]:
-    """The content of a file in blocks, decompressed if need be. Raises one of DAMAGED where it is
-    damaged.
+    """The content of a file in blocks, decompressed if need be.
+
+    as_it_comes  a block is what a pipe holds, without waiting for more
+    Raises one of DAMAGED where the file is damaged.
     """
     start = file.peek(512)[:512]
     if BZIP2_START.match(start):
@@ -100,7 +104,10 @@ def unpacked(
 def without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks without the byte order mark that some editors write before UTF-8."""
     head = b""
-    while len(head) < len(codecs.BOM_UTF8) and (block := next(blocks, b"")):
+    while len(head) < len(codecs.BOM_UTF8):
+        block = next(blocks, b"")
+        if not block:
+            break
         head += block
     yield head.removeprefix(codecs.BOM_UTF8)
     yield from blocks
@@ -109,12 +116,13 @@ def without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def _stream_blocks(
     file: Any, new_decompressor: Callable[[], Any], step: int = BLOCK_BYTES
 ) -> Iterator[bytes]:
-    """The content of compressed streams, one after the other, as bzip2, xz and zstd write several;
-    reads `step` bytes at a time.
+    """The content of compressed streams, one after the other, as bzip2, xz and zstd write several.
 
-    What follows a stream and begins none, but for zeros, is damage too. Python's own readers take
-    it for the end, so that text is lost where a stream's first bytes are damaged. zstandard's
-    decompressor, which has no `needs_input`, takes no limit of its output.
+    Bytes between streams that are no zeros are damage. Python's own readers take them for the end,
+    so that text is lost where the first bytes of a stream are damaged. zstandard's decompressor,
+    which has no `needs_input`, takes no limit of its output.
+
+    step  bytes that are read at a time
     """
     data = file.read(step)
     while data:
@@ -132,8 +140,8 @@ def _stream_blocks(
 
 
 def _skip_zeros(data: bytes, file: Any, step: int) -> bytes:
-    """The data, read on where they are all zeros, from the first byte that is not 0; empty at the
-    end of the file.
+    """What follows the zeros at the beginning of `data`, read from the file if `data` are zeros
+    alone; empty at its end.
     """
     data = data.lstrip(b"\0")
     while not data:
@@ -175,16 +183,17 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
 
 
 def _bzip2_parts(file: Any) -> Iterator[Any]:
-    """The file cut before streams, each part a file; the last part is all from a stream on that is
-    too long.
+    """The file in parts, each a file of whole streams. The last part is the rest of the file,
+    from a stream on that is too long.
     """
     data = b""
-    while more := file.read(BZIP2_PART_BYTES):
-        data += more
-        cut = max((start.start() for start in BZIP2_START.finditer(data, 1)), default=0)
-        if cut:
-            yield io.BytesIO(data[:cut])
-            data = data[cut:]
+    while block := file.read(BZIP2_PART_BYTES):
+        data += block
+        starts = [match.start() for match in BZIP2_START.finditer(data, 1)]
+        if starts:
+            last_start = starts[-1]
+            yield io.BytesIO(data[:last_start])
+            data = data[last_start:]
         elif len(data) > MAX_STREAM_BYTES:
             rest = iter(lambda: file.read(BLOCK_BYTES), b"")
             yield archives.BlockReader(itertools.chain([data], rest))
@@ -193,8 +202,8 @@ def _bzip2_parts(file: Any) -> Iterator[Any]:
 
 
 def _unpack_bzip2(part: Any) -> Iterator[bytes]:
-    """The content of a part, of which so much is unpacked now that memory stays bounded; the rest
-    is unpacked as it is read.
+    """The content of a part: its first blocks unpacked now, the others when they are read, so that
+    memory stays bounded.
     """
     blocks = _stream_blocks(part, bz2.BZ2Decompressor)
     first = list(itertools.islice(blocks, MAX_UNPACKED_BLOCKS))

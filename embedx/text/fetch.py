@@ -56,10 +56,11 @@ from embedx.text.sources import ALL_MEMBERS, ARCHIVE_NAME, Source
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)
 MAX_NAME_BYTES = 255
 CONTENT_RANGE = re.compile(r"bytes (\d+)-")
-# The date of a file of which the server does not say one; it is never resumed.
-# of HTTP, beside those from 500 on
-CODES_TO_RETRY = (408, 416, 429)
+# HTTP statuses after which another attempt may succeed, beside those from 500 on.
+STATUSES_TO_RETRY = (408, 416, 429)
+# The date of a file whose server states none; it is never resumed.
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"
+MAX_DATE = float(1 << 33)
 
 
 def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILENT) -> list[Path]:
@@ -71,10 +72,10 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
     """
     recipe = find_recipe(named) if isinstance(named, str) else named
     if recipe is None:
-        raise DataError(named, None, "no recipe of that name", f"{near_recipe(str(named))}")
+        raise DataError(named, None, "no recipe of that name", near_recipe(str(named)))
     downloads = recipe.to_fetch
     if not downloads:
-        # raises what says how to get the files
+        # where they are not here the error states how to get them
         return [Path(file) for file in recipe.find_files()]
     for download in downloads:
         _check_name(recipe, download)
@@ -115,7 +116,7 @@ def _fetched(recipe: Recipe, download: Download, to: Path | None, progress: Prog
 
 
 def _check_name(recipe: Recipe, download: Download) -> None:
-    """Raise `DataError` if a URL ends in nothing that can be the name of a file."""
+    """Raise `DataError` if a URL does not end in the name of a file."""
     name = posixpath.basename(download.file)
     if name in ("", ".", "..") or len(os.fsencode(f"{name}.part")) > MAX_NAME_BYTES:
         url = public_url(download.urls[0])
@@ -156,18 +157,18 @@ def _download_to(target: Path, recipe: Recipe, download: Download, progress: Pro
         raise DataError(part, None, "a link, which is not written through", "delete it")
     # unlike `Path.touch`, keeps the date of a part that is there
     open(part, "ab").close()
-    held = lock(part)
+    part_lock = lock(part)
     try:
         _download(recipe, download, part, progress)
         part.replace(target)
     finally:
-        unlock(held)
+        unlock(part_lock)
         if part.exists() and not part.stat().st_size:
             part.unlink()
 
 
 def _link(target: Path, file: str, progress: Progress) -> None:
-    """Have the recipe find a file in another folder, by a link in the data folder."""
+    """Link a file in another folder from the data folder, where its recipe finds it."""
     link = data_folder() / file
     with contextlib.suppress(OSError):
         if link.is_symlink():
@@ -254,7 +255,10 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 class _FailedError(Exception):
-    """A server does not give the file; with `may_retry` another attempt may succeed."""
+    """A server did not send the file.
+
+    may_retry  another attempt may succeed
+    """
 
     def __init__(self, message: str, may_retry: bool = False) -> None:
         super().__init__(message)
@@ -262,7 +266,7 @@ class _FailedError(Exception):
 
 
 def _download(recipe: Recipe, download: Download, part: Path, progress: Progress) -> None:
-    """Complete and check `part`, from the first mirror that has the file."""
+    """Complete `part` from the first mirror that has the file, and check it."""
     failures = []
     for url in download.urls:
         try:
@@ -299,7 +303,7 @@ def _check(url: str, download: Download, part: Path, progress: Progress) -> None
 
 
 def _check_sha256(part: Path, expected: str, progress: Progress) -> None:
-    """Raise `_FailedError` if a part that is complete is not the expected file; it is emptied."""
+    """Empty a complete part and raise `_FailedError` if it is not the expected file."""
     progress.note(f"checking {part.stem}, {amount(part.stat().st_size)}")
     with open(part, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -309,7 +313,7 @@ def _check_sha256(part: Path, expected: str, progress: Progress) -> None:
 
 
 def _download_from(url: str, part: Path, progress: Progress) -> None:
-    """Receive all that the server has, by several connections if need be."""
+    """Receive all that the server has; a connection that breaks is made again."""
     for pause in (*PAUSES, None):
         try:
             _receive(url, part, progress)
@@ -321,8 +325,8 @@ def _download_from(url: str, part: Path, progress: Progress) -> None:
 
 
 def _receive(url: str, part: Path, progress: Progress) -> None:
-    """Write what the server sends to the end of the part; in place of it where the server does not
-    resume that version.
+    """Append what the server sends to the part, or replace it where the server does not resume that
+    version.
     """
     response = _request(url, part)
     start = part.stat().st_size
@@ -336,11 +340,21 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
         response.close()
         os.truncate(part, 0)
         raise _FailedError("it sends another part of the file than was asked for", may_retry=True)
-    changed = _date_of(response)
-    total = None if response.length is None else start + response.length
+    _write(response, start, part, progress)
+    if not part.stat().st_size:
+        raise _FailedError("0 bytes came")
+
+
+def _write(response: http.client.HTTPResponse, start: int, part: Path, progress: Progress) -> None:
+    """Write an answer to the part, of which the first `start` bytes are kept."""
+    date = _date_of(response)
+    total = None
+    if response.length is not None:
+        total = start + response.length
+    mode = "ab" if start else "wb"
     with (
         response,
-        open(part, "ab" if start else "wb") as out,
+        open(part, mode) as out,
         CountedReader(response, response.length) as body,
     ):
         progress.start(f"fetching {part.stem}", total, "B")
@@ -348,13 +362,11 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
             while block := _received(body):
                 out.write(block)
                 out.flush()
-                os.utime(part, (changed, changed))
+                os.utime(part, (date, date))
                 progress.update(start + body.count)
         finally:
             progress.finish()
             sync(out)
-    if not part.stat().st_size:
-        raise _FailedError("0 bytes came")
 
 
 def _request(url: str, part: Path) -> http.client.HTTPResponse:
@@ -374,10 +386,10 @@ def _request(url: str, part: Path) -> http.client.HTTPResponse:
         return response
     except urllib.error.HTTPError as error:
         error.close()
-        # all bytes came before, or more
+        # the part has all bytes of the file, or more
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
             os.truncate(part, 0)
-        may_retry = error.code >= 500 or error.code in CODES_TO_RETRY
+        may_retry = error.code >= 500 or error.code in STATUSES_TO_RETRY
         raise _FailedError(f"HTTP {error.code} {error.reason}", may_retry) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
@@ -387,18 +399,18 @@ def _request(url: str, part: Path) -> http.client.HTTPResponse:
 
 
 def _continues(response: http.client.HTTPResponse, start: int) -> bool:
-    """Whether a partial answer was asked for, and begins at this byte."""
+    """Whether a partial answer was requested, and begins at byte `start`."""
     sent = CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     return start > 0 and sent is not None and int(sent[1]) == start
 
 
 def _date_of(response: http.client.HTTPResponse) -> float:
-    """When the server's version changed, in seconds; `NEVER` where it says nothing readable."""
+    """The date of the server's version, in seconds; 0 where it states none that is readable."""
     try:
         date = parsedate_to_datetime(response.headers.get("Last-Modified", NEVER)).timestamp()
     except (ValueError, TypeError, OverflowError, OSError):
         date = 0.0
-    return min(max(date, 0.0), float(1 << 33))
+    return min(max(date, 0.0), MAX_DATE)
 
 
 def _received(body: CountedReader) -> bytes | None:

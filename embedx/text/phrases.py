@@ -36,10 +36,11 @@ def with_phrases(
     progress: Progress,
     cache_dir: Path | None = None,
 ) -> EncodedCorpus:
-    """The corpus with its collocations joined, those that settings find in it or those that were
-    found in other text. `phrases_of` says which they were.
+    """The corpus with its collocations joined; `phrases_of` returns these.
 
-    Closes the corpus that it takes. Raises `EmbedxError`.
+    corpus  is closed
+    wanted  settings by which collocations are found in the corpus, or those found in other text
+    Raises `EmbedxError`.
     """
     key = _key(corpus, wanted)
     with corpus:
@@ -59,7 +60,7 @@ def with_phrases(
 
 
 def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
-    """What was joined in a corpus; None if nothing was to be."""
+    """The collocations that were joined in a corpus; None if it is no corpus of phrases."""
     collocations = corpus.report.get("collocations")
     if collocations is None:
         return None
@@ -71,7 +72,7 @@ def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
 
 
 def _key(corpus: EncodedCorpus, wanted: PhraseSettings | Phrases) -> str:
-    """The key of the joined corpus in the token cache; "" if the corpus has none itself."""
+    """The key of the joined corpus in the token cache; "" if the corpus has no key."""
     if not corpus.key:
         return ""
     if isinstance(wanted, Phrases):
@@ -83,7 +84,7 @@ def _key(corpus: EncodedCorpus, wanted: PhraseSettings | Phrases) -> str:
 
 
 def _check_words(corpus: EncodedCorpus) -> None:
-    """Raise `SettingError` for words with white space: joined words could not be told from them."""
+    """Raise `SettingError` for words with white space, which would look like joined words."""
     for word in corpus.words:
         if word.split() != [word]:
             problem = f"takes words without white space; {word!r} is one of the corpus"
@@ -162,8 +163,8 @@ def _join_all(
 
 @kernel
 def join(tokens, at, pairs, codes, targets, numbers, n_types, out):
-    """Fill `out` with the tokens from `at` on, their collocations joined; return where it stopped,
-    how many were written, and how many words have a number.
+    """Fill `out` with the tokens from `at` on, their collocations joined; return the place of the
+    next token, the number of those written, and the number of words that have a number.
 
     codes    int64, ascending: the pairs to join; `targets` int32: the id of the word that each
              becomes
@@ -176,7 +177,8 @@ def join(tokens, at, pairs, codes, targets, numbers, n_types, out):
         if code >= 0:
             k = np.searchsorted(codes, code)
             if k < codes.size and codes[k] == code:
-                word, at = int64(targets[k]), last
+                word = int64(targets[k])
+                at = last
         if word >= 0:
             if numbers[word] < 0:
                 numbers[word] = n_types

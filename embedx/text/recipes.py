@@ -34,7 +34,7 @@ from embedx.errors import DataError, near_file
 from embedx.runtime.disk import amount
 from embedx.settings import Record
 
-# what a recipe is for, and the readers of each
+# The purposes of recipes, and the readers of each.
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "idx", "npz")}
 # Fields that a part has instead of those of its recipe.
 PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
@@ -42,9 +42,10 @@ PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
 PART_ONLY = ("members", "labels", "label_names")
 DOWNLOAD_FIELDS = {"urls": list, "file": str, "sha256": str, "bytes": int}
 QUERY_SEPARATOR = re.compile("[&;]")
-# what may stand for a placeholder: no path, and no hyphen, which separates them
+# The value of a placeholder: no path, and no hyphen, which separates values.
 VALUE = re.compile(r"\w+")
-# twenty times the longest of ours; Python's parser takes time with the square of a key's length
+# Twenty times the longest recipe of embedx; the time of Python's parser grows with the square of a
+# key's length.
 MAX_BYTES = 1 << 16
 log = logging.getLogger("embedx")
 
@@ -124,7 +125,7 @@ class Recipe:
         return [Path(), self.folder, data_folder()]
 
     def files_here(self) -> list[str]:
-        """Where its files are on this machine, none if they are not."""
+        """The paths of its files on this machine; empty if they are not there."""
         return self._first_here(self.files)
 
     def labels_here(self) -> str | None:
@@ -164,7 +165,7 @@ class Recipe:
     def _first_here(self, patterns: Sequence[str]) -> list[str]:
         """The files that match the first of some patterns which any file matches."""
         for place, pattern in itertools.product(self.places(), patterns):
-            # raised for a zero byte, which no file has in its name
+            # ValueError: a zero byte, which no file has in its name
             with contextlib.suppress(ValueError):
                 path = os.path.join(glob.escape(str(place)), pattern)
                 files = sorted(glob.glob(path, recursive=True))
@@ -173,8 +174,8 @@ class Recipe:
         return []
 
     def find_files(self) -> list[str]:
-        """Where its files are on this machine. Raises `DataError`, which says how to get them, if
-        they are not.
+        """The paths of its files on this machine. Raises `DataError`, which states how to get them,
+        if they are not there.
         """
         files = self.files_here()
         if not files:
@@ -211,13 +212,10 @@ class Recipe:
         return [self.parts[part]["files"][0]]
 
     def part(self, name: str) -> "Recipe":
-        """Another part of the same files. Raises `EmbedxError` if the recipe has none
-        of that name.
-        """
+        """Another part of the same files. Raises `EmbedxError` if there is none of that name."""
         if name not in self.parts:
-            raise DataError(
-                self.name, None, f"has no part {name}", f"it has {', '.join(self.parts) or 'none'}"
-            )
+            remedy = f"it has {', '.join(self.parts) or 'none'}"
+            raise DataError(self.name, None, f"has no part {name}", remedy)
         whole = vars(Recipe("", Path()))
         fields = {name: whole[name] for name in PART_ONLY} | self.parts[name]
         return replace(self, name=f"{self.name}:{name}", **fields)
@@ -245,14 +243,17 @@ def public_url(name: str) -> str:
     """A URL without what may be secret: user, password, and values of its query. Any other name
     stays as it is.
     """
-    scheme, is_url, rest = name.partition("://")
-    if not is_url:
+    scheme, mark, address = name.partition("://")
+    if not mark:
         return name
-    rest, has_query, query = rest.partition("#")[0].partition("?")
-    host, slash, path = rest.partition("/")
+    location, question_mark, query = address.partition("#")[0].partition("?")
+    host, slash, path = location.partition("/")
+    url = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    if not question_mark:
+        return url
     keys = [part.partition("=")[0] for part in QUERY_SEPARATOR.split(query) if "=" in part]
-    shown = "&".join(f"{key}=..." for key in keys) or "..."
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}" + (f"?{shown}" if has_query else "")
+    hidden_values = "&".join(f"{key}=..." for key in keys) or "..."
+    return f"{url}?{hidden_values}"
 
 
 def file_of_url(url: str) -> str:
@@ -261,7 +262,7 @@ def file_of_url(url: str) -> str:
 
 
 def _package_folders(package: str) -> list[Path]:
-    """The folders of an installed package, which is not imported: that runs its code."""
+    """The folders of an installed package, which is not imported: that would run its code."""
     top, *inner = package.split(".")
     if not all(map(str.isidentifier, (top, *inner))):
         return []
@@ -273,23 +274,24 @@ def _package_folders(package: str) -> list[Path]:
 
 
 def data_folder() -> Path:
-    """Where `embedx corpus fetch` puts files, and where recipes find them."""
-    return Path(
-        os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "embedx", "corpora"
-    )
+    """The folder that `embedx corpus fetch` downloads to, in which recipes look for files."""
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    return Path(home, "embedx", "corpora")
 
 
 def find_recipe(name: str) -> Recipe | None:
     """The recipe of that name, None if there is none."""
     if Path(name).name != name:
         return None
-    name, has_part, part = name.partition(":")
-    recipe = _of_name(name)
-    return recipe.part(part) if recipe and has_part else recipe
+    name, colon, part = name.partition(":")
+    recipe = _whole_recipe(name)
+    if recipe is None or not colon:
+        return recipe
+    return recipe.part(part)
 
 
-def _of_name(name: str) -> Recipe | None:
-    """The recipe of that name, or of its beginning, with values for the placeholders after it."""
+def _whole_recipe(name: str) -> Recipe | None:
+    """The recipe of a name without a part; where it is NAME-VALUE-..., with these values."""
     words = name.split("-")
     for n in range(len(words), 0, -1):
         values = words[n:]
@@ -297,13 +299,15 @@ def _of_name(name: str) -> Recipe | None:
             file = folder / f"{'-'.join(words[:n])}.toml"
             if _takes_values(file, len(values)):
                 _warn_of_shadow(file)
-                return _load(file, name, values) if all(map(VALUE.fullmatch, values)) else None
+                if not all(map(VALUE.fullmatch, values)):
+                    return None
+                return _load(file, name, values)
     return None
 
 
 def _takes_values(file: Path, n_values: int) -> bool:
-    """Whether there is a recipe in a file, with so many placeholders or more."""
-    # unlike `Path.is_file`, takes a name that is too long
+    """Whether a file is a recipe with at least `n_values` placeholders."""
+    # unlike `Path.is_file`, it returns False for a name that is too long
     if not os.path.isfile(file):
         return False
     if n_values == 0:
@@ -338,7 +342,7 @@ def listed() -> list[Record]:
     """
     rows = []
     for name in recipe_names():
-        recipe = _of_name(name)
+        recipe = _whole_recipe(name)
         if recipe is not None:
             rows.append(_row(recipe))
             rows += [_row(recipe.part(part)) for part in recipe.parts]
@@ -368,18 +372,18 @@ def _row(recipe: Recipe) -> Record:
 
 
 def near_recipe(name: str) -> str:
-    """What to do about a name that is no file's and no recipe's."""
+    """The remedy for a name that neither a file nor a recipe has."""
     return near_file(name, "`embedx corpus list` shows the recipes", recipe_names())
 
 
 def _folders() -> Iterator[Path]:
-    """The folders of recipes, in the order in which they are searched; ours is the last."""
+    """The folders of recipes in the order in which they are searched, that of embedx last."""
     yield Path()
     configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    folder_of_user = os.path.join(configuration, "embedx")
-    # not so where a user has no home, or may not look into it
-    if os.path.isdir(folder_of_user):
-        yield Path(folder_of_user)
+    user_folder = os.path.join(configuration, "embedx")
+    # False too for a user who has no home, or may not look into it
+    if os.path.isdir(user_folder):
+        yield Path(user_folder)
     package = Path(__file__).parents[1]
     in_wheel = package / "_corpora"
     in_checkout = package.parent / "corpora"
@@ -390,11 +394,12 @@ def _folders() -> Iterator[Path]:
 
 
 def _content(file: Path) -> Record:
-    """The fields of a TOML file. Raises OSError, ValueError or RecursionError where it is none, or
-    longer than a recipe.
+    """The fields of a TOML file. Raises OSError, ValueError or RecursionError if it is not
+    readable, or longer than a recipe may be.
     """
+    # a pipe might not end
     if not os.path.isfile(file):
-        raise OSError("no file")  # a pipe would not end
+        raise OSError("no file")
     if os.path.getsize(file) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES:,} bytes")
     return tomllib.loads(file.read_text("utf-8-sig"))
@@ -402,7 +407,7 @@ def _content(file: Path) -> Record:
 
 def _content_if_readable(file: Path) -> Record:
     """The fields of a TOML file; none where it is not readable."""
-    # RecursionError is for brackets within brackets
+    # RecursionError: brackets within brackets
     with contextlib.suppress(OSError, ValueError, RecursionError):
         return _content(file)
     return {}
@@ -426,19 +431,17 @@ def _load(file: Path, name: str, first_values: list[str]) -> Recipe:
         kind = content.get("kind", "")
         reader = content.get("reader", "")
         if reader not in KINDS.get(kind, ()):
-            raise ValueError(
-                f"kind = {kind!r} and reader = {reader!r}; readers of each kind are {KINDS}"
-            )
+            chosen = f"kind = {kind!r} and reader = {reader!r}"
+            raise ValueError(f"{chosen}; readers of each kind are {KINDS}")
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise DataError(
-            file, None, f"not a readable recipe ({error})", "compare it with corpora/README.md"
-        ) from error
+        problem = f"not a readable recipe ({error})"
+        raise DataError(file, None, problem, "compare it with corpora/README.md") from error
     return Recipe(name=name, folder=file.parent, **content)
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """JSON with values for its placeholders, in which no others are looked for. Raises ValueError
-    if it is then longer than a recipe may be.
+    """JSON with its placeholders replaced by their values; placeholders within values stay. Raises
+    ValueError if it is then longer than a recipe may be.
     """
     if not values:
         return text

@@ -15,9 +15,9 @@ import numpy as np
 from embedx.errors import DataError, InapplicableError, Part, Setting, SettingError, choice
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
-from embedx.text.opening import BLOCK_BYTES, open_source
+from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
 from embedx.text.parquet import parquet_records
-from embedx.text.sources import resolve
+from embedx.text.sources import Source, resolve
 from embedx.text.tables import (
     PARQUET_START,
     Bad,
@@ -28,8 +28,10 @@ from embedx.text.tables import (
 )
 from embedx.text.times import SINCE_1970, UNITS, Times
 
-N_COLUMNS = 3  # user, item and time
-BLANK_IN_ITEM = "_"  # between the words of an item, as in phrases
+# User, item and time.
+N_COLUMNS = 3
+# Joins the words of an item, as those of phrases are joined.
+BLANK_IN_ITEM = "_"
 
 
 def sessions(
@@ -109,23 +111,23 @@ def _read_events(table: str, names: list[str], times: Times | None, progress: Pr
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     ids = array.array("i")
-    joined_item = None
+    example_of_joined = None
     for line, values in _events(table, names, progress):
         user, item = values[:2]
         _check_event(table, line, names, user, item)
         if times is not None:
             _add_time(times, values[2], table, line, names[2])
         item_as_word = BLANK_IN_ITEM.join(item.split())
-        if item_as_word != item.strip():
-            joined_item = joined_item or item_as_word
+        if example_of_joined is None and item_as_word != item.strip():
+            example_of_joined = item_as_word
         user_number = users.setdefault(user, len(users))
         item_number = items.setdefault(item_as_word, len(items))
         ids.extend((user_number, item_number))
     if not users:
         raise DataError(table, None, "no rows", "is it the right file?")
-    if joined_item is not None:
+    if example_of_joined is not None:
         progress.note(
-            f"{table}: the words of an item are joined by {BLANK_IN_ITEM}, as {joined_item}"
+            f"{table}: the words of an item are joined by {BLANK_IN_ITEM}, as {example_of_joined}"
         )
 
     user_and_item = np.asarray(ids, np.int32).reshape(-1, 2)
@@ -140,7 +142,7 @@ def _read_events(table: str, names: list[str], times: Times | None, progress: Pr
 
 
 def _add_time(times: Times, time: str, table: str, line: int, column: str) -> None:
-    """Add the time of a row. Raises `DataError` for what is none."""
+    """Add the time of a row. Raises `DataError` if it is no time."""
     try:
         times.add(time)
     except ValueError as error:
@@ -178,15 +180,13 @@ def _check_event(table: str, line: int, names: list[str], user: str, item: str) 
 
 
 def _range(seconds: np.ndarray) -> str:
-    """From when to when, where these are dates."""
-    try:
-        first, last = (
-            datetime.datetime.fromtimestamp(float(end), datetime.UTC)
-            for end in (seconds.min(), seconds.max())
-        )
-    except (ValueError, OverflowError, OSError):
-        return ""
+    """The first and the last time, for a message; "" unless they are dates."""
     if seconds.max() < SINCE_1970["s"]:
+        return ""
+    try:
+        first = datetime.datetime.fromtimestamp(float(seconds.min()), datetime.UTC)
+        last = datetime.datetime.fromtimestamp(float(seconds.max()), datetime.UTC)
+    except (ValueError, OverflowError, OSError):
         return ""
     return f", from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} (UTC)"
 
@@ -196,20 +196,7 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
     (source,) = resolve([table])
     progress.start("reading", source.size, "B")
     with open_source(source) as file, damage_explained(source):
-        buffered = io.BufferedReader(file, BLOCK_BYTES)
-        if buffered.peek(4)[:4] == PARQUET_START:
-            buffered.detach()  # it would close the file
-            rows: Iterator[tuple[int, Any]] = parquet_records(file, table)
-        else:
-            lines = lines_of(unpacked(source, buffered), table)
-            first = next(lines, b"")
-            lines = itertools.chain([first], lines)
-            rows = (
-                json_records(lines)
-                if first.lstrip().startswith(b"{")
-                else _named(table_rows(lines, table, names), names, table, progress)
-            )
-        for number, record in rows:
+        for number, record in _records(source, file, table, names, progress):
             if isinstance(record, Bad):
                 raise DataError(table, number, record.why, record.remedy)
             values = [value_of(record, name, None) for name in names]
@@ -221,33 +208,55 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
     progress.finish()
 
 
+def _records(
+    source: Source, file: CountedReader, table: str, names: list[str], progress: Progress
+) -> Iterator[tuple[int, Any]]:
+    """The rows of a table of any format, by column."""
+    buffered = io.BufferedReader(file, BLOCK_BYTES)
+    if buffered.peek(len(PARQUET_START)).startswith(PARQUET_START):
+        # else the buffer would close the file
+        buffered.detach()
+        return parquet_records(file, table)
+    lines = lines_of(unpacked(source, buffered), table)
+    first = next(lines, b"")
+    lines = itertools.chain([first], lines)
+    if first.lstrip().startswith(b"{"):
+        return json_records(lines)
+    return _named(table_rows(lines, table, names), names, table, progress)
+
+
 def _named(
     rows: Iterator[tuple[int, Any]], names: list[str], table: str, progress: Progress
 ) -> Iterator[tuple[int, Any]]:
-    """The rows of a table by the names in the first one, or by the numbers of columns, from 1,
-    where all are numbers, which the first row does not have; then it is data, if it has a time or
-    there is no column of times.
+    """The rows of a table by column.
+
+    Columns have the names in the first row. If all `names` are numbers, which the first row does
+    not have, columns are numbered from 1, and the first row is an event if it looks like one.
     """
     first: tuple[int, Any] = next(rows, (1, []))
     number, head = first
     if isinstance(head, Bad):
         yield number, head
         return
-    if all(map(str.isdecimal, names)) and not {*names} <= {*head}:
+    are_numbers = all(map(str.isdecimal, names)) and not {*names} <= {*head}
+    if are_numbers:
         if _is_event(head, names):
             rows = itertools.chain([first], rows)
         else:
             progress.note(f"{table}: its first line is taken as a heading, and left out")
         head = [str(k) for k in range(1, len(head) + 1)]
     for number, row in rows:
-        yield number, row if isinstance(row, Bad) else dict(zip(head, row, strict=True))
+        if isinstance(row, Bad):
+            yield number, row
+        else:
+            yield number, dict(zip(head, row, strict=True))
 
 
 def _is_event(row: list[str], names: list[str]) -> bool:
-    """Whether the first row of a table may be an event, not a heading: it has a time where others
-    should have one.
+    """Whether the first row of a table may be an event, not a heading: its time, if there is a
+    column of times, has a digit.
     """
     if len(names) < N_COLUMNS:
         return True
-    place = int(names[-1]) - 1
-    return place < len(row) and any(map(str.isdigit, row[place]))
+    time_column = int(names[-1]) - 1
+    return time_column < len(row) and any(map(str.isdigit, row[time_column]))

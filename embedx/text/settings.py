@@ -8,7 +8,7 @@ from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.settings import Options, Record, Settings, check_used, param, settings_of
 from embedx.text.unicode_forms import FORMS
 
-# By default, by scoring: gensim's, and half of what a fixed expression has.
+# Default thresholds by scoring: gensim's, and half of the largest score.
 PHRASE_THRESHOLDS = {"word2phrase": 10.0, "npmi": 0.5}
 MAX_PASSES = 9  # of joining collocations
 
@@ -92,21 +92,16 @@ class TextSettings(Settings):
             raise InapplicableError("lowercase", True, problem, "leave out one of them")
         if self.format == "text":
             for name in ("json_field", "column"):
-                if getattr(self, name) is not None:
-                    raise SettingError(
-                        name,
-                        getattr(self, name),
-                        "text has no fields or columns",
-                        ("leave it out, or leave out ", Setting("format", self.format)),
-                    )
+                value = getattr(self, name)
+                if value is not None:
+                    remedy = ("leave it out, or leave out ", Setting("format", self.format))
+                    raise SettingError(name, value, "text has no fields or columns", remedy)
         if self.on_bad_record == "skip" and self.json_field is None and self.column is None:
             fields = (Setting("json_field"), " or ", Setting("column"))
             raise InapplicableError("on_bad_record", None, ("applies only with ", fields))
 
     def record(self) -> Record:
-        """The values that decide the tokens: not the memory for counting them, what is done about
-        records of plain text, a format that is recognised, nor a form that is not asked for.
-        """
+        """The values that decide the tokens, without those that have no effect."""
         left_out = ["vocab_memory"]
         if self.edge_separator is None:
             left_out.append("edge_separator")
@@ -182,23 +177,23 @@ class PhraseSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = (-1, 1) if self.phrase_scoring == "npmi" else (0, math.inf)
-        if not low <= self.threshold <= high or self.threshold == 0 == low:
-            wanted = "from -1 to 1" if self.phrase_scoring == "npmi" else "above 0"
-            raise SettingError(
-                "phrase_threshold",
-                self.threshold,
-                (f"must be {wanted} for ", Setting("phrase_scoring", self.phrase_scoring)),
-            )
+        if self.phrase_scoring == "npmi":
+            is_possible = -1 <= self.threshold <= 1
+            limits = "from -1 to 1"
+        else:
+            is_possible = 0 < self.threshold < math.inf
+            limits = "above 0"
+        if not is_possible:
+            scoring = Setting("phrase_scoring", self.phrase_scoring)
+            problem = (f"must be {limits} for ", scoring)
+            raise SettingError("phrase_threshold", self.threshold, problem)
 
     @property
     def threshold(self) -> float:
-        """The threshold that applies."""
-        return (
-            PHRASE_THRESHOLDS[self.phrase_scoring]
-            if self.phrase_threshold is None
-            else self.phrase_threshold
-        )
+        """The threshold of the setting, or the default of the scoring."""
+        if self.phrase_threshold is None:
+            return PHRASE_THRESHOLDS[self.phrase_scoring]
+        return self.phrase_threshold
 
     @property
     def connectors(self) -> tuple[str, ...]:
@@ -206,23 +201,20 @@ class PhraseSettings(Settings):
         return tuple(dict.fromkeys((self.connector_words or "").replace(",", " ").split()))
 
     def record(self) -> Record:
-        """The values, with the threshold that applies; none where nothing is joined."""
-        return super().record() | {"phrase_threshold": self.threshold} if self.phrases else {}
+        """The values, with the default of the threshold; none if nothing is joined."""
+        if not self.phrases:
+            return {}
+        return super().record() | {"phrase_threshold": self.threshold}
 
 
 def check_word_settings(options: Options) -> None:
     """Raise `EmbedxError` for settings of phrases without --phrases, and settings that choose words
     beside --vocab.
     """
-    is_listed, others = (
-        options.get("vocab") is not None,
-        [name for name in settings_of(PhraseSettings) if name != "phrases"],
-    )
-    check_used(
-        options, ((name, bool(options.get("phrases")), Setting("phrases")) for name in others)
-    )
+    has_phrases = bool(options.get("phrases"))
+    settings_of_phrases = [name for name in settings_of(PhraseSettings) if name != "phrases"]
+    with_phrases = Setting("phrases")
+    check_used(options, ((name, has_phrases, with_phrases) for name in settings_of_phrases))
+    has_list = options.get("vocab") is not None
     not_listed = ("words that are not listed by ", Setting("vocab"))
-    check_used(
-        options,
-        ((name, not is_listed, not_listed) for name in ("min_count", "max_vocab")),
-    )
+    check_used(options, ((name, not has_list, not_listed) for name in ("min_count", "max_vocab")))

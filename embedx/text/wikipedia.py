@@ -1,12 +1,11 @@
 """A Wikipedia dump (MediaWiki XML) as plain text: the articles, one paragraph a line.
 
-Without a wikitext grammar: a few regular expressions and a scanner for what nests. Templates go as
-a whole, so do tables, references, formulas and captions; links, headings and list items leave their
-text.
+There is no grammar of wikitext, but a few regular expressions and a scanner for what nests.
+Templates, tables, references, formulas and captions are removed; links, headings and list items
+leave their text.
 
-Time is linear in the text, whatever it is: a pattern that failed at one place does not look again
-at what it saw there. Memory is that of a revision of a page, which may not be longer than
-MAX_BYTES.
+Time is linear in the text, whatever it is: a pattern that fails at one place does not read again
+what it read there. Memory is that of a revision of a page, of at most MAX_BYTES.
 """
 
 import contextlib
@@ -22,22 +21,26 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from xml.parsers import expat
 
-Page = tuple[str, frozenset[str]]  # wikitext, and the namespaces of which links are left out
-BATCH_CHARACTERS = 1 << 20  # of pages that a process gets at a time
+# Wikitext, and the namespaces whose links are left out.
+Page = tuple[str, frozenset[str]]
+# Characters of the pages that a process gets at a time.
+BATCH_CHARACTERS = 1 << 20
 
-HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})  # their English names, lower-case
+# English names of namespaces whose links are left out, in lower case.
+HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})
 # A redirect in any language: "#REDIRECT [[...", "#пренасочване [[..."; an item of a numbered list
 # has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
-BUFFER_BYTES = 1 << 18  # of an element's text that the XML parser passes on at a time
-# of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize says so
+# Text of an element that the XML parser passes on at a time.
+BUFFER_BYTES = 1 << 18
+# Of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize allows it.
 MAX_BYTES = 1 << 25
 
 # Elements that hold no prose.
 HIDDEN_TAGS = (
-    "ref|nowiki|math|chem|ce|gallery|source|syntaxhighlight|code|pre|timeline|imagemap|score|hiero|graph|mapframe|templatedata|"
-    "noinclude|includeonly|table|references"
+    "ref|nowiki|math|chem|ce|gallery|source|syntaxhighlight|code|pre|timeline|imagemap|score|hiero"
+    "|graph|mapframe|templatedata|noinclude|includeonly|table|references"
 )
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"<]*\")*?"
@@ -49,7 +52,8 @@ HIDDEN_EDGE = re.compile(
 )
 TEMPLATE_EDGE = re.compile(r"\{\{(?P<open>)|\}\}")
 TABLE_EDGE = re.compile(r"\{\|(?P<open>)|\|\}")
-BEFORE_TABLE = " \t:*#"  # may stand in the line before the edge of a table
+# Characters that may precede the edge of a table in its line.
+BEFORE_TABLE = " \t:*#"
 EXTERNAL_LINK = re.compile(
     r"\[(?:[a-z]++:)?//[^\s\]\[]*+[ \t]*+([^\]\[\n]*+)\]"
     # an address that is no link: the match ends without "]"
@@ -62,9 +66,11 @@ BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
 INNERMOST_LINK = re.compile(
     r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]"
 )
-FILES_AND_CATEGORIES = ("6", "14")  # keys of namespaces
-MAX_NESTED = 50  # links within links that are recognised: captions of captions have three
-# to a character far beyond the last; Python reads no such number
+# Keys of namespaces.
+FILES_AND_CATEGORIES = ("6", "14")
+# Depth of links within links; captions of captions have three.
+MAX_NESTED = 50
+# A reference to a character far beyond the last one: Python reads no such number.
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")
 MEDIA_FILE = re.compile(
     r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE
@@ -87,50 +93,51 @@ UNBALANCED = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 def paragraphs(
     blocks: Iterable[bytes], cut_off: bool = False, processes: int = 1
 ) -> Iterator[bytes]:
-    """The articles of a dump given as blocks of XML, as blocks of UTF-8. Some pages at a time are
-    held in memory.
+    """The articles of a dump as blocks of UTF-8: pages of the main namespace without redirects.
 
-    Only pages of the main namespace that are no redirects. `DumpError` if it is not well-formed to
-    the end, which a dump that is known to be `cut_off` need not be, or has too long a page. Several
-    `processes` make plain text of the pages of a long dump, with the same result.
+    blocks     the XML
+    cut_off    the dump is known to end anywhere
+    processes  that make plain text of the pages of a long dump; the result is the same
+    Raises `DumpError` if the dump is not well-formed, or has too long a page.
     """
     batches = _batches(_pages(blocks, cut_off))
-    yield plain_bytes(next(batches, []))  # a short dump needs no other process
+    # a short dump needs no other process
+    yield plain_bytes(next(batches, []))
     if processes == 1:
         yield from map(plain_bytes, batches)
         return
-    from embedx.text.in_order import in_order  # not at the top, for processes that run this file
+    # here, because the processes that run this file import nothing of embedx
+    from embedx.text.in_order import in_order
 
-    own = threading.local()
+    local = threading.local()
     command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
 
     def by_process(pages: list[Page]) -> bytes:
-        """The plain text of pages, by this thread's process, which imports nothing of embedx; made
-        here if that fails.
-        """
-        # no interpreter or process, or it died
+        """The plain text of pages, made by this thread's process; here if that fails."""
+        # there is no interpreter or process, or it died
         with contextlib.suppress(OSError, TypeError, EOFError, pickle.UnpicklingError):
-            if not hasattr(own, "process"):
-                own.process = opened.enter_context(_process(command))
-            pickle.dump(pages, own.process.stdin)
-            own.process.stdin.flush()
-            return bytes(pickle.load(own.process.stdout))
+            if not hasattr(local, "process"):
+                local.process = processes_of_threads.enter_context(_process(command))
+            pickle.dump(pages, local.process.stdin)
+            local.process.stdin.flush()
+            return bytes(pickle.load(local.process.stdout))
         return plain_bytes(pages)
 
     with (
-        contextlib.ExitStack() as opened,
+        contextlib.ExitStack() as processes_of_threads,
         ThreadPoolExecutor(processes, "embedx-wikipedia") as pool,
     ):
-        yield from in_order((pool.submit(by_process, batch) for batch in batches), 2 * processes)
+        submitted = (pool.submit(by_process, batch) for batch in batches)
+        yield from in_order(submitted, 2 * processes)
 
 
 @contextlib.contextmanager
 def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that ends when its standard input does."""
     pipe = subprocess.PIPE
-    opened = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-    # what it did not read, because it died
-    with contextlib.suppress(BrokenPipeError), opened as process:
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    # if it died, what it did not read cannot be written
+    with contextlib.suppress(BrokenPipeError), process:
         yield process
 
 
@@ -140,6 +147,7 @@ def plain_bytes(pages: Iterable[Page]) -> bytes:
 
 
 def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
+    """The pages, some at a time."""
     batch = []
     n_characters = 0
     for page in pages:
@@ -147,13 +155,14 @@ def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
         n_characters += len(page[0])
         if n_characters >= BATCH_CHARACTERS:
             yield batch
-            batch, n_characters = [], 0
+            batch = []
+            n_characters = 0
     if batch:
         yield batch
 
 
 class DumpError(Exception):
-    """Says why a text is no dump, or not a whole one."""
+    """A text is no dump, or not a whole one."""
 
 
 def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
@@ -162,8 +171,8 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
     """
     reader = _DumpReader()
     n_bytes = 0
-    an_empty_block = b""  # is the end
-    for block in itertools.chain(filter(None, blocks), [an_empty_block]):
+    end = b""
+    for block in itertools.chain(filter(None, blocks), [end]):
         error = reader.feed(block)
         yield from reader.pages
         reader.pages.clear()
@@ -183,13 +192,13 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
 class _DumpReader:
     """Finds the articles in the XML of a dump.
 
-    pages           articles that have ended, to be taken
-    has_ended_part  a page, or a part of one, has ended, until it is set to False
-    page            the text of the parts of the page that is read
+    pages           articles that have ended; whoever takes them clears the list
+    has_ended_part  a page, or a part of one, has ended; whoever reads it sets it to False
+    page            the text of the parts of the current page
     namespaces      their keys by lower-case name, as the dump declares them
-    content         of the element that was opened last
-    key             of the namespace that is read
-    depth           elements that have not ended
+    content         the text of the element that was opened last
+    key             the key of the namespace that was opened last
+    depth           the number of elements that have not ended
     """
 
     def __init__(self) -> None:
@@ -234,8 +243,8 @@ class _DumpReader:
             if _is_article(self.page, self.namespaces):
                 self.pages.append((self.page.get("text", ""), self.hidden_links))
             self.page = {}
-        is_part_of_file_or_page = self.depth <= 2
-        if is_part_of_file_or_page:
+        is_page_or_child = self.depth <= 2
+        if is_page_or_child:
             self.has_ended_part = True
         self.content.clear()
 
@@ -257,87 +266,112 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     """The prose of a page, one paragraph a line; links into the namespaces `hidden_links`
     (lower-case) are left out.
     """
-
-    def shown(link: str) -> str:
-        target, _, label = link.partition("|")
-        namespace, has_namespace, _ = target.partition(":")
-        is_hidden = has_namespace and (
-            namespace.strip().lower() in hidden_links or (not label and LANGUAGE.match(target))
-        )
-        if is_hidden or ("." in target and MEDIA_FILE.search(target.strip())):
-            return ""
-        return label.rpartition("|")[2] or target.lstrip(":")
-
     text = HIDDEN_EMPTY.sub("", COMMENT.sub("", wikitext))
     text = without_nested(text, HIDDEN_EDGE)
     text = without_nested(text, TEMPLATE_EDGE)
     text = without_nested(text, TABLE_EDGE, line_start)
-    text = EXTERNAL_LINK.sub(
-        lambda link: (link[1] or link[2] or "") if link[0].endswith("]") else link[0], text
-    )
-    for _ in range(MAX_NESTED):  # from the inside out, because captions have links in them
-        pieces = INNERMOST_LINK.split(text)
-        if len(pieces) == 1:
-            break
-        pieces[1::2] = map(shown, pieces[1::2])
-        text = "".join(pieces)
-    text = QUOTES.sub("", TAG.sub("", BREAKING_TAG.sub("\n", text)))
+    text = EXTERNAL_LINK.sub(_external_link_text, text)
+    text = _without_links(text, hidden_links)
+    text = BREAKING_TAG.sub("\n", text)
+    text = TAG.sub("", text)
+    text = QUOTES.sub("", text)
     text = SWITCH.sub("", text)
-    if "://" in text:  # else the pattern, which may begin at any word, takes long to find nothing
+    # the pattern may begin at any word: without an address it takes long to find nothing
+    if "://" in text:
         text = BARE_URL.sub("", text)
-    text = EMPTY_BRACKETS.sub(
-        "", UNBALANCED.sub(" ", html.unescape(LONG_REFERENCE.sub("\ufffd", text)))
-    )
+    text = html.unescape(LONG_REFERENCE.sub("\ufffd", text))
+    text = UNBALANCED.sub(" ", text)
+    text = EMPTY_BRACKETS.sub("", text)
     lines = (_plain_line(line) for line in text.split("\n") if line)
     return "".join(line + "\n" for line in lines if line)
 
 
-def line_start(text: str, place: int) -> int:
-    """Where the line begins in which the edge of a table stands at `place`; -1 if more is in the
-    line before it.
+def _external_link_text(link: re.Match[str]) -> str:
+    """The text of a link to another site; an address that is no link stays as it is."""
+    if not link[0].endswith("]"):
+        return link[0]
+    return link[1] or link[2] or ""
+
+
+def _without_links(text: str, hidden_links: frozenset[str]) -> str:
+    """The text with links to pages replaced by their labels, from the inside out, because captions
+    have links in them.
     """
+    for _ in range(MAX_NESTED):
+        pieces = INNERMOST_LINK.split(text)
+        if len(pieces) == 1:
+            break
+        pieces[1::2] = [_link_text(link, hidden_links) for link in pieces[1::2]]
+        text = "".join(pieces)
+    return text
+
+
+def _link_text(link: str, hidden_links: frozenset[str]) -> str:
+    """The label of a link to a page, or its target; "" for files, and links beside the article."""
+    target, _, label = link.partition("|")
+    if "." in target and MEDIA_FILE.search(target.strip()):
+        return ""
+    namespace, colon, _ = target.partition(":")
+    if colon:
+        is_hidden = namespace.strip().lower() in hidden_links
+        is_other_language = not label and LANGUAGE.match(target)
+        if is_hidden or is_other_language:
+            return ""
+    return label.rpartition("|")[2] or target.lstrip(":")
+
+
+def line_start(text: str, place: int) -> int:
+    """The start of the line in which the edge of a table is at `place`; -1 if text precedes it."""
     while place > 0 and text[place - 1] in BEFORE_TABLE:
         place -= 1
-    return place if place == 0 or text[place - 1] == "\n" else -1
+    if place == 0 or text[place - 1] == "\n":
+        return place
+    return -1
 
 
 def without_nested(
     text: str, edge: re.Pattern[str], start_of: Callable[[str, int], int] | None = None
 ) -> str:
-    """`text` without what stands between matching edges; an edge without its counterpart stays.
+    """`text` without what lies between matching edges; an edge without its counterpart stays.
 
-    start_of   where an edge that is found begins; it is none where that is -1
+    start_of   the start of an edge in a text at a place; -1 if it is no edge
     """
-    opened = []
-    pieces: list[tuple[int, int]] = []  # outermost (start, end), in order
+    open_starts = []
+    # (start, end) of what is removed, in order and not nested
+    removed: list[tuple[int, int]] = []
     for match in edge.finditer(text):
-        place = start_of(text, match.start()) if start_of else match.start()
+        place = match.start()
+        if start_of is not None:
+            place = start_of(text, place)
         if place < 0:
             continue
-        if match.lastgroup:  # is "open"
-            opened.append(place)
-        elif opened:
-            start = opened.pop()
-            while pieces and pieces[-1][0] >= start:
-                pieces.pop()
-            pieces.append((start, match.end()))
+        if match.lastgroup == "open":
+            open_starts.append(place)
+        elif open_starts:
+            start = open_starts.pop()
+            while removed and removed[-1][0] >= start:
+                removed.pop()
+            removed.append((start, match.end()))
     kept = []
-    end = 0
-    for start, next_end in pieces:
-        kept.append(text[end:start])
-        end = next_end
-    return "".join(kept) + text[end:]
+    last_end = 0
+    for start, end in removed:
+        kept.append(text[last_end:start])
+        last_end = end
+    return "".join(kept) + text[last_end:]
 
 
 def _plain_line(line: str) -> str:
+    """The text of a line; "" where it has none."""
     line = line.strip()
-    if line.startswith(("|", "!")):  # left of a table that does not end
+    # a row of a table that does not end
+    if line.startswith(("|", "!")):
         return ""
+    # a heading
     if line.startswith("="):
-        level = min(
-            len(line) - len(line.lstrip("=")), len(line) - len(line.rstrip("=")), len(line) // 2
-        )
-        line = line[level : len(line) - level]  # of a heading
+        n_before = len(line) - len(line.lstrip("="))
+        n_after = len(line) - len(line.rstrip("="))
+        level = min(n_before, n_after, len(line) // 2)
+        line = line[level : len(line) - level]
     line = " ".join(LINE_START.sub("", line).split())
     return line if LETTER_OR_DIGIT.search(line) else ""
 
