@@ -7,7 +7,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from eval.experiment import QUICK_RESULTS, RESULTS, Experiment, Run, measure, report
+from embedx.errors import EmbedxError
+from embedx.settings import on_command_line
+from eval.experiment import QUICK_RESULTS, RESULTS, Experiment, Run, measure, report, stop
 
 EXPERIMENTS = {
     "speed": "words per second, quality and memory of skip-gram beside gensim and fastText",
@@ -119,6 +121,12 @@ def main(arguments: list[str] | None = None) -> None:
         )
         try:
             measure(run, results, shown(typed), options.resume)
+        except EmbedxError as error:
+            stop(error.spelled(on_command_line))
+        except FileNotFoundError as error:
+            if run.data_folder is None or str(run.data_folder) not in str(error.filename):
+                raise
+            stop(f"{error.filename}: no such file; --data names the folder that has it")
         except KeyboardInterrupt:
             raise SystemExit(
                 "interrupted; --resume continues from here, --report-only shows what there is"

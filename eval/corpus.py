@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from eval.experiment import Run
+from eval import datasets
+from eval.experiment import Run, stop
 
-DEFAULT = "corpora/enwiki-20190720-s1.text8.gz"  # in the data
 # words a line in the copy for tools that read by line; fastText cuts lines at 1024, gensim's at
 # 10,000
 LINE_WORDS = 1000
@@ -22,9 +22,11 @@ TINY = 100_000
 
 def of(run: Run) -> Path:
     """The corpus that was named, or the one among the data."""
-    file = Path(run.settings.corpus) if run.settings.corpus else run.data / DEFAULT
+    if not run.settings.corpus:
+        return datasets.text(run.data_folder)
+    file = Path(run.settings.corpus)
     if not file.is_file():
-        raise SystemExit(f"{file}: no such file; name a text by --set corpus=FILE")
+        stop(f"{file}: no such file; name a text by --set corpus=FILE")
     return file
 
 

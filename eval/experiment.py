@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
+from eval import datasets
 from eval.page import filled, listed, skeleton
 from eval.records import Job, Records, Result, environment_of, has_failed, sources_hash, version_of
 
@@ -37,6 +38,7 @@ class Experiment:
     measure   the result of a job
     tables    the parts of the page, by name, from the records alone; plots likewise, by what is
               added to the page's name
+    needs     the data sets (see `eval.datasets`) that the chosen jobs read
     mixed     whether records of several environments stand in one table
     """
 
@@ -52,6 +54,7 @@ class Experiment:
     packages: tuple[str, ...] = ()
     prepare: Callable[["Run"], dict[str, Any]] = lambda run: {"data": {}}
     publish: Callable[[Records], None] | None = None
+    needs: Callable[["Run"], list[str]] = lambda run: []
     mixed: bool = False
 
 
@@ -81,18 +84,34 @@ class Run:
     @property
     def data(self) -> Path:
         """The folder of the data."""
-        folder = self._data or (
-            Path(os.environ["EMBEDX_DATA"]) if os.environ.get("EMBEDX_DATA") else None
-        )
-        if folder is None or not folder.is_dir():
-            raise SystemExit(
-                f"{folder or 'the data'}: no such folder; name it by --data DIR, or set EMBEDX_DATA"
-            )
+        if self.data_folder is None:
+            stop("the data: no such folder; name it by --data DIR, or set EMBEDX_DATA")
+        return self.data_folder
+
+    @property
+    def data_folder(self) -> Path | None:
+        """The folder of the data; None where none is named."""
+        named = self._data or os.environ.get("EMBEDX_DATA")
+        if not named:
+            return None
+        folder = Path(named)
+        if not folder.is_dir():
+            stop(f"{folder}: no such folder; name it by --data DIR, or set EMBEDX_DATA")
         return folder
 
     @property
     def has_data(self) -> bool:
-        return self._data is not None or bool(os.environ.get("EMBEDX_DATA"))
+        return self.data_folder is not None
+
+    def check_data(self) -> None:
+        """End with a line that says how to get the data sets that the chosen jobs read and that are
+        not here. In a trial run generated data stand for them.
+        """
+        missing = datasets.what_is_missing(self.experiment.needs(self), self.data_folder)
+        if missing and self.quick:
+            say(f"generated data stand for what is not here: {missing}")
+        elif missing:
+            stop(f"data are missing. {missing}. Or choose what is here by --only")
 
     def chosen(self, what: str) -> tuple[str, ...]:
         """Of the words of one choice those named by --only; all where none is."""
@@ -134,6 +153,7 @@ class Run:
 def measure(run: Run, results: Path, command: str, resume: bool) -> None:
     """Prepare the data and measure."""
     experiment = run.experiment
+    run.check_data()
     with tempfile.TemporaryDirectory(prefix="embedx-eval-") as folder:
         run.folder = Path(folder)
         facts = {
@@ -209,6 +229,12 @@ def spoken(job: Job) -> str:
     return ", ".join(
         f"{name} {value}" for name, value in job.items() if isinstance(value, str | int | float)
     )[:160]
+
+
+def stop(message: str) -> NoReturn:
+    """End for a mistake of the user, in one line."""
+    say(f"python -m eval: {message}")
+    raise SystemExit(2)
 
 
 def say(message: str) -> None:

@@ -14,26 +14,12 @@ from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.read import read, read_training
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.training import life
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
+from eval import datasets
 
-# in the folder xc of the data: training rows, their labels where they stand apart, test rows,
-# theirs
-FILES = {
-    "mnist": (
-        "mnist/train-images-idx3-ubyte.gz",
-        "mnist/train-labels-idx1-ubyte.gz",
-        "mnist/t10k-images-idx3-ubyte.gz",
-        "mnist/t10k-labels-idx1-ubyte.gz",
-    ),
-    **{
-        name: (f"{name}/train.txt.gz", None, f"{name}/test.txt.gz", None)
-        for name in ("bibtex", "omniglot", "eurlex-4.3k", "enwiki-cat")
-    },
-}
 QUICK_ROWS = 500  # of each half, in a trial run
 # What is not given, as it was in all records.
 AS_MEASURED: dict[str, Any] = {
@@ -45,18 +31,19 @@ AS_MEASURED: dict[str, Any] = {
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
-def load(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
-    """Training data and test data; of a trial run few rows."""
-    train, train_labels, test, test_labels = (
-        str(data / "xc" / file) if file else None for file in FILES[name]
-    )
-    training = read_training(train, train_labels)
-    halves = training, read(test, test_labels, like=training.schema)
-    return (
-        tuple(half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in halves)
-        if quick
-        else halves
-    )
+def load(folder: Path | None, name: str, quick: bool = False) -> tuple[Labeled, Labeled]:
+    """Training data and test data; of a trial run few rows, generated if the data are not here.
+
+    folder  that of --data
+    """
+    if not quick:
+        return datasets.halves(name, folder)
+    if datasets.is_here(name, folder):
+        both = datasets.halves(name, folder)
+    else:
+        both = datasets.stand_in(name)
+    training, test = (half.rows(np.arange(min(len(half), QUICK_ROWS))) for half in both)
+    return training, test
 
 
 def printed(name: str) -> Any:

@@ -27,7 +27,7 @@ import numpy as np
 from embedx.errors import DivergedError
 from embedx.evaluation.labels import LabelMetrics
 from embedx.runtime.cores import usable_cores
-from eval import papers, papers_ldgs_data as sources, papers_ldgs_words as words
+from eval import datasets, papers, papers_ldgs_data as sources, papers_ldgs_words as words
 from eval.experiment import Experiment, Run
 from eval.page import DASH, exceeds, number, plotted, table, target
 from eval.papers import fit
@@ -160,6 +160,17 @@ def jobs(run: Run) -> Iterator[Job]:
         yield from other[section](run) if section in other else curve_jobs(run, section)
 
 
+def needs(run: Run) -> list[str]:
+    """The data sets of the chosen sections; a text may be named by --set instead."""
+    sections = run.chosen("section")
+    names = []
+    if "documents" in sections:
+        names.append("eurlex-4.3k")
+    if {"next-word", "words", "growth"} & {*sections} and not run.settings.corpus:
+        names.append(datasets.TEXT)
+    return names
+
+
 def curve_jobs(run: Run, section: str) -> Iterator[Job]:
     """Of each contender the rates, and the curve at the best of them."""
     for name in run.chosen("contender"):
@@ -249,9 +260,9 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
         )
     if n_labels:
         return sources.documents(*own.documents[:2], n_labels)
-    if run.quick and not run.has_data:
+    if run.quick and not datasets.is_here("eurlex-4.3k", run.data_folder):
         return sources.documents(*own.documents, n_test=200)
-    return sources.eurlex(run.data, run.quick)
+    return sources.eurlex(run.data_folder, run.quick)
 
 
 # ---- training
@@ -733,6 +744,7 @@ EXPERIMENT = Experiment(
     quick=QUICK,
     packages=("scipy",),
     jobs=jobs,
+    needs=needs,
     measure=measure,
     tables={
         "targets": targets,

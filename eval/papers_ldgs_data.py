@@ -23,7 +23,7 @@ from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, select, trained_counts
-from eval import corpus as corpora
+from eval import corpus as corpora, datasets
 from eval.experiment import Run
 from eval.papers import load
 
@@ -52,7 +52,7 @@ def text_of(run: Run) -> str:
     """
     if not run.quick:
         return str(corpora.of(run))
-    if not run.settings.corpus and not run.has_data:
+    if not run.settings.corpus and not datasets.is_here(datasets.TEXT, run.data_folder):
         return SAMPLE
     if "text" not in run.files:
         corpora.unpacked(run)
@@ -254,5 +254,5 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     return Data(everything.rows(np.arange(n)), everything.rows(np.arange(n, n + n_test)), start)
 
 
-def eurlex(folder: Path, quick: bool) -> Data:
+def eurlex(folder: Path | None, quick: bool) -> Data:
     return Data(*load(folder, "eurlex-4.3k", quick))

@@ -60,6 +60,11 @@ def jobs(run: Run) -> Iterator[Job]:
         yield from ({"section": "toy", "rate": name} for name in TOY_RATES)
 
 
+def needs(run: Run) -> list[str]:
+    """The data sets of the chosen sections."""
+    return list(run.chosen("data")) if "table-2" in run.chosen("section") else []
+
+
 def optimum(name: str, method: str, biases: str) -> Job:
     return {"section": "table-2", "data": name, "method": method, "biases": biases}
 
@@ -68,7 +73,7 @@ def optimum(name: str, method: str, biases: str) -> Job:
 
 
 @functools.lru_cache(maxsize=1)
-def loaded(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
+def loaded(data: Path | None, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training and test data with the first label of each row, numbered by the labels that training
     rows have.
 
@@ -95,7 +100,7 @@ def with_ones(data: Any) -> Any:
 
 
 def measure(run: Run, job: Job) -> Result:
-    data, quick = run.data, run.quick
+    data, quick = run.data_folder, run.quick
     match job["section"]:
         case "table-2" if job["method"] == "OVE-SGD":
             return stochastic(data, job["data"], quick)
@@ -110,7 +115,7 @@ def measure(run: Run, job: Job) -> Result:
 
 
 @functools.lru_cache(maxsize=2)
-def fitted(data: Path, name: str, objective: str, biases: str, quick: bool) -> Any:
+def fitted(data: Path | None, name: str, objective: str, biases: str, quick: bool) -> Any:
     """A unique optimum with lambda = 1."""
     train, _ = loaded(data, name, quick)
     if biases == "penalised":  # a feature that is always 1 stands for them
@@ -126,7 +131,7 @@ def fitted(data: Path, name: str, objective: str, biases: str, quick: bool) -> A
     return fit(train, objective, options)
 
 
-def of_optimum(data: Path, name: str, method: str, biases: str, quick: bool) -> Result:
+def of_optimum(data: Path | None, name: str, method: str, biases: str, quick: bool) -> Result:
     train, test = loaded(data, name, quick)
     soft, trained = (
         fitted(data, name, objective, biases, quick) for objective in ("softmax", METHODS[method])
@@ -144,7 +149,7 @@ def of_optimum(data: Path, name: str, method: str, biases: str, quick: bool) -> 
     }
 
 
-def stochastic(data: Path, name: str, quick: bool) -> Result:
+def stochastic(data: Path | None, name: str, quick: bool) -> Result:
     train, test = loaded(data, name, quick)
     settings = SGD[name] | ({"epochs": 2} if quick else {})
     options = {
@@ -364,6 +369,7 @@ EXPERIMENT = Experiment(
     choices={"section": ("table-2", "figure-1", "toy"), "data": DATA},
     packages=("scipy", "scikit-learn"),
     jobs=jobs,
+    needs=needs,
     measure=measure,
     tables={"table-2": table_2, "ends": ends, "figure-1": figure_1, "toy": toy},
     plots={"": plot},

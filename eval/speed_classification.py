@@ -21,9 +21,10 @@ import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.labeled.rules import scaled
+from eval import datasets
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, listed, shown_settings, table
-from eval.papers import FILES, QUICK_ROWS, load
+from eval.papers import QUICK_ROWS, load
 from eval.records import Job, Record, Records, Result, grouped
 
 # ---- the contenders: options as embedx's settings or the peer's own parameters; what is not given
@@ -218,11 +219,8 @@ def prepare(run: Run, names: dict[str, str] = DATA) -> dict[str, Any]:
     found = {}
     for name, own in names.items():
         digest = hashlib.sha256()
-        train, train_labels, test, test_labels = FILES[own]
-        for file in filter(None, (train, test, train_labels, test_labels)):
-            if not (path := run.data / "xc" / file).is_file():
-                raise SystemExit(f"{path}: no such file")
-            digest.update(gzip.decompress(path.read_bytes()))
+        for file in datasets.files_of(own, run.data_folder):
+            digest.update(gzip.decompress(file.read_bytes()))
         found[name] = digest.hexdigest()[:12]
     return {"data": {"sha256": found}}
 
@@ -233,7 +231,7 @@ def written(run: Run, dataset: str) -> dict[str, str]:
     if dataset != "random" and not target.exists():
         say(f"preparing {dataset}")
         target.mkdir()
-        halves = load(run.data, DATA.get(dataset.removesuffix("-first"), dataset), run.quick)
+        halves = load(run.data_folder, DATA.get(dataset.removesuffix("-first"), dataset), run.quick)
         for half, data in zip(("train", "test"), halves, strict=True):
             if dataset == "mnist":
                 np.save(target / f"{half}.X.npy", data.features / np.float32(255))

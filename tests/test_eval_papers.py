@@ -10,13 +10,22 @@ import pytest
 
 from embedx.labeled.data import Labeled, Labels
 from eval import (
+    __main__ as command,
     papers,
     papers_adversarial as script,
     papers_augment_and_reduce,
     papers_one_vs_each,
     papers_unbiased_softmax,
 )
-from tests.support.eval_setup import RESULTS, Records, Run, environment, found, rows_of
+from tests.support.eval_setup import (
+    EXPERIMENTS,
+    RESULTS,
+    Records,
+    Run,
+    environment,
+    found,
+    rows_of,
+)
 
 
 @pytest.fixture
@@ -57,14 +66,15 @@ def data(tmp_path, monkeypatch):
     return tmp_path
 
 
-def measured(name, data, *only):
+def measured(name, data, *only, folder=None):
     """The records of a trial of some sections, of which a second run measures nothing more."""
+    folder = folder or data
     run = Run(found(name), list(only), quick=True, data=data)
-    run.records = Records(data / "raw", environment(quick=True), mixed=True)
+    run.records = Records(folder / "raw", environment(quick=True), mixed=True)
     run.measure(resume=True)
-    n = len((data / "raw").read_text().splitlines())
+    n = len((folder / "raw").read_text().splitlines())
     run.measure(resume=True)
-    assert len((data / "raw").read_text().splitlines()) == n
+    assert len((folder / "raw").read_text().splitlines()) == n
     return run.records
 
 
@@ -190,3 +200,59 @@ def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
             assert seconds == sorted(seconds)
     assert set(rows_of(script.results("eurlex", run.records))) == {"uniform", "adversarial"}
     assert script.results("categories", run.records) == "Not measured."
+
+
+PAPERS = [name for name in EXPERIMENTS if name.startswith("papers-")]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_missing_data_are_one_line_and_a_mistake_of_the_user(name, here, monkeypatch, capsys):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        command.main([name, "--results", str(here / "results")])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert (
+        "python -m eval data eurlex-4.3k" in line or "embedx corpus fetch mnist`, 11.6 MB" in line
+    )
+    assert not (here / "results").exists()
+
+
+def test_a_single_missing_set_says_which_file_to_put_where(here, monkeypatch, capsys):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    with pytest.raises(SystemExit):
+        command.main(["papers-augment-and-reduce", "--only", "eurlex-4k"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Eurlex/eurlex_train.txt and Eurlex/eurlex_test.txt" in line
+
+
+def test_a_row_of_a_paper_runs_once_its_data_are_there(here, monkeypatch):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    (here / "Eurlex").mkdir()
+    rows = [f"{n % 3} {n % 3}:1 3:0.5" for n in range(60)]
+    for half in ("train", "test"):
+        (here / "Eurlex" / f"eurlex_{half}.txt").write_text("\n".join(["60 4 3", *rows, ""]))
+    papers.load.cache_clear()
+    papers_augment_and_reduce.prepared.cache_clear()
+    records = measured("papers-augment-and-reduce", None, "eurlex-4k", folder=here)
+    table = found("papers-augment-and-reduce").tables["eurlex-4k"](records)
+    assert rows_of(table)["A&R softmax"]["clamped: paper"] == "-4.593"
+
+
+def test_generated_data_stand_for_what_is_missing_in_a_trial(here, monkeypatch, capsys):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    run = Run(found("papers-one-vs-each"), [], quick=True)
+    run.check_data()
+    assert "generated data stand for" in capsys.readouterr().err
+    for name in ("mnist", "bibtex"):
+        papers.load.cache_clear()
+        training, test = papers.load(None, name, True)
+        assert len(training) == papers.QUICK_ROWS
+        assert (training.n_features, training.n_labels) == (test.n_features, test.n_labels)
+
+
+def test_a_corpus_or_a_folder_that_is_not_there_is_a_mistake_of_the_user(here, monkeypatch):
+    for arguments in (["--data", "nowhere"], ["--set", "corpus=nowhere.txt"]):
+        with pytest.raises(SystemExit) as ended:
+            command.main(["papers-ldgs", "--only", "next-word", *arguments])
+        assert ended.value.code == 2

@@ -159,7 +159,7 @@ class Recipe:
         files = self._first_here(patterns)
         if not files:
             problem = f"{patterns[0]} is not on this machine, which has {content}"
-            raise DataError(self.name, None, problem, self._how_to_get(patterns[0]))
+            raise DataError(self.name, None, problem, self.how_to_get(patterns[0]))
         return files[0]
 
     def _first_here(self, patterns: Sequence[str]) -> list[str]:
@@ -179,12 +179,12 @@ class Recipe:
         """
         files = self.files_here()
         if not files:
-            remedy = self._how_to_get(self.files[0])
-            raise DataError(self.name, None, "not on this machine", remedy)
+            raise DataError(self.name, None, "not on this machine", self.how_to_get())
         return files
 
-    def _how_to_get(self, file: str) -> str:
-        """How to get a file of the recipe that is not here, for a message."""
+    def how_to_get(self, wanted: str = "") -> str:
+        """How to get the first of its files, or the one that is named, for a message."""
+        file = wanted or self.files[0]
         if self.package:
             return f"its Python package is not installed or lacks it; pip install {self.package}"
         if self.build:
@@ -202,6 +202,10 @@ class Recipe:
             size = f" ({amount(self.bytes_to_fetch)})"
         return f"get it with `embedx corpus fetch {name}`{size}, or {_by_hand(downloads, file)}"
 
+    def files_by_hand(self) -> list[str]:
+        """The files that have to be there so that training and testing by name work."""
+        return [self.files[0], *self.labels[:1], *self._files_beside()]
+
     def _files_beside(self) -> list[str]:
         """The files beside the first one that training and testing by name need too."""
         folder = posixpath.dirname(self.files[0])
@@ -218,6 +222,8 @@ class Recipe:
             raise DataError(self.name, None, f"has no part {name}", remedy)
         whole = vars(Recipe("", Path()))
         fields = {name: whole[name] for name in PART_ONLY} | self.parts[name]
+        if "obtain" in fields:
+            fields |= {"urls": [], "downloads": [], "unverified": ""}
         return replace(self, name=f"{self.name}:{name}", **fields)
 
 

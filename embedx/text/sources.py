@@ -306,9 +306,16 @@ def described(corpus: str) -> Record:
     """
     if recipe := recipe_meant(corpus):
         stated = {name: value for name, value in vars(recipe).items() if value and name != "folder"}
-        if recipe.parts:
+        is_part = ":" in recipe.name
+        if is_part:
+            stated.pop("parts", None)
+        elif recipe.parts:
             stated["parts"] = [f"{recipe.name}:{part}" for part in recipe.parts]
-        return {**stated, "recipe": str(recipe.folder), "here": recipe.files_here()}
+        here = recipe.files_here()
+        if not here:
+            stated["missing"] = recipe.files_by_hand()
+            stated["searched"] = [str(place.absolute()) for place in recipe.places()]
+        return {**stated, "recipe": str(recipe.folder), "here": here}
     found = [
         {"name": each.name, "reader": each.reader, "bytes": each.size}
         for each in _resolve_one(corpus)
