@@ -52,32 +52,37 @@ class Classifier(LabelRanking):
         """
         if abstain:
             return self._predicted_or_none(self.features_of(rows), threads)
-        if not self.facts.get("several_labels"):
-            return self.top_k(rows, 1, threads=threads)[0][:, 0]
+        if not self.has_several_labels:
+            labels, _ = self.top_k(rows, 1, threads=threads)
+            return labels[:, 0]
         return self.decided_labels(self.features_of(rows), self.has_independent_labels, threads)
 
     def _predicted_or_none(self, features: Any, threads: int | None) -> ndarray | csr_matrix:
         """As `predict` with `abstain`."""
         ids, p = all_rows(self.iter_top_k(features, CANDIDATES, threads=threads, abstain=True))
-        if not self.facts.get("several_labels"):
+        if not self.has_several_labels:
             labels = self.label_names[np.maximum(ids[:, 0], 0)].astype(object)
             labels[ids[:, 0] == NONE] = None
             return labels
-        is_decided = (p > 0.5) & (ids != NONE)
+        return self._indicator(ids, (p > 0.5) & (ids != NONE))
+
+    def _indicator(self, ids: ndarray, is_decided: ndarray) -> csr_matrix:
+        """The labels that are decided for, int64 (n, n_labels), from the best labels of each row.
+
+        ids         int32 (n, k)
+        is_decided  bool (n, k)
+        """
         row, place = np.nonzero(is_decided)
         ones = np.ones(len(row), np.int64)
         return csr_matrix((ones, (row, ids[row, place])), (len(ids), self.n_labels))
 
     def predict_proba(self, rows: Any, *, threads: int | None = None) -> ndarray:
-        """The probability of each label, (n, n_labels): that of `top_k`, where rows have one label
-        scaled to sum to 1.
+        """The probability of each label, (n, n_labels), as `top_k` has it.
+
+        Where rows have one label, those of a row are scaled to sum to 1.
         """
-        has_several_labels = bool(self.facts.get("several_labels"))
-        return np.exp(
-            self.log_probabilities(
-                self.features_of(rows), has_several_labels, self.has_independent_labels, threads
-            )
-        )
+        features = self.features_of(rows)
+        return np.exp(self.log_probabilities(features, self.has_several_labels, threads))
 
     def top_k(
         self, rows: Any, k: int = 5, *, threads: int | None = None
@@ -175,8 +180,9 @@ class Classifier(LabelRanking):
     def decided_labels(
         self, features: Any, has_independent_labels: bool, threads: int | None = None
     ) -> csr_matrix:
-        """The labels that are decided for, int64 (n, n_labels): those of probability above 1/2
-        where each has its own, else the likeliest.
+        """The labels that are decided for, int64 (n, n_labels).
+
+        These are those of probability above 1/2 where labels are independent, else the likeliest.
         """
         has_ranked_probabilities = (
             self.is_searched
@@ -185,31 +191,25 @@ class Classifier(LabelRanking):
         )
         if has_independent_labels and not has_ranked_probabilities:
             # Probabilities are above 1/2 where scores are above 0.
-            blocks = self.blocks(
-                features, threads=threads, of_scores=lambda z, _: csr_matrix(z > 0)
-            )
+            blocks = self.blocks(features, threads=threads, compute=_positive_scores)
             empty = csr_matrix((0, self.n_labels), dtype=np.int64)
             return vstack([empty, *(marks for _, marks in blocks)], "csr").astype(np.int64)
 
         n_best = CANDIDATES if has_ranked_probabilities else 1
         ids, p = all_rows(self.iter_top_k(features, n_best, threads=threads))
         is_decided = p > 0.5 if has_ranked_probabilities else ids >= 0
-        row, place = np.nonzero(is_decided)
-        ones = np.ones(len(row), np.int64)
-        return csr_matrix((ones, (row, ids[row, place])), (len(ids), self.n_labels))
+        return self._indicator(ids, is_decided)
 
     def log_probabilities(
-        self,
-        features: Any,
-        has_several_labels: bool,
-        has_independent_labels: bool,
-        threads: int | None = None,
+        self, features: Any, has_several_labels: bool, threads: int | None = None
     ) -> ndarray:
-        """The log of the probability of each label, (n, n_labels): of `iter_top_k`, where rows have
-        one label scaled to sum to 1.
-        """
+        """The log of the probability of each label, (n, n_labels), as `iter_top_k` has it.
 
-        def of_scores(z: ndarray, log_noise: ndarray) -> ndarray:
+        Where rows have one label, probabilities of a row are scaled to sum to 1.
+        """
+        has_independent_labels = has_several_labels and self.has_label_probabilities
+
+        def log_p_of(z: ndarray, log_noise: ndarray) -> ndarray:
             if not has_independent_labels:
                 return self.log_probability(z, log_noise)
             with np.errstate(divide="ignore"):
@@ -217,7 +217,7 @@ class Classifier(LabelRanking):
 
         is_ranked = "calibration" in self.arrays or self.has_neighbours
         if self.is_searched or not is_ranked:
-            blocks = self.blocks(features, threads=threads, of_scores=of_scores)
+            blocks = self.blocks(features, threads=threads, compute=log_p_of)
             parts = [log_p for _, log_p in blocks]
             return np.concatenate(parts or [np.zeros((0, self.n_labels), float32)])
 
@@ -310,7 +310,7 @@ class Classifier(LabelRanking):
         """
         features, labels = self.tested(data)
         measures = {}
-        if self.facts.get("several_labels"):
+        if self.has_several_labels:
             measures["threshold"] = self.min_probability()
             predicted = Labels.of_matrix(
                 self.label_sets(features, progress=progress, threads=threads)
@@ -361,6 +361,11 @@ class Classifier(LabelRanking):
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         return model_folder.save(self, path, overwrite)
+
+
+def _positive_scores(z: ndarray, log_noise: ndarray) -> csr_matrix:
+    """Which labels have a score above 0, bool (n, n_labels)."""
+    return csr_matrix(z > 0)
 
 
 def _add_ranked(metrics: LabelMetrics, best: Iterable[Best], labels: Labels) -> None:

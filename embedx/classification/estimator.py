@@ -8,7 +8,7 @@ and cross-validation. Needs scikit-learn: `pip install "embedx[sklearn]"`.
 import dataclasses
 import numbers
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 
     from embedx.classification.parameters import ClassifierParameters
 
-# lbfgs is the default up to some hundred megabytes of memory (it keeps fifty tables) and some
-# seconds for ten iterations.
-MAX_WEIGHTS = 5_000_000  # features × rows
-MAX_PRODUCTS = 1_000_000_000  # values × rows: multiplications in one look at the data
+# lbfgs is the default up to so many weights, features × rows: some hundred megabytes of memory for
+# fifty tables; and up to so many multiplications in one pass, values × rows: some seconds for ten.
+MAX_WEIGHTS = 5_000_000
+MAX_PRODUCTS = 1_000_000_000
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
 # Settings of data in files.
 FILE_SETTINGS = {"unseen", "pretrained", "validation_labels"}
@@ -170,7 +170,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(
             self, self._read(X), y, accept_sparse="csr", dtype=float32, multi_output=True
         )
-        y = self._settle_classes(y, None)
+        y = self._set_classes(y, None)
         data = self._labeled(X, y, sample_weight)
         objective = self._new_objective(data)
         chosen: dict[str, Any] = {"seed": self._seed()}
@@ -186,16 +186,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @python_names(OTHER_NAMES)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Continue training with one pass over these rows, from the current parameters and
-        optimiser state.
+        """Continue training with one pass over these rows.
 
-        `classes` are the labels of all calls; if y is not an indicator matrix, the first call needs
-        them, unless it follows a `fit`. The rate of the steps is constant unless a schedule is
-        given, which begins again at each call. Noise is drawn, and a tree was built, by the labels
-        of the first call. State that an objective keeps per example is reset, because the examples
-        are new. After a `fit` by lbfgs the optimiser has no state, and its first steps are as long
-        as those of a new run; to `fit` and continue, give the same optimizer, such as adagrad, to
-        both.
+        It begins at the current parameters and optimiser state. `classes` are the labels of all
+        calls; if y is not an indicator matrix, the first call needs them, unless it follows a
+        `fit`. The rate of the steps is constant unless a schedule is given, which begins again at
+        each call. Noise is drawn, and a tree was built, by the labels of the first call. State that
+        an objective keeps per example is reset, because the examples are new. After a `fit` by
+        lbfgs the optimiser has no state, and its first steps are as long as those of a new run; to
+        `fit` and continue, give the same optimizer, such as adagrad, to both.
         """
         is_first = not hasattr(self, "classes_")
         if is_first:
@@ -206,7 +205,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first
         )
         if is_first:
-            y = self._settle_classes(y, classes)
+            y = self._set_classes(y, classes)
             if classes is None and not self._is_multilabel:
                 raise ValueError(
                     "the first call of partial_fit needs `classes`, the labels of all calls"
@@ -294,8 +293,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _given(self) -> dict[str, Any]:
-        """The settings among the parameters that are not None, strings read as on the
-        command line.
+        """The settings among the parameters that are not None.
+
+        Strings are read as on the command line.
         """
         given = self.get_params(deep=False)
         if isinstance(self.class_weight, Mapping):  # the weights of rows have it
@@ -335,14 +335,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return X.shape[1] * n_rows <= MAX_WEIGHTS and n_values * n_rows <= MAX_PRODUCTS
 
     def _seed(self) -> int:
-        seed: Any = ClassifySettings.seed if self.random_state is None else self.random_state
-        return int(seed if isinstance(seed, numbers.Integral) else seed.randint(2**31))
+        """The seed of the run."""
+        if self.random_state is None:
+            return ClassifySettings.seed
+        if isinstance(self.random_state, numbers.Integral):
+            return int(self.random_state)
+        return int(self.random_state.randint(2**31))
 
     # ---- the folder
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
-        """Write the model folder, which `load`, `embedx predict` and `embedx eval` read. It holds
-        no pickles.
+        """Write the model folder, which `load`, `embedx predict` and `embedx eval` read.
+
+        It has no pickles.
         """
         check_is_fitted(self)
         given = self._given() | {
@@ -368,8 +373,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator.classifier_ = classifier
         estimator._trained = None
         estimator._text = known.text
-        has_several_labels = bool(classifier.facts.get("several_labels"))
-        estimator._is_multilabel = recorded.get("is_multilabel", has_several_labels)
+        estimator._is_multilabel = recorded.get("is_multilabel", classifier.has_several_labels)
         estimator._has_sparse_labels = recorded.get("has_sparse_labels", estimator._is_multilabel)
         estimator.n_iter_ = recorded.get("n_iter", 0)
         estimator.n_features_in_ = known.n_features
@@ -380,9 +384,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- labels
 
-    def _settle_classes(self, y: Any, classes: Any) -> Any:
-        """Set `classes_` and whether there are several labels in a row; `y`, one-dimensional unless
-        there are.
+    def _set_classes(self, y: Any, classes: Any) -> Any:
+        """Set `classes_` and whether rows have several labels; `y`, checked.
+
+        It is one-dimensional where rows have one label.
         """
         checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
         check_classification_targets(y)
@@ -418,8 +423,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return dataclasses.replace(data, known=known)
 
     def _row_weights(self, labels: Labels, sample_weight: Any, X: Any) -> ndarray | None:
-        """float64 (n,): `sample_weight` times the weights of the rows' labels, if `class_weight`
-        has any; None if all rows weigh the same.
+        """The weights of rows, float64 (n,); None if all rows weigh the same.
+
+        They are `sample_weight` times the weights of the rows' labels, if `class_weight` has any.
         """
         weights = _weights(sample_weight, X)
         if not isinstance(self.class_weight, Mapping):
@@ -433,7 +439,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return weights
 
     def _label_weights(self, class_weight: Mapping[Any, Any]) -> ndarray:
-        """float64 (n_labels,): the weight of each of `classes_`, 1 where it has none.
+        """The weight of each of `classes_`, float64 (n_labels,); 1 where it has none.
 
         Raises ValueError for weights that are no numbers from 0 on and, as scikit-learn, for labels
         that do not occur while others have no weight.
@@ -451,9 +457,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([class_weight.get(label, 1.0) for label in labels], float64)
 
     def _labels_of(self, y: Any) -> Labels:
-        """The places of the labels among `classes_`. Raises ValueError for one that is
-        not there.
-        """
+        """The labels by their places in `classes_`. Raises ValueError for others."""
         if self._is_multilabel:
             if y.shape[1] != len(self.classes_):
                 raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
@@ -477,20 +481,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @python_names(OTHER_NAMES)
     def predict(self, X: Any) -> ndarray | csr_matrix:
-        """The likeliest class of each row, (n,); after an indicator matrix another such, sparse if
-        that was.
+        """The likeliest class of each row, (n,).
+
+        Trained on an indicator matrix it gives another such, sparse if that was.
         """
         check_is_fitted(self)
         if not self._is_multilabel:
-            return self.top_k(X, 1)[0][:, 0]
-        marks = self.classifier_.decided_labels(
-            self._checked(X), self._judges_alone, effective_n_jobs(self.n_jobs)
+            classes, _ = self.top_k(X, 1)
+            return classes[:, 0]
+        labels = self.classifier_.decided_labels(
+            self._checked(X), self._has_independent_labels, effective_n_jobs(self.n_jobs)
         )
-        return marks if self._has_sparse_labels else marks.toarray()
+        return labels if self._has_sparse_labels else labels.toarray()
 
     def predict_proba(self, X: Any) -> ndarray:
-        """The probability of each class, (n, n_classes): that of `top_k`, where y has one label a
-        row scaled to sum to 1.
+        """The probability of each class, (n, n_classes), as `top_k` has it.
+
+        Where y has one label a row, those of a row are scaled to sum to 1.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -499,29 +506,34 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The log of the probability of each class, (n, n_classes)."""
         check_is_fitted(self)
         return self.classifier_.log_probabilities(
-            self._checked(X),
-            self._is_multilabel,
-            self._judges_alone,
-            effective_n_jobs(self.n_jobs),
+            self._checked(X), self._is_multilabel, effective_n_jobs(self.n_jobs)
         )
 
     @python_names(OTHER_NAMES)
     def decision_function(self, X: Any) -> ndarray:
-        """Scores that are largest where the probability is, (n, n_classes); for two classes (n,),
-        above zero for the second.
+        """Scores in the order of the probabilities, (n, n_classes).
+
+        For two classes they are (n,), above zero for the second.
 
         They are the scores of the output layer, X @ coef_.T + intercept_, where probabilities are a
-        softmax of these, and for several labels under an objective that judges each by itself; else
-        log-probabilities.
+        softmax of these, and for several labels under an objective that gives each a probability by
+        itself; else log-probabilities.
         """
-        return np.concatenate([*self._blocks(X, self._decisions)])
+        X = self._checked(X)
+        threads = effective_n_jobs(self.n_jobs)
+        blocks = self.classifier_.blocks(X, threads=threads, compute=self._decisions)
+        return np.concatenate([scores for _, scores in blocks])
 
     @python_names(OTHER_NAMES)
     def top_k(self, X: Any, k: int = 5) -> tuple[ndarray, ndarray]:
-        """The k likeliest classes of each row, best first, and their probabilities: both (n, min(k,
-        n_classes)).
+        """The k likeliest classes of each row, best first, and their probabilities.
+
+        Both are (n, min(k, n_classes)). Where there is a tree, they are those that it finds.
         """
-        ids, p = self._found(X, k)
+        X = self._checked(X)
+        k = min(k, len(self.classes_))
+        threads = effective_n_jobs(self.n_jobs)
+        ids, p = all_rows(self.classifier_.iter_top_k(X, k, threads=threads))
         return self.classes_[ids], p
 
     @python_names(OTHER_NAMES)
@@ -550,9 +562,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _as_in_training(self, X: Any) -> Any:
-        """The features of texts, and of the columns of a table, by what training files fixed; other
-        X as it is.
-        """
+        """The features of texts and of the columns of a table, as in training; other X as it is."""
         known = self.classifier_.known
         columns = known.columns
         is_text = known.text is not None and are_texts(X)
@@ -582,26 +592,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, str):
             raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
 
-    def _blocks(self, X: Any, of_scores: Any) -> Iterator[Any]:
-        """`of_scores` of the scores of all output rows and of `log_noise`, a block of X after
-        another.
-        """
-        X = self._checked(X)
-        threads = effective_n_jobs(self.n_jobs)
-        for _, part in self.classifier_.blocks(X, threads=threads, of_scores=of_scores):
-            yield part
-
-    def _found(self, X: Any, k: int) -> tuple[ndarray, ndarray]:
-        """The places of the k likeliest labels, of those that a tree finds if there is one, and
-        their probabilities.
-        """
-        X = self._checked(X)
-        k = min(k, len(self.classes_))
-        return all_rows(self.classifier_.iter_top_k(X, k, threads=effective_n_jobs(self.n_jobs)))
-
     def _features(self, X: Any) -> Any:
-        """Checked features as the engine takes them: plain arrays, never read-only ones, sparse
-        ones for a hidden layer.
+        """Checked features as the engine takes them: arrays that can be written to.
+
+        With a hidden layer they are sparse.
         """
         if not (self.hidden or issparse(X)):
             X = np.ascontiguousarray(X)
@@ -618,16 +612,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return type(self.classifier_.objective).log_probability is Objective.log_probability
 
     @property
-    def _judges_alone(self) -> bool:
+    def _has_independent_labels(self) -> bool:
         """Whether there are several labels, and each has a probability by itself."""
-        return (
-            self._is_multilabel
-            and self.classifier_.objective.label_probability(np.zeros((1, 1))) is not None
-        )
+        return self._is_multilabel and self.classifier_.has_label_probabilities
 
     def _decisions(self, z: ndarray, log_noise: ndarray) -> ndarray:
         """See `decision_function`, from the scores of all output rows."""
-        if self._judges_alone:
+        if self._has_independent_labels:
             return z
         scores = z
         if not self._scores_are_softmax:
@@ -644,8 +635,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> ndarray | csr_matrix:
-        """The weights of the output layer, (rows, n_features), for features on the scale that
-        `scaling` gives them.
+        """The weights of the output layer, (rows, n_features), for scaled features.
 
         A row stands for a class; with hs for a node of its tree. For two classes whose
         probabilities are a softmax of the scores the rows' difference is given, (1, n_features), as
@@ -701,8 +691,9 @@ def _names_of(classes: ndarray) -> list[str]:
 
 
 def _classes_of(classifier: Classifier, dtype: str | None) -> ndarray:
-    """The labels of a classifier, of the type that they had in training, if that is recorded;
-    their numbers without names.
+    """The labels of a classifier, of the type that they had in training if that is recorded.
+
+    Without names they are their numbers.
     """
     if classifier.known.names is None:
         return np.arange(classifier.n_labels)

@@ -26,7 +26,6 @@ class OptimumTrainer:
     def __init__(self, inputs: TrainerInputs) -> None:
         objective = inputs.objective
         settings = inputs.settings
-        sampler = inputs.warm_up or inputs.sampler
         self.objective = objective
         self.settings = settings
         self.features = inputs.features
@@ -34,18 +33,18 @@ class OptimumTrainer:
         self.weights = np.ones(self.features.shape[0])
         if inputs.row_weights is not None:
             self.weights = inputs.row_weights
-        self.sampler = sampler  # knows how often each label occurs
+        # it knows how often each label occurs
+        self.sampler = inputs.warm_up or inputs.sampler
         self.has_bias = settings.bias != "none"
-        self.n_rows = objective.n_rows(len(sampler.counts))
+        self.n_rows = objective.n_rows(len(self.sampler.counts))
         self.loss_unit = objective.loss_unit("row")
         self.optimizer_state: dict[str, ndarray] = {}
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """scipy allocates its own arrays, as many as the weights several times."""
+        """What training needs: scipy allocates several arrays of the size of the weights."""
         size = 4.0 * self.n_rows * (self.features.shape[1] + 1)
-        return MemoryPlan(
-            {"weights": size, "optimizer": lbfgs.COPIES * size}, 0.0, available_memory()
-        )
+        needs = {"weights": size, "optimizer": lbfgs.COPIES * size}
+        return MemoryPlan(needs, 0.0, available_memory())
 
     def train(
         self,
@@ -55,10 +54,10 @@ class OptimumTrainer:
         wrap: Wrap | None,
     ) -> trainer.Outcome:
         """Train the classifier of the history; there are no checkpoints on the way."""
-        settings, progress = self.settings, history.progress
+        progress = history.progress
         plan.report(progress)
         compile_function(self.objective.coefficients, COEFFICIENTS_64)
-        progress.start("training", settings.max_iterations, " iterations")
+        progress.start("training", self.settings.max_iterations, " iterations")
         began = time.monotonic()
         curve: list[dict[str, Any]] = []
 
@@ -72,18 +71,15 @@ class OptimumTrainer:
             self.features,
             self.labels,
             np.asarray(self.weights, np.float64),
-            l2=settings.l2 or 0.0,
-            max_iterations=settings.max_iterations,
-            tolerance=settings.tolerance,
+            l2=self.settings.l2 or 0.0,
+            max_iterations=self.settings.max_iterations,
+            tolerance=self.settings.tolerance,
             start=self._first_weights(),
             after=after,
         )
         progress.finish()
         seconds = time.monotonic() - began
-        if not math.isfinite(optimum.loss):
-            another = ("try another ", Setting("l2"), f" than {settings.l2:g}")
-            remedy = (another, ", or ", Setting("scaling"))
-            raise DivergedError("the loss is not finite", remedy)
+        self._check_finite(optimum)
         self._hand_over(history, optimum)
         history.note(optimum.iterations - 1, optimum.loss, seconds)
         n_examples = self.features.shape[0] * optimum.iterations
@@ -97,21 +93,28 @@ class OptimumTrainer:
             curve=curve,
         )
 
+    def _check_finite(self, optimum: lbfgs.Optimum) -> None:
+        """Raise `DivergedError` if the loss is not finite."""
+        if not math.isfinite(optimum.loss):
+            another = ("try another ", Setting("l2"), f" than {self.settings.l2:g}")
+            remedy = (another, ", or ", Setting("scaling"))
+            raise DivergedError("the loss is not finite", remedy)
+
     def _first_weights(self) -> ndarray:
-        """float64 (n_features, n_rows), and a row of biases where there are any."""
+        """The weights to start from, float64 (n_features, n_rows), and a row of biases, if any."""
         n, n_features = self.features.shape
         weights = np.zeros((n_features + self.has_bias, self.n_rows))
         if self.has_bias:
-            counts = weighted_counts(
-                self.labels, self.weights / self.weights.mean(), self.sampler.counts
-            )
+            relative_weights = self.weights / self.weights.mean()
+            counts = weighted_counts(self.labels, relative_weights, self.sampler.counts)
             bias = str(self.settings.bias)
             weights[-1] = first_biases(self.objective, bias, counts, n, self.sampler.noise)
         return weights
 
     def _hand_over(self, history: History, optimum: lbfgs.Optimum) -> None:
         """Give the classifier its parameters."""
-        classifier, dtype = history.classifier, self.features.dtype
+        classifier = history.classifier
+        dtype = self.features.dtype
         n_features = self.features.shape[1]
         classifier.arrays["output"] = optimum.w[:n_features].T.astype(dtype)
         if self.has_bias:

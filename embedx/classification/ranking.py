@@ -193,7 +193,7 @@ class LabelRanking(LabelScores):
     @property
     def _is_of_one_label(self) -> bool:
         """Whether probabilities are calibrated label by label although a row has one."""
-        return "calibration" in self.arrays and not self.facts.get("several_labels")
+        return "calibration" in self.arrays and not self.has_several_labels
 
     def _calibrated(self, name: str, scores: ndarray) -> ndarray:
         """The probabilities of scores by the calibration in an array."""

@@ -86,7 +86,9 @@ class LabelScores:
 
     def _inputs(self, features: Any) -> Any:
         """The inputs of the output layer, for features on the scale of the training data."""
-        return features @ self.arrays["hidden"] if "hidden" in self.arrays else features
+        if "hidden" not in self.arrays:
+            return features
+        return features @ self.arrays["hidden"]
 
     def hidden_values(self, features: Any) -> ndarray:
         """The values of the hidden layer, (n, dim), for features as they are read."""
@@ -147,12 +149,19 @@ class LabelScores:
         return z
 
     @property
+    def has_several_labels(self) -> bool:
+        """Whether rows had several labels in training."""
+        return bool(self.facts.get("several_labels"))
+
+    @property
+    def has_label_probabilities(self) -> bool:
+        """Whether the objective gives each label a probability by itself."""
+        return self.objective.label_probability(np.zeros((1, 1))) is not None
+
+    @property
     def has_independent_labels(self) -> bool:
         """Whether rows had several labels and the objective gives each a probability by itself."""
-        return (
-            bool(self.facts.get("several_labels"))
-            and self.objective.label_probability(np.zeros((1, 1))) is not None
-        )
+        return self.has_several_labels and self.has_label_probabilities
 
     def log_probability(self, z: ndarray, log_noise: ndarray | None = None) -> ndarray:
         """log p(label | features), (n, n_labels), from the scores of all rows.
@@ -190,13 +199,14 @@ class LabelScores:
         features: Any,
         progress: Progress = SILENT,
         threads: int | None = None,
-        of_scores: Callable[[ndarray, ndarray], Any] | None = None,
+        compute: Callable[[ndarray, ndarray], Any] | None = None,
     ) -> Iterator[tuple[slice, Any]]:
         """(rows, their log-probabilities), a block at a time, in order, by several threads.
 
-        of_scores  what to compute instead, from the scores and `log_noise` of a block
+        compute  gives what is wanted in place of log-probabilities, from the scores and `log_noise`
+                 of a block
         """
-        compute = of_scores or self.log_probability
+        compute = compute or self.log_probability
         size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
         # What is cached is computed before threads use it.
         _ = self.trees if self.has_sparse_weights else self._weights

@@ -258,7 +258,7 @@ def test_metrics(request: EvaluateRequest, progress: Progress) -> dict[str, floa
         outputs.check_file(per_label, request.overwrite)
     model, data = _tested(request, path, progress)
     metrics = model.evaluate(data, progress=progress)
-    has_several_labels = model.facts.get("several_labels")
+    has_several_labels = model.has_several_labels
     if per_label is None and has_several_labels and not model.has_probabilities:
         return metrics
     measures, counts = model.evaluate_decisions(data, progress=progress)

@@ -228,7 +228,7 @@ def by_label(
 
     Both are empty where the classifier has no probabilities to decide by.
     """
-    if classifier.facts.get("several_labels") and not classifier.has_probabilities:
+    if classifier.has_several_labels and not classifier.has_probabilities:
         return {}, []
     measures, counts = classifier.evaluate_decisions(data, progress=progress)
     names = [classifier.name(label) for label in range(classifier.n_labels)]
@@ -350,7 +350,7 @@ def about_reliability(classifier: Classifier, reliability: Reliability) -> str:
             f"{about} {classifier.objective.name} has no probabilities of its own: these are a"
             " softmax of its scores."
         )
-    if classifier.facts.get("several_labels") and not classifier.has_independent_labels:
+    if classifier.has_several_labels and not classifier.has_independent_labels:
         return (
             f"{about} Labels share one probability, so that rows with several labels have more"
             " correct predictions than expected."
