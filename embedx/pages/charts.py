@@ -1,7 +1,7 @@
 """Charts: coordinates and labels for the template, `plot` in parts.html.
 
-A mark of a chart has a row of its numbers, named by the chart's columns: it is shown under the
-pointer, and downloaded as CSV.
+Each mark of a chart has a row of numbers, by the columns of the chart: it is shown at the pointer,
+and downloaded as CSV.
 """
 
 import math
@@ -10,23 +10,38 @@ from typing import Any
 
 import numpy as np
 
-# by name, by run: points (epochs, seconds, score)
+# Points (epochs, seconds, score) of each run, by name.
 Curves = Mapping[str, Sequence[Sequence[Sequence[float]]]]
-Interval = tuple[float, float, float]  # value, and the ends of its interval, which may be unknown
+# A score and the ends of its interval, NaN where they are unknown.
+Interval = tuple[float, float, float]
 
-EPOCHS, SECONDS = 0, 1  # columns of a point
+# Places in a point.
+EPOCHS = 0
+SECONDS = 1
+SCORE = 2
 X_LABELS = {EPOCHS: "epochs", SECONDS: "seconds of training"}
-# small enough that letters of 12 pixels are readable on a phone, 360 pixels wide
-WIDTH, HEIGHT = 440, 300
-LEFT, RIGHT, TOP, BOTTOM = 66, 428, 10, 258  # of the plot within the picture
-LINE = 24  # height of a line of a dot plot
-LETTER, MAX_NAME = 7, 18  # width of a letter, and how many of a name are shown beside a dot plot
-TICKS = 5
-# relative difference of scores that are computed in another order
+# Small enough that letters of 12 pixels are readable on a phone, 360 pixels wide.
+WIDTH = 440
+HEIGHT = 300
+# The plot within the picture.
+LEFT = 66
+RIGHT = 428
+TOP = 10
+BOTTOM = 258
+# Pixels of a line and a letter of a dot plot, and the letters of a name that are shown beside it.
+LINE_HEIGHT = 24
+LETTER_WIDTH = 7
+MAX_LETTERS = 18
+# Between names beside points, so that all are readable.
+NAME_HEIGHT = 13
+N_TICKS = 5
+# Relative difference of scores that are computed in another order.
 ROUNDING = 1e-9
-N_COLOURS = 8  # those of the page; further names are dashed
-# of the longest run: scores worse than all later ones are cut off, because the ends matter
-SHOWN_FROM = 0.15
+# Those of the page; further names are dashed.
+N_COLOURS = 8
+# Share of the longest run at its beginning whose scores may be cut off if all later ones are
+# better: the ends of curves matter.
+EARLY_SHARE = 0.15
 
 
 class Axis:
@@ -36,7 +51,7 @@ class Axis:
         self, label: str, low: float, high: float, start: float, end: float, *, is_log: bool = False
     ) -> None:
         if not is_log and high - low <= ROUNDING * max(abs(low), abs(high)):
-            # values that are equal but for rounding lie in the middle
+            # values that are equal but for rounding are in the middle
             margin = max(abs(low), abs(high)) or 1.0
             low -= margin
             high += margin
@@ -48,12 +63,12 @@ class Axis:
         self.is_log = is_log
 
     def __call__(self, value: float) -> float:
-        low, high, value = (
-            map(math.log, (self.low, self.high, value))
-            if self.is_log
-            else (self.low, self.high, value)
-        )
-        return round(self.start + (self.end - self.start) * (value - low) / (high - low), 1)
+        if self.is_log:
+            low = math.log(self.low)
+            share = (math.log(value) - low) / (math.log(self.high) - low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return round(self.start + (self.end - self.start) * share, 1)
 
     def ticks(self) -> list[tuple[float, str]]:
         """Places and labels of round numbers; 1, 2 and 5 times powers of ten on an axis of
@@ -61,18 +76,20 @@ class Axis:
         """
         if self.is_log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
-            found = [times * 10.0**power for power in powers for times in (1, 2, 5)]
+            values = [times * 10.0**power for power in powers for times in (1, 2, 5)]
             return [
-                (self(value), f"{value:,.15g}") for value in found if self.low <= value <= self.high
+                (self(value), f"{value:,.15g}")
+                for value in values
+                if self.low <= value <= self.high
             ]
-        found = ticks(self.low, self.high)
-        return [(self(value), tick_label(value, found)) for value in found]
+        values = ticks(self.low, self.high)
+        return [(self(value), tick_label(value, values)) for value in values]
 
 
 def chart(x: Axis, y: Axis, id: str, columns: Sequence[str], **parts: Any) -> dict[str, Any]:
     """A chart for the template; `parts` are lines, spans, bars, marks and texts.
 
-    id  of the chart within its page
+    id  the name of the chart within its page
     """
     sizes = {
         "width": WIDTH,
@@ -96,11 +113,13 @@ def chart(x: Axis, y: Axis, id: str, columns: Sequence[str], **parts: Any) -> di
 
 
 def style_of(k: int) -> str:
-    return f"c{k % N_COLOURS}" + (" dashed" if k >= N_COLOURS else "")
+    """The style of the name number `k`."""
+    colour = f"c{k % N_COLOURS}"
+    return colour if k < N_COLOURS else f"{colour} dashed"
 
 
 def shown(value: float) -> float:
-    """A number as a row of a mark has it."""
+    """A number with the digits that rows of marks have."""
     return float(f"{value:.5g}")
 
 
@@ -108,24 +127,29 @@ def shown(value: float) -> float:
 
 
 def drawable(curves: Curves) -> dict[str, list[list[Sequence[float]]]]:
-    """The curves of two points and more."""
-    found = {
+    """The runs of two points and more, by name."""
+    long_runs = {
         name: [list(points) for points in runs if len(points) > 1] for name, runs in curves.items()
     }
-    return {name: runs for name, runs in found.items() if runs}
+    return {name: runs for name, runs in long_runs.items() if runs}
 
 
 def over_runs(runs: Sequence[Sequence[Sequence[float]]], against: int) -> np.ndarray:
-    """Runs taken together point by point: mean x, and the mean, the lowest and the highest score;
-    float64 (4, n). Runs of fewer points are interpolated.
+    """Mean x, and the mean, the lowest and the highest score of runs, point by point; float64 (4,
+    n). Runs of fewer points are interpolated.
+
+    against  the place of x in a point
     """
-    share = np.linspace(0, 1, max(map(len, runs)))
-    found = [np.array(run, dtype=np.float64).T for run in runs]
-    x, y = (
-        np.array([np.interp(share, np.linspace(0, 1, len(run[0])), run[k]) for run in found])
-        for k in (against, 2)
-    )
+    n_points = max(map(len, runs))
+    x = np.array([_interpolated(run, against, n_points) for run in runs])
+    y = np.array([_interpolated(run, SCORE, n_points) for run in runs])
     return np.array([x.mean(axis=0), y.mean(axis=0), y.min(axis=0), y.max(axis=0)])
+
+
+def _interpolated(run: Sequence[Sequence[float]], place: int, n_points: int) -> np.ndarray:
+    """One number of each point of a run, float64 (n_points,)."""
+    values = [float(point[place]) for point in run]
+    return np.interp(np.linspace(0, 1, n_points), np.linspace(0, 1, len(run)), values)
 
 
 def curves_chart(
@@ -137,58 +161,61 @@ def curves_chart(
     styles: Mapping[str, str] | None = None,
     x_label: str | None = None,
 ) -> dict[str, Any]:
-    """Scores, or losses, which fall, against epochs or seconds: means over runs, and bands from the
-    lowest to the highest.
+    """Scores against epochs or seconds: means over runs, and bands from the lowest to the highest.
+
+    against  the place of x in a point: EPOCHS or SECONDS
+    falls    the scores are losses
     """
     points = [point for runs in curves.values() for run in runs for point in run]
     x_max = max(point[against] for point in points) or 1.0
     x = Axis(x_label or X_LABELS[against], 0.0, x_max, LEFT, RIGHT)
     y = Axis(y_label, *y_range(points, against, x_max, falls), BOTTOM, TOP)
-    lines, marks = [], []
+    lines = []
+    marks = []
     for k, (name, runs) in enumerate(curves.items()):
-        style, found = (styles or {}).get(name, style_of(k)), over_runs(runs, against)
+        style = (styles or {}).get(name, style_of(k))
+        curve = over_runs(runs, against)
         places, mean, low, high = (
             [axis(value) for value in row]
-            for axis, row in zip((x, y, y, y), found.tolist(), strict=True)
+            for axis, row in zip((x, y, y, y), curve.tolist(), strict=True)
         )
-        upper, lower = list(zip(places, high, strict=True)), list(zip(places, low, strict=True))
-        band = [*upper, *reversed(lower)] if len(runs) > 1 else []
-        lines.append(
-            (
-                style,
-                *(
-                    " ".join(f"{a},{b}" for a, b in row)
-                    for row in (zip(places, mean, strict=True), band)
-                ),
-            )
-        )
-        rows = [[name, *map(shown, row)] for row in found[: 4 if len(runs) > 1 else 2].T.tolist()]
-        marks += [(a, b, style, row) for a, b, row in zip(places, mean, rows, strict=True)]
+        mean_line = list(zip(places, mean, strict=True))
+        columns = curve[:2]
+        band = []
+        if len(runs) > 1:
+            columns = curve
+            upper = list(zip(places, high, strict=True))
+            lower = list(zip(places, low, strict=True))
+            band = [*upper, *reversed(lower)]
+        lines.append((style, _svg_points(mean_line), _svg_points(band)))
+        rows = [[name, *map(shown, row)] for row in columns.T.tolist()]
+        marks += [(a, b, style, row) for (a, b), row in zip(mean_line, rows, strict=True)]
+    names = ["", x.label, y_label]
+    caption = ""
     n_runs = max(map(len, curves.values()))
-    spread = ["lowest", "highest"] if n_runs > 1 else []
-    caption = f"mean of {n_runs} seeds, band from the lowest to the highest" if n_runs > 1 else ""
-    return chart(
-        x,
-        y,
-        id,
-        ["", x.label, y_label, *spread],
-        lines=lines,
-        marks=marks,
-        is_curve=True,
-        caption=caption,
-    )
+    if n_runs > 1:
+        names += ["lowest", "highest"]
+        caption = f"mean of {n_runs} seeds, band from the lowest to the highest"
+    return chart(x, y, id, names, lines=lines, marks=marks, is_curve=True, caption=caption)
+
+
+def _svg_points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x},{y}" for x, y in points)
 
 
 def y_range(
     points: Sequence[Sequence[float]], against: int, x_max: float, falls: bool = False
 ) -> tuple[float, float]:
     """The lowest and the highest score, or loss, shown, with a margin."""
-    every = [point[2] for point in points]
-    late = [point[2] for point in points if point[against] >= SHOWN_FROM * x_max] or every
-    return with_margin(min(every), max(late)) if falls else with_margin(min(late), max(every))
+    scores = [point[SCORE] for point in points]
+    late = [point[SCORE] for point in points if point[against] >= EARLY_SHARE * x_max] or scores
+    if falls:
+        return with_margin(min(scores), max(late))
+    return with_margin(min(late), max(scores))
 
 
 def with_margin(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis for values from `low` to `high`."""
     margin = 0.06 * (high - low) or 0.01 * abs(high) or 0.01
     return low - margin, high + margin
 
@@ -196,19 +223,30 @@ def with_margin(low: float, high: float) -> tuple[float, float]:
 # ---- scores with intervals
 
 
-def known_ends(found: Interval) -> list[float]:
-    return [value for value in found if math.isfinite(value)]
+def known_values(interval: Interval) -> list[float]:
+    """The score, and the ends of its interval if they are known."""
+    return [value for value in interval if math.isfinite(value)]
 
 
 def dot_plot(
     scores: Mapping[str, Interval], measure: str, id: str, styles: Mapping[str, str]
 ) -> dict[str, Any]:
     """A line for each name: its score and the interval of that."""
-    left = 16 + LETTER * min(max(map(len, scores)), MAX_NAME)
-    bottom = TOP + LINE * len(scores)
+    left = 16 + LETTER_WIDTH * min(max(map(len, scores)), MAX_LETTERS)
+    bottom = TOP + LINE_HEIGHT * len(scores)
     x = Axis(measure, *with_margin(*ends_of(scores)), left, RIGHT)
     y = Axis("", 0.0, len(scores), TOP, bottom)
-    place = {name: y(k + 0.5) for k, name in enumerate(scores)}
+    names = []
+    spans = []
+    marks = []
+    for k, (name, interval) in enumerate(scores.items()):
+        line = y(k + 0.5)
+        names.append((line, _shortened(name)))
+        score, low, high = interval
+        values = known_values(interval)
+        if len(values) > 1:
+            spans.append((x(low), line, x(high), line, styles[name]))
+        marks.append((x(score), line, styles[name], [name, *map(shown, values)]))
     return chart(
         x,
         y,
@@ -217,26 +255,20 @@ def dot_plot(
         left=left,
         bottom=bottom,
         height=bottom + HEIGHT - BOTTOM,
-        y_ticks=[
-            (place[name], name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…")
-            for name in scores
-        ],
-        spans=[
-            (x(each[1]), place[name], x(each[2]), place[name], styles[name])
-            for name, each in scores.items()
-            if len(known_ends(each)) > 1
-        ],
-        marks=[
-            (x(each[0]), place[name], styles[name], [name, *map(shown, known_ends(each))])
-            for name, each in scores.items()
-        ],
+        y_ticks=names,
+        spans=spans,
+        marks=marks,
     )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 
 def ends_of(scores: Mapping[str, Interval]) -> tuple[float, float]:
     """The lowest and the highest of scores and their intervals."""
-    every = [value for each in scores.values() for value in known_ends(each)]
-    return min(every), max(every)
+    values = [value for interval in scores.values() for value in known_values(interval)]
+    return min(values), max(values)
 
 
 def against_speed(
@@ -247,50 +279,66 @@ def against_speed(
     id: str,
     styles: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Scores with their intervals against speeds, on an axis of logarithms, and the names beside
+    """Scores with their intervals against speeds, on an axis of logarithms, with the names beside
     them.
     """
-    x = Axis(
-        unit, min(speeds.values()) / 1.25, max(speeds.values()) * 1.25, LEFT, RIGHT, is_log=True
-    )
+    slowest = min(speeds.values()) / 1.25
+    fastest = max(speeds.values()) * 1.25
+    x = Axis(unit, slowest, fastest, LEFT, RIGHT, is_log=True)
     y = Axis(measure, *with_margin(*ends_of(scores)), BOTTOM, TOP)
-    place = {name: (x(speeds[name]), y(each[0])) for name, each in scores.items()}
-    spans = [
-        (place[n][0], y(each[1]), place[n][0], y(each[2]), styles[n])
-        for n, each in scores.items()
-        if len(known_ends(each)) > 1
-    ]
-    texts, last = [], -math.inf
-    # names below each other, so that all are readable
-    for name, (a, b) in sorted(place.items(), key=lambda item: item[1][1]):
-        last = max(b + 4, last + 13)
-        is_right = a > (LEFT + RIGHT) / 2
-        texts.append(
-            (a - 9 if is_right else a + 9, round(last, 1), "end" if is_right else "start", name)
-        )
-    marks = [
-        (*place[n], styles[n], [n, round(speeds[n]), *map(shown, known_ends(each))])
-        for n, each in scores.items()
-    ]
+    places = {name: (x(speeds[name]), y(score)) for name, (score, _, _) in scores.items()}
+    spans = []
+    marks = []
+    for name, interval in scores.items():
+        _, low, high = interval
+        place = places[name]
+        values = known_values(interval)
+        if len(values) > 1:
+            spans.append((place[0], y(low), place[0], y(high), styles[name]))
+        marks.append((*place, styles[name], [name, round(speeds[name]), *map(shown, values)]))
     return chart(
-        x, y, id, ["", unit, measure, "low", "high"], spans=spans, marks=marks, texts=texts
+        x,
+        y,
+        id,
+        ["", unit, measure, "low", "high"],
+        spans=spans,
+        marks=marks,
+        texts=_names_beside(places),
     )
+
+
+def _names_beside(
+    places: Mapping[str, tuple[float, float]],
+) -> list[tuple[float, float, str, str]]:
+    """Names beside their points, each below the one before it, so that all are readable: x, y,
+    alignment and name.
+    """
+    texts = []
+    last_y = -math.inf
+    for name, (x, y) in sorted(places.items(), key=lambda item: item[1][1]):
+        last_y = max(y + 4, last_y + NAME_HEIGHT)
+        is_in_right_half = x > (LEFT + RIGHT) / 2
+        if is_in_right_half:
+            texts.append((x - 9, round(last_y, 1), "end", name))
+        else:
+            texts.append((x + 9, round(last_y, 1), "start", name))
+    return texts
 
 
 # ---- ticks
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two."""
-    raw = (high - low) / TICKS
-    size = 10.0 ** math.floor(math.log10(raw))
-    step = next(size * times for times in (1, 2, 5, 10) if size * times >= raw)
+    """Round numbers from `low` to `high`, in equal steps."""
+    min_step = (high - low) / N_TICKS
+    power = 10.0 ** math.floor(math.log10(min_step))
+    step = next(power * times for times in (1, 2, 5, 10) if power * times >= min_step)
     first = math.ceil(low / step - 1e-9)
     return [step * k for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def tick_label(value: float, among: Sequence[float]) -> str:
-    """With as many decimals as distinguish it from the others."""
+    """A number with as many decimals as distinguish it from the others."""
     step = among[1] - among[0] if len(among) > 1 else 1.0
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     return f"{round(value, digits) + 0.0:,.{digits}f}"

@@ -32,7 +32,8 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 def inert(cell: object) -> object:
     """The cell, with an apostrophe before text that a spreadsheet would take for a formula."""
     if isinstance(cell, str):
-        cell = cell.replace("\r", "\\r")  # which csv does not quote
+        # the csv module does not quote it
+        cell = cell.replace("\r", "\\r")
     if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not _is_number(cell):
         return f"'{cell}"
     return cell
@@ -61,7 +62,7 @@ def escape(name: str) -> str:
 
 
 def as_cell(text: str) -> str:
-    """The text within a line of tab-separated values. One with a tab or a line end is escaped as in
-    the .tsv files of a model folder; others stay as they are.
+    """The text as a cell of tab-separated values: escaped as in the .tsv files of a model folder if
+    it has a tab or a line end.
     """
     return escape(text) if BREAKS_TABLES.search(text) else text

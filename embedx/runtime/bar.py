@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from tqdm.std import tqdm
 
 NOTEBOOK_COLUMNS = 80
-MIN_BAR = 4  # columns
+MIN_BAR_COLUMNS = 4
 WITH_TOTAL = "{desc}: {percentage:3.0f}%|{bar}| {postfix[0]}"
 WITHOUT_TOTAL = "{desc}: {postfix[0]}{bar}"
 
@@ -40,9 +40,9 @@ class Bar(tqdm):  # type: ignore[misc]
             return
         self.desc = title
         self.n = done
-        room = columns_of(self.fp) - len(f"{title}: 100%|| ") - MIN_BAR
+        columns = columns_of(self.fp) - len(f"{title}: 100%|| ") - MIN_BAR_COLUMNS
         shown = list(parts)
-        while shown and len(", ".join(shown)) > room:
+        while shown and len(", ".join(shown)) > columns:
             shown.pop()
         self.postfix = [", ".join(shown)]
         self.refresh(nolock=True)  # one thread draws, and an interrupt leaves no lock
@@ -72,7 +72,7 @@ Bar.set_lock(threading.RLock())  # by default one for several processes too
 
 
 def columns_of(stream: TextIO) -> int:
-    """How long a line may be. The last column stays free, lest the line wrap."""
+    """The length that a line may have. The last column stays free, lest the line wrap."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):

@@ -11,46 +11,51 @@ import stat
 import tempfile
 from pathlib import Path
 
-# a warning is a line on standard error, unless the program that imports embedx sees to it
+# Warnings are lines on standard error, unless the program that imports embedx handles them.
 log = logging.getLogger("embedx")
 
 
 def kept_in(name: str, *, is_code: bool = False) -> tuple[Path, ...]:
-    """The folders of what is kept between runs under this name: all are read, and what is new is
-    written to the first.
+    """The folders of this name that are kept between runs: all are read, and the first one is
+    written to.
 
     They are in $EMBEDX_CACHE_DIR, else in the user's cache folder. Where nothing can be written
     there, as in a container whose root is read-only, or by a user who has no home, the first is in
     the spare folder.
 
-    is_code  what is kept there will be run
+    is_code  they hold code that will be run
     """
-    if chosen := os.environ.get("EMBEDX_CACHE_DIR"):
+    chosen = os.environ.get("EMBEDX_CACHE_DIR")
+    if chosen:
         return usable(absolute(chosen) / name, name, is_code=is_code)
-    if chosen := os.environ.get("XDG_CACHE_HOME"):
-        return usable(absolute(chosen) / "embedx" / name, name, is_code=is_code)
-    home = Path(os.path.expanduser("~"))  # unlike `Path.home`, that says "~" of a user who has none
+    cache_home = os.environ.get("XDG_CACHE_HOME")
+    if cache_home:
+        return usable(absolute(cache_home) / "embedx" / name, name, is_code=is_code)
+    # unlike `Path.home`, it raises nothing for a user who has none
+    home = Path(os.path.expanduser("~"))
     return usable(home / ".cache" / "embedx" / name, name, home=home, is_code=is_code)
 
 
 @functools.cache  # so that a later change of the working folder does not move it
 def absolute(folder: str) -> Path:
-    """A folder as it was named, without `~`, and from the root on."""
+    """The absolute path of a folder, without `~`."""
     expanded = os.path.expanduser(folder)
     try:
         return Path(os.path.abspath(expanded))
-    except OSError:  # the working folder is deleted, so that nothing can be made in it
+    except OSError:
+        # the working folder is deleted, so that nothing can be made in it
         return Path(expanded)
 
 
-@functools.cache  # so that it is told once
+@functools.cache  # so that it warns once
 def usable(
     folder: Path, name: str, *, home: Path | None = None, is_code: bool = False
 ) -> tuple[Path, ...]:
-    """`folder`, which is made if need be, but not its `home`; with the spare folder's `name` before
-    it where it can only be read, or in its place where it cannot.
+    """The folders to use for `folder`: itself, made if need be; if it can only be read, the spare
+    folder's `name` before it; if it cannot be read, that one alone.
 
-    is_code  what is kept there will be run: a folder is not used if others could have put it there
+    home     must exist
+    is_code  it holds code that will be run: it is not used if other users can write to it
     """
     remedy = "EMBEDX_CACHE_DIR names another folder"
     try:
@@ -138,14 +143,12 @@ def spare_folder() -> Path | None:
     """The user's own folder among the temporary ones, the same in each run; None if there can be
     none.
 
-    Compiled kernels are code that will be run. So if anybody else made a folder of that name, or
-    could write to it, or put another one in its place, it is not used, but one that lasts as long
-    as this run.
+    It holds compiled kernels, which are code that will be run. So where other users made it, or
+    can write to it or replace it, a folder of this run alone takes its place.
     """
     try:
-        folder = Path(
-            tempfile.gettempdir(), f"embedx-{os.geteuid()}" if os.name == "posix" else "embedx"
-        )
+        name = f"embedx-{os.geteuid()}" if os.name == "posix" else "embedx"
+        folder = Path(tempfile.gettempdir(), name)
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         if is_private(folder):
@@ -158,10 +161,8 @@ def spare_folder() -> Path | None:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder belongs to this user, who alone may look into it, write to it or
-    rename it.
-    """
-    # elsewhere each user has temporary folders of his own
+    """Whether a folder belongs to this user, who alone may read, write or rename it."""
+    # elsewhere temporary folders are those of a user
     if os.name != "posix":
         return True
     status = folder.lstat()

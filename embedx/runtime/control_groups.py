@@ -1,5 +1,5 @@
-"""What a container may take of processors and memory: the limits of the control groups (cgroups, v1
-and v2) that this process is in.
+"""The limits of a container: processors and memory of the control groups (cgroups, v1 and v2) that
+this process belongs to.
 """
 
 import contextlib
@@ -9,19 +9,23 @@ from pathlib import Path
 
 from embedx.runtime.disk import NO_LIMIT
 
-OWN = Path("/proc/self/cgroup")
+# The groups that this process belongs to, and the folder of all groups.
+MEMBERSHIP = Path("/proc/self/cgroup")
 GROUPS = Path("/sys/fs/cgroup")
+# Files of a group with its limit and usage, and the number of inactive bytes in memory.stat.
+MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
-def memory_left(own: Path = OWN, groups: Path = GROUPS) -> int:
+def memory_left(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
     """Bytes that are left of the limits of memory. File pages that are not in use count as free."""
     left = NO_LIMIT
-    for folder in folders_of("memory", own, groups):
-        for limit_name, usage_name, inactive_name in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ):
-            with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+    for folder in folders_of("memory", membership, groups):
+        for limit_name, usage_name, inactive_name in MEMORY_FILES:
+            # no such file, or "max"
+            with contextlib.suppress(OSError, ValueError):
                 limit = _number_in(folder / limit_name)
                 usage = _number_in(folder / usage_name)
                 statistics = (folder / "memory.stat").read_text("ascii").split()
@@ -30,26 +34,28 @@ def memory_left(own: Path = OWN, groups: Path = GROUPS) -> int:
     return left
 
 
-def processors(own: Path = OWN, groups: Path = GROUPS) -> float:
-    """How many processors' time the quotas leave; infinite without one."""
+def processors(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> float:
+    """The number of processors that the quotas allow; infinite without one."""
     quotas = [math.inf]
-    for folder in folders_of("cpu", own, groups):
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # or "max"
+    for folder in folders_of("cpu", membership, groups):
+        # no such file, or "max"
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
             quota, period = (folder / "cpu.max").read_text("ascii").split()
             quotas.append(int(quota) / int(period))
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
             quota_us = _number_in(folder / "cpu.cfs_quota_us")
-            if quota_us > 0:  # -1 is no limit
+            has_limit = quota_us > 0
+            if has_limit:
                 quotas.append(quota_us / _number_in(folder / "cpu.cfs_period_us"))
     return min(quotas)
 
 
-def folders_of(controller: str, own: Path, groups: Path) -> Iterator[Path]:
-    """The folders of this process's groups of a controller, and of those above them. A container
-    may see its own group as the root, so that the folders that are named need not be there.
+def folders_of(controller: str, membership: Path, groups: Path) -> Iterator[Path]:
+    """The folders of this process's groups of a controller, and of those above them. They need not
+    exist: a container may see its own group as the root.
     """
     try:
-        lines = own.read_text("utf-8").splitlines()
+        lines = membership.read_text("utf-8").splitlines()
     except (OSError, ValueError):
         return
     for line in lines:
@@ -57,9 +63,12 @@ def folders_of(controller: str, own: Path, groups: Path) -> Iterator[Path]:
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
             continue
-        root = groups / controllers  # of version 2, which has no list, `groups` itself
-        inside = root / path.lstrip("/")
-        yield from (each for each in (inside, *inside.parents) if root in (each, *each.parents))
+        # of version 2, which has no list of controllers, `groups` itself
+        root = groups / controllers
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                yield folder
 
 
 def _number_in(file: Path) -> int:

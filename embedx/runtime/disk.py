@@ -7,6 +7,7 @@ from pathlib import Path
 
 from embedx.errors import DataError, Setting
 
+# Bytes where nothing limits them.
 NO_LIMIT = 2**63
 
 
@@ -22,33 +23,31 @@ def free_disk(path: Path) -> int:
 
 
 def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, bool]:
-    """A line about what a run will write to a folder, in bytes, and whether that is too much.
+    """A line about the bytes that a run will write to a folder, and whether they do not fit.
 
     Raises `EmbedxError` if the model alone does not fit.
     """
     free = free_disk(folder)
     if model > free:
-        needs = f"{amount(model)} are to be written (model {amount(model)})"
-        raise DataError(
-            folder,
-            None,
-            f"the disk has {amount(free)} free, but {needs}",
-            ("choose another ", Setting("output")),
-        )
-    more = f"; in a long run checkpoints {amount(checkpoints)} more" if checkpoints else ""
+        problem = f"the disk has {amount(free)} free, but the model needs {amount(model)}"
+        raise DataError(folder, None, problem, ("choose another ", Setting("output")))
+    line = f"disk: {summary({'model': model}, free)}"
+    if checkpoints:
+        line += f"; in a long run checkpoints {amount(checkpoints)} more"
     is_short = model + checkpoints > free
-    line = f"disk: {summary({'model': model}, free)}{more}{', which do not fit' * is_short}"
+    if is_short:
+        line += ", which do not fit"
     return line, is_short
 
 
 def summary(needs: Mapping[str, float], free: float) -> str:
-    """Bytes by purpose and in all, of those that are free, for people."""
+    """A line with the bytes that are needed in all, those that are free, and those by purpose."""
     purposes = ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)
     return f"{amount(sum(needs.values()))} of {amount(free)} free: {purposes}"
 
 
 def amount(size: float) -> str:
-    """Bytes for people."""
+    """Bytes with their unit, such as `1.5 MB`."""
     if size >= 1e9:
         return f"{size / 1e9:,.1f} GB"
     if size >= 1e5:

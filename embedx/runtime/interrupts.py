@@ -16,10 +16,10 @@ SIGNALS = tuple(
 
 
 def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Result:
-    """What `work` returns or raises, however often Ctrl-C is pressed meanwhile.
+    """The result of `work`, which no signal interrupts.
 
-    then_raise  the interrupt is raised afterwards; by default it is dropped, because what it asks
-                for is already under way
+    then_raise  the interrupt is raised afterwards; by default it is dropped, because the run is
+                ending already
     """
     # only the main thread is interrupted
     if threading.current_thread() is not threading.main_thread():

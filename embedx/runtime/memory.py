@@ -1,7 +1,7 @@
 """How much memory is free, and whether a run has what it needs.
 
 Arrays are allocated first: numpy's zeros take no memory until they are written to. Their sizes are
-then compared with what is free, and a run that does not fit is refused before it touches them.
+then compared with the free memory, and a run that does not fit is refused before it writes to them.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from embedx.runtime.control_groups import memory_left
 from embedx.runtime.disk import amount, summary
 from embedx.runtime.progress import Progress
 
-MAX_COPY = 0.5  # of the free memory, for a copy of a run's state
+# Share of the free memory that a copy of a run's state may take.
+MAX_COPY_SHARE = 0.5
 
 
 class NoMemoryError(EmbedxError):
@@ -49,7 +50,8 @@ def available_memory() -> int:
 
 def _in_machine() -> int:
     """Bytes of memory that the system has free; all its memory on a Linux without /proc."""
-    import psutil  # only where it is asked for: it takes a fiftieth of a second
+    # here, because it takes a fiftieth of a second
+    import psutil
 
     try:
         return psutil.virtual_memory().available
@@ -58,9 +60,7 @@ def _in_machine() -> int:
 
 
 def check_declared(name: object, n_bytes: float, what: str, remedy: Text) -> None:
-    """Raise `DataError` where what a file or argument declares takes more memory than is available;
-    called before any of it is taken.
-    """
+    """Raise `DataError` if what a file or argument declares needs more memory than is available."""
     available = available_memory()
     if n_bytes > available:
         problem = f"declares {what}, which need {amount(n_bytes)} of memory, more than the"
@@ -78,10 +78,14 @@ def allocating(purpose: Text, remedy: Text) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a run needs, in bytes by purpose, beside what the program has already."""
+    """The memory that a run needs beside what the program has already, in bytes.
+
+    needs  by purpose
+    copy   of the run's state, to roll back to; 0 if it does not fit
+    """
 
     needs: Mapping[str, float]
-    copy: float  # of the run's state, to roll back to; 0 if it does not fit
+    copy: float
     available: int
 
     @property
@@ -89,31 +93,34 @@ class MemoryPlan:
         return sum(self.needs.values()) <= self.available
 
     def check(self, purpose: Text, remedy: Text) -> None:
-        """Raise `NoMemoryError` if it does not fit; `purpose` needs it, and `remedy` is what to
-        do.
-        """
+        """Raise `NoMemoryError`, with its purpose and remedy, if the run does not fit."""
         if not self.fits:
             raise NoMemoryError(purpose, sum(self.needs.values()), self.available, remedy)
 
     @property
     def parts(self) -> dict[str, float]:
         """Bytes by purpose, with the rollback copy."""
-        return {
-            name: size for name, size in {**self.needs, "rollback copy": self.copy}.items() if size
-        }
+        parts = {**self.needs, "rollback copy": self.copy}
+        return {name: size for name, size in parts.items() if size}
 
     def report(self, progress: Progress) -> None:
-        """Print it in a line, if details are asked for."""
+        """Print the plan in a line, with --verbose."""
         progress.detail(f"memory: {summary(self.parts, self.available)}")
 
 
 def plan_memory(needs: Mapping[str, Any], copied: Any = ()) -> MemoryPlan:
-    """The plan of a run with these arrays, by purpose, which are not written to yet; `copied` are
-    those of its state.
+    """The plan of a run.
+
+    needs   arrays by purpose, which are not written to yet
+    copied  arrays of the run's state
     """
-    sizes, free = {name: n_bytes(each) for name, each in needs.items()}, available_memory()
+    sizes = {purpose: n_bytes(arrays) for purpose, arrays in needs.items()}
+    available = available_memory()
+    left = available - sum(sizes.values())
     copy = n_bytes(copied)
-    return MemoryPlan(sizes, copy if copy <= MAX_COPY * (free - sum(sizes.values())) else 0, free)
+    if copy > MAX_COPY_SHARE * left:
+        copy = 0
+    return MemoryPlan(sizes, copy, available)
 
 
 def n_bytes(value: Any) -> int:
@@ -122,4 +129,6 @@ def n_bytes(value: Any) -> int:
         return math.prod(value.shape) * value.itemsize
     if isinstance(value, dict):
         return sum(map(n_bytes, value.values()))
-    return sum(map(n_bytes, value)) if isinstance(value, list | tuple) else 0
+    if isinstance(value, list | tuple):
+        return sum(map(n_bytes, value))
+    return 0

@@ -33,39 +33,46 @@ if TYPE_CHECKING:
     from embedx.runtime.bar import Bar
 
 LOGGER = logging.getLogger("embedx")
-DRAWN_EVERY = 0.1  # seconds between two drawings of a bar
+SECONDS_BETWEEN_DRAWINGS = 0.1
+# Stages that took less are not summarised.
+MIN_SECONDS = 2.0
 
 
 class Progress:
-    """What the library reports while it works; this one reports nothing."""
+    """What the library reports while it works; this one reports nothing.
 
-    interval = 10.0  # seconds between updates
-    is_verbose = False  # whether details are notes
+    interval    seconds between updates
+    is_verbose  details are reported too
+    """
+
+    interval = 10.0
+    is_verbose = False
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
-        """A stage begins, of `total` units, or None if that is unknown; `done` of them were done
-        before.
+        """A stage begins.
+
+        total  units of the stage; None if their number is unknown
+        done   units that were done before
         """
 
     def update(self, done: float, **facts: Any) -> None:
-        """`done` units of the stage are finished; `facts` (loss, words_per_second, ...) belong to
-        the interval since the last.
+        """`done` units of the stage are finished.
 
-        `epoch` and `epochs` among them are the number of the epoch, from 1, and how many there will
-        be.
+        facts  of the interval since the last update, such as loss and words_per_second; `epoch` is
+               the number of the epoch, from 1, and `epochs` how many there will be
         """
 
     def note(self, *message: Text) -> None:
-        """Something the user should know, one line.
+        """Report something the user should know, in a line.
 
         message  text, and the settings that it names, which are spelled as the user writes them
         """
 
     def warn(self, *text: Text) -> None:
-        """Something that may be wrong, one line; it is shown with `--quiet`, too."""
+        """Report something that may be wrong, in a line; it is shown with `--quiet`, too."""
 
     def detail(self, *message: Text) -> None:
-        """Something that is of interest only when it is asked for: a note with --verbose."""
+        """Report something in a line, with --verbose."""
         if self.is_verbose:
             self.note(*message)
 
@@ -101,7 +108,8 @@ class Reporter(Progress):
     Raises `EmbedxError` when `log_json` cannot be written.
     """
 
-    last_drawn: "Reporter | None" = None  # the one whose bar is on the terminal, if there is one
+    # the one whose bar is on the terminal
+    last_drawn: "Reporter | None" = None
 
     def __init__(
         self,
@@ -155,7 +163,8 @@ class Reporter(Progress):
         self._started = self._last_line = time.monotonic()
         self._last: tuple[float, Record] = (done, {})
         if self.on_terminal:
-            from embedx.runtime.bar import Bar  # importing tqdm takes a while
+            # here, because importing tqdm takes a while
+            from embedx.runtime.bar import Bar
 
             with contextlib.suppress(OSError):
                 self._bar = Bar(self.stream, title, total, done)
@@ -164,24 +173,32 @@ class Reporter(Progress):
     def update(self, done: float, **facts: Any) -> None:
         now = time.monotonic()
         self._last = (done, facts)
-        if self._log:
-            seconds = now - self._started
-            left = self._seconds_left(seconds)
-            event = {"stage": self._title, "done": done, "total": self._total, "unit": self._unit}
-            event |= {
-                "seconds": round(seconds, 3),
-                "seconds_left": None if left is None else round(left, 1),
-                **facts,
-            }
-            self._write_log(event)
+        if self._log is not None:
+            self._log_event(now)
         if self._bar is not None:
-            if now - self._last_line >= DRAWN_EVERY:
+            if now - self._last_line >= SECONDS_BETWEEN_DRAWINGS:
                 self._last_line = now
                 self._draw(self._bar, now)
         elif now - self._last_line >= self.interval and not self.is_quiet:
             self._last_line = now
             parts = [self._share(), *self._parts(now)]
             self._print(f"{self._stage()}: {', '.join(parts)}")
+
+    def _log_event(self, now: float) -> None:
+        """Write the last update to the JSON log."""
+        done, facts = self._last
+        seconds = now - self._started
+        left = self._seconds_left(seconds)
+        event = {
+            "stage": self._title,
+            "done": done,
+            "total": self._total,
+            "unit": self._unit,
+            "seconds": round(seconds, 3),
+            "seconds_left": None if left is None else round(left, 1),
+            **facts,
+        }
+        self._write_log(event)
 
     def _write_log(self, event: Record) -> None:
         """Write a line of the JSON log, if there is one."""
@@ -202,16 +219,17 @@ class Reporter(Progress):
 
     def finish(self) -> None:
         self._close_bar()
-        (done, facts), seconds = self._last, time.monotonic() - self._started
-        if seconds >= 2.0:
-            n, is_time = max(done - self._before, 0.0), self._unit == "s"
-            amount = "" if is_time else f"{self._of_unit(n)} in "
-            parts = [
-                f"{amount}{_clock(seconds)}",
-                self._rate(facts if is_time else {}, n / seconds),
-                *_loss(facts),
-            ]
-            self.note(f"{self._title}: {', '.join(filter(None, parts))}")
+        seconds = time.monotonic() - self._started
+        if seconds < MIN_SECONDS:
+            return
+        done, facts = self._last
+        n = max(done - self._before, 0.0)
+        if self._unit == "s":
+            parts = [_clock(seconds), self._rate(facts, n / seconds)]
+        else:
+            parts = [f"{self._of_unit(n)} in {_clock(seconds)}", self._rate({}, n / seconds)]
+        parts += _loss(facts)
+        self.note(f"{self._title}: {', '.join(filter(None, parts))}")
 
     # ---- a line
 
@@ -238,10 +256,14 @@ class Reporter(Progress):
         left = self._seconds_left(seconds)
         speed = self._rate(facts, (done - self._before) / max(seconds, 1e-9))
         learning_rate = facts.get("learning_rate")
-        parts = [] if left is None else [f"{_clock(left)} left"]
-        parts += [speed] if speed else []
+        parts = []
+        if left is not None:
+            parts.append(f"{_clock(left)} left")
+        if speed:
+            parts.append(speed)
         parts += _loss(facts)
-        parts += [] if learning_rate is None else [f"lr {_short(learning_rate)}"]
+        if learning_rate is not None:
+            parts.append(f"lr {_short(learning_rate)}")
         return parts
 
     def _rate(self, facts: Record, rate: float) -> str:
@@ -249,15 +271,16 @@ class Reporter(Progress):
         for name, value in facts.items():
             if name.endswith("_per_second"):
                 return f"{_short(value)} {name.removesuffix('_per_second')}/s"
-        return f"{self._of_unit(rate)}/s" if rate > 0 and self._unit != "s" else ""
+        if rate <= 0 or self._unit == "s":
+            return ""
+        return f"{self._of_unit(rate)}/s"
 
     def _of_unit(self, n: float) -> str:
         """`634k words`, `25.1 MB`."""
-        return (
-            f"{_short(n)} {self._unit}"
-            if self._unit != "B"
-            else re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
-        )
+        if self._unit == "B":
+            # the blank is before the prefix of the unit
+            return re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
+        return f"{_short(n)} {self._unit}"
 
     def _draw(self, bar: "Bar", now: float) -> None:
         done, _ = self._last
@@ -286,15 +309,13 @@ class Reporter(Progress):
             Reporter.last_drawn = None
 
     def _seconds_left(self, seconds: float) -> float | None:
-        """How long what is left takes, by what was done in so many seconds; None where that is not
-        known.
+        """The time that the rest of the stage takes, by what was done in `seconds`; None where that
+        is not known.
         """
-        done = self._last[0]
-        return (
-            seconds * (self._total - done) / (done - self._before)
-            if self._total and done > self._before
-            else None
-        )
+        done, _ = self._last
+        if not self._total or done <= self._before:
+            return None
+        return seconds * (self._total - done) / (done - self._before)
 
     def _print(self, line: str) -> None:
         """Print a line; above the bar, if there is one. Training continues when it cannot be
@@ -333,7 +354,9 @@ def reporter(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:
 
 
 def _loss(facts: Record) -> list[str]:
-    return [] if facts.get("loss") is None else [f"loss {_short(facts['loss'])}"]
+    """The loss as a part of a line, if it is known."""
+    loss = facts.get("loss")
+    return [] if loss is None else [f"loss {_short(loss)}"]
 
 
 def _short(value: float) -> str:

@@ -2,7 +2,7 @@
 `folder`).
 
 Sizes have names, and a name means the same size everywhere in a schema: so arrays and names are
-checked against each other, and indices and offsets against what they lead to.
+checked against each other, and indices and offsets against the size of what they refer to.
 """
 
 import math
@@ -17,7 +17,8 @@ from numpy import ndarray
 from embedx import checks
 from embedx.errors import DataError
 
-BLOCK_FLOATS = 1 << 22  # of rows at a time: 16 MB, so that a huge table is never doubled in memory
+# Numbers that are looked at together: 16 MB, so that no table is ever doubled in memory.
+BLOCK_FLOATS = 1 << 22
 AXES = ("rows", "columns")
 
 
@@ -58,45 +59,65 @@ def as_utf8(text: str) -> str:
 class Names(NamedTuple):
     """The names in a file STEM.tsv."""
 
-    size: str  # the name of their number
+    # the name of their number
+    size: str
     required: bool = True
-    counted: bool = False  # whether counts are required beside them
+    # counts are required beside them
+    counted: bool = False
 
 
 class Array(NamedTuple):
-    """An array in a file NAME.npy."""
+    """An array in a file NAME.npy.
 
-    shape: tuple[str, ...]  # sizes by name
+    shape         names of sizes
+    indexes       the name of the size below which all of its numbers are
+    offsets_into  the name of the size that its numbers, as offsets, divide
+    """
+
+    shape: tuple[str, ...]
     dtypes: tuple[str, ...] = ("float32",)
     required: bool = False
     is_finite: bool = True
-    indexes: str = ""  # the name of the size below which all of its numbers are
-    offsets_into: str = ""  # the name of the size of what its offsets divide
+    indexes: str = ""
+    offsets_into: str = ""
 
     def wrong_content(self, array: ndarray, sizes: Mapping[str, int]) -> str:
         """What is wrong with the numbers in an array of this shape and type; "" if nothing is."""
-        if self.indexes in sizes and (problem := checks.wrong_indices(array, sizes[self.indexes])):
-            return problem
-        if self.offsets_into in sizes and (
-            problem := checks.wrong_offsets(array, sizes[self.offsets_into])
-        ):
-            return problem
-        if self.is_finite and (row := first_not_finite(array)) is not None:
-            return f"row {row:,} has a number that is not finite"
-        return ""
+        problem = ""
+        if self.indexes in sizes:
+            problem = checks.wrong_indices(array, sizes[self.indexes])
+        if not problem and self.offsets_into in sizes:
+            problem = checks.wrong_offsets(array, sizes[self.offsets_into])
+        if not problem and self.is_finite:
+            row = first_not_finite(array)
+            if row is not None:
+                problem = f"row {row:,} has a number that is not finite"
+        return problem
+
+    def wrong_form(self, array: ndarray) -> str:
+        """What is wrong with an array's type or number of axes; "" if nothing is."""
+        dtype = str(array.dtype)
+        if array.ndim == len(self.shape) and dtype in self.dtypes:
+            return ""
+        wanted = f"{' or '.join(self.dtypes)} ({' × '.join(self.shape)})"
+        return f"holds {dtype} {array.shape}, where {wanted} should be"
 
 
 class Value(NamedTuple):
-    """A setting or fact of model.json that whoever reads the model relies on; it may be null or
-    absent unless it is required.
+    """A setting or fact of model.json that readers of the model rely on; it may be null or absent
+    unless it is required.
+
+    kind     bool, int, float, str, list or dict
+    items    the type of the items of a list
+    choices  the texts that are allowed; empty: any
     """
 
-    kind: type  # bool, int, float, str, list or dict
+    kind: type
     required: bool = False
-    items: type = object  # of a list
+    items: type = object
     at_least: float = -math.inf
     at_most: float = math.inf
-    choices: tuple[str, ...] = ()  # of a text; empty: any
+    choices: tuple[str, ...] = ()
 
     def wrong(self, value: object) -> str:
         """What is wrong with a value; "" if nothing is."""
@@ -124,8 +145,10 @@ KINDS: Mapping[type, tuple[Any, str]] = {
     list: (list, "a list"),
     dict: (dict, "an object"),
 }
-MAX_SHOWN = 40  # characters of a value in a message
-FACTS_OF_RUN = {  # that pages, `embedx info` and reports show
+# Letters of a value in a message.
+MAX_LETTERS = 40
+# Facts of a run that pages, `embedx info` and reports show.
+FACTS_OF_RUN = {
     "final_loss": Value(float),
     "loss_unit": Value(str),
     "epochs": Value(float),
@@ -140,45 +163,50 @@ FACTS_OF_RUN = {  # that pages, `embedx info` and reports show
 
 
 def wrong_value(declared: Mapping[str, Value], values: Mapping[str, Any], what: str) -> str:
-    """The first of some values that is not what is declared, for a message; "" if there is none."""
+    """The first value that is not as it is declared, for a message; "" if there is none.
+
+    what  the values are, in the message
+    """
     for name, value in declared.items():
-        if problem := value.wrong(values.get(name)):
+        problem = value.wrong(values.get(name))
+        if problem:
             return f"`{name}` of the {what} is {problem}"
     return ""
 
 
 @dataclass(frozen=True)
 class FolderSchema:
-    """What must be in a folder; there may be further arrays, names, settings and facts."""
+    """What must be in a folder; there may be further arrays, names, settings and facts.
+
+    source  what writes such folders, for messages
+    names   by the stem of their file
+    arrays  by name
+    sizes   by the name of a size, the fact that states it
+    """
 
     task: str
-    source: str  # what writes such folders
-    names: Mapping[str, Names]  # by the stem of their file
-    arrays: Mapping[str, Array]  # by name
+    source: str
+    names: Mapping[str, Names]
+    arrays: Mapping[str, Array]
     settings: Mapping[str, Value] = field(default_factory=dict)
     facts: Mapping[str, Value] = field(default_factory=dict)
-    sizes: Mapping[str, str] = field(default_factory=dict)  # the fact that states a size, by size
+    sizes: Mapping[str, str] = field(default_factory=dict)
 
     def wrong_values(self, description: Mapping[str, Any]) -> str:
-        """The first setting or fact that is not what it should be, for a message; "" if there is
+        """The first setting or fact that is not as it is declared, for a message; "" if there is
         none.
         """
-        return wrong_value(self.settings, description["settings"], "settings") or wrong_value(
-            self.facts, description["facts"], "facts"
-        )
+        problem = wrong_value(self.settings, description["settings"], "settings")
+        return problem or wrong_value(self.facts, description["facts"], "facts")
 
     def missing(self, description: Mapping[str, Any]) -> str:
-        """The required files that a description does not name, for a message; "" if
-        there are none.
-        """
+        """The required files that a description lacks, for a message; "" if it lacks none."""
         required = {name for name, names in self.names.items() if names.required}
         required |= {name for name, array in self.arrays.items() if array.required}
-        lacking = required - {*description["names"], *description["arrays"]}
-        return (
-            f"names no {' and no '.join(f'`{name}`' for name in sorted(lacking))}"
-            if lacking
-            else ""
-        )
+        missing = required - {*description["names"], *description["arrays"]}
+        if not missing:
+            return ""
+        return f"names no {' and no '.join(f'`{name}`' for name in sorted(missing))}"
 
     def misfits(
         self,
@@ -186,43 +214,64 @@ class FolderSchema:
         arrays: Mapping[str, ndarray],
         facts: Mapping[str, Any],
     ) -> Iterator[tuple[str, str]]:
-        """Files that do not fit the schema or another file, each with a complaint."""
-        # a size by its name, and where it was found
-        seen: dict[str, tuple[int, str]] = {
-            size: (facts[fact], f"`{fact}` is {facts[fact]:,}")
-            for size, fact in self.sizes.items()
-            if facts.get(fact) is not None
-        }
-        for name, declared in self.arrays.items():
-            if name not in arrays:
-                continue
-            file, shape, dtype = f"{name}.npy", arrays[name].shape, str(arrays[name].dtype)
-            if len(shape) != len(declared.shape) or dtype not in declared.dtypes:
-                wanted = f"{' or '.join(declared.dtypes)} ({' × '.join(declared.shape)})"
-                yield file, f"holds {dtype} {shape}, where {wanted} should be"
+        """Files that do not fit the schema or another file, each with its problem."""
+        sizes = _Sizes()
+        for size, fact in self.sizes.items():
+            if facts.get(fact) is not None:
+                sizes.state(size, facts[fact], f"`{fact}` is {facts[fact]:,}")
+        present = {name: array for name, array in self.arrays.items() if name in arrays}
+        for name, declared in present.items():
+            file = f"{name}.npy"
+            problem = declared.wrong_form(arrays[name])
+            if problem:
+                yield file, problem
                 return
-            for size, n, axis in zip(declared.shape, shape, AXES, strict=False):
-                known, where = seen.setdefault(size, (n, f"{file} has {n:,} {axis}"))
-                if n != known:
-                    yield file, f"{n:,} {axis}, but {where}"
-        for stem, each in self.names.items():
-            if stem not in names:
-                continue
-            found, counts = names[stem]
-            known, where = seen.setdefault(each.size, (len(found), ""))
-            if len(found) != known:
-                yield f"{stem}.tsv", f"{len(found):,} {each.size}, but {where}"
-            if each.counted and counts is None:
-                yield f"{stem}.tsv", "no counts after the names; lines look like `name TAB count`"
-        sizes = {size: n for size, (n, _) in seen.items()}
-        for name, declared in self.arrays.items():
-            if name in arrays and (problem := declared.wrong_content(arrays[name], sizes)):
+            for size, n, axis in zip(declared.shape, arrays[name].shape, AXES, strict=False):
+                contradiction = sizes.state(size, n, f"{file} has {n:,} {axis}")
+                if contradiction:
+                    yield file, f"{n:,} {axis}, but {contradiction}"
+        for stem, declared_names in self.names.items():
+            if stem in names:
+                yield from _wrong_names(f"{stem}.tsv", declared_names, *names[stem], sizes)
+        for name, declared in present.items():
+            problem = declared.wrong_content(arrays[name], sizes.known)
+            if problem:
                 yield f"{name}.npy", problem
+
+
+class _Sizes:
+    """The sizes of a folder, each as it was stated first.
+
+    known    by name
+    sources  by name, the statement for messages
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self.sources: dict[str, str] = {}
+
+    def state(self, size: str, n: int, source: str) -> str:
+        """State a size; the earlier statement if it contradicts that, else ""."""
+        if size not in self.known:
+            self.known[size] = n
+            self.sources[size] = source
+        return "" if self.known[size] == n else self.sources[size]
+
+
+def _wrong_names(
+    file: str, declared: Names, names: Sequence[str], counts: ndarray | None, sizes: _Sizes
+) -> Iterator[tuple[str, str]]:
+    """The file of names with each of its problems."""
+    contradiction = sizes.state(declared.size, len(names), f"{file} has {len(names):,}")
+    if contradiction:
+        yield file, f"{len(names):,} {declared.size}, but {contradiction}"
+    if declared.counted and counts is None:
+        yield file, "no counts after the names; lines look like `name TAB count`"
 
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    return text if len(text) <= MAX_LETTERS else f"{text[:MAX_LETTERS]}…"
 
 
 def row_blocks(array: ndarray) -> Iterator[ndarray]:
@@ -239,6 +288,7 @@ def first_not_finite(array: ndarray) -> int | None:
     for rows in row_blocks(array):
         is_finite = np.isfinite(rows)
         if not is_finite.all():
-            return start + int(np.argmin(is_finite.reshape(len(rows), -1).all(axis=1)))
+            is_finite_row = is_finite.reshape(len(rows), -1).all(axis=1)
+            return start + int(np.argmin(is_finite_row))
         start += len(rows)
     return None

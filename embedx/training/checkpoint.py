@@ -31,7 +31,7 @@ import numpy as np
 from embedx.errors import DataError, DivergedError, Setting, joined
 from embedx.runtime import atomic, locks, shell
 from embedx.runtime.disk import amount, check_disk
-from embedx.runtime.memory import MAX_COPY, available_memory, n_bytes
+from embedx.runtime.memory import MAX_COPY_SHARE, available_memory, n_bytes
 from embedx.runtime.progress import Progress
 from embedx.settings import Options, Record
 from embedx.storage import folder as folders
@@ -373,7 +373,7 @@ class Checkpoints:
         self.began = time.monotonic()
         self.finish()
         live = {name: value.read() for name, value in state.values.items()}
-        if wait or n_bytes(live) > MAX_COPY * available_memory():
+        if wait or n_bytes(live) > MAX_COPY_SHARE * available_memory():
             self._write(live)
             return
         self.writing = threading.Thread(

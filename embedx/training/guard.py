@@ -29,7 +29,7 @@ import numpy as np
 
 from embedx.errors import Reason
 from embedx.runtime.interrupts import to_the_end
-from embedx.runtime.memory import MAX_COPY, available_memory, n_bytes
+from embedx.runtime.memory import MAX_COPY_SHARE, available_memory, n_bytes
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -131,7 +131,7 @@ class Guard:
         if not self.is_on:
             return
         size = n_bytes({name: value.read() for name, value in state.values.items()})
-        self.keeps_copy = size <= MAX_COPY * available_memory()
+        self.keeps_copy = size <= MAX_COPY_SHARE * available_memory()
         is_resumed = self.has_begun
         self.has_begun = True
         if not is_resumed:
