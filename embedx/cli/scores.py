@@ -108,15 +108,14 @@ def _score_graph(request: EvaluateRequest, progress: Progress) -> None:
     """Print the scores of the vectors of nodes or items."""
     from embedx.evaluation import graphs
 
-    scores = graphs.scores(
-        request.models,
+    tests = graphs.GraphTests(
         request.links,
         request.non_links,
         request.node_labels,
         request.next_item,
         request.seed,
-        progress,
     )
+    scores = graphs.scores(request.models, tests, progress)
     if request.as_json:
         print(json.dumps(scores))
     else:

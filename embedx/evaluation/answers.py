@@ -3,8 +3,8 @@ calibration.
 
 A row may have several labels, one, or none; ids from n_labels on are unknown to the classifier,
 which cannot predict them. The predictions for a row are ids, best first. A row of n labels is
-judged by its n best predictions, its *share* (at most all that are given); a label is *found* if it
-is among them. So a row of one label is judged by its first prediction alone.
+judged by its n best predictions, its *share* (at most all that there are): a row of one label by
+its first prediction alone. A label that is not among them is *missed*.
 
     reliability   predictions by their probability, in bins of equal width; for each bin the mean
                   probability (confidence), and the share that is correct (accuracy). ECE = sum over
@@ -21,24 +21,35 @@ from scipy.sparse import csr_matrix
 from embedx.evaluation.labels import hits, ratio
 from embedx.labeled.data import Labels
 
-THIRDS = ("head", "middle", "tail")  # of the occurrences of labels in training
+# Of the occurrences of labels in training.
+THIRDS = ("head", "middle", "tail")
 UNSEEN = "not in training"
-BINS = 10  # of a reliability diagram
-NOT_FOUND = 2**31 - 1  # the rank of a label that is not among the predictions
+# Bins of a reliability diagram.
+BINS = 10
+# The rank of a label that is not among the predictions.
+NOT_PREDICTED = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class FrequencyBin:
-    """Labels of similar training frequency, with recall and precision on test rows."""
+    """Labels of similar training frequency, with recall and precision on test rows.
+
+    labels              their number
+    min_rows, max_rows  training rows of a label
+    occurrences         in test rows
+    recall              by k: the share of the occurrences that is among the k best predictions
+    predicted           rows whose first prediction is in this bin
+    precision           the share of these that is correct
+    """
 
     name: str
     labels: int
-    min_rows: int  # of training, of a label
+    min_rows: int
     max_rows: int
-    occurrences: int  # in test rows
-    recall: dict[int, float]  # by k: the share of the occurrences that is among the k best answers
-    predicted: int  # rows whose first prediction is in this bin
-    precision: float  # the share of these that is correct
+    occurrences: int
+    recall: dict[int, float]
+    predicted: int
+    precision: float
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,18 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Reliability:
-    """First predictions by their probability."""
+    """First predictions in bins by their probability.
 
-    n: ndarray  # int64 (bins,): answers
-    confidence: ndarray  # float64 (bins,): their mean probability, nan where there are none
-    accuracy: ndarray  # float64 (bins,): the share that is correct
-    error: float  # ECE
+    n           int64 (bins,): the number of predictions
+    confidence  float64 (bins,): their mean probability, nan where there are none
+    accuracy    float64 (bins,): the share that is correct
+    error       ECE
+    """
+
+    n: ndarray
+    confidence: ndarray
+    accuracy: ndarray
+    error: float
 
 
 def bin_of_labels(counts: ndarray) -> ndarray:
@@ -104,18 +121,18 @@ def by_frequency(
         if not len(counts_in_bin) and not n_occurrences:
             continue
         n_predicted = len(is_right_in_bin)
-        result.append(
-            FrequencyBin(
-                name=name,
-                labels=len(counts_in_bin),
-                min_rows=int(counts_in_bin.min()) if len(counts_in_bin) else 0,
-                max_rows=int(counts_in_bin.max()) if len(counts_in_bin) else 0,
-                occurrences=n_occurrences,
-                recall={n: ratio(int((rank_in_bin < n).sum()), n_occurrences) for n in ks},
-                predicted=n_predicted,
-                precision=ratio(int(is_right_in_bin.sum()), n_predicted),
-            )
+        largest = int(counts_in_bin.max(initial=0))
+        frequency_bin = FrequencyBin(
+            name=name,
+            labels=len(counts_in_bin),
+            min_rows=int(counts_in_bin.min(initial=largest)),
+            max_rows=largest,
+            occurrences=n_occurrences,
+            recall={n: ratio(int((rank_in_bin < n).sum()), n_occurrences) for n in ks},
+            predicted=n_predicted,
+            precision=ratio(int(is_right_in_bin.sum()), n_predicted),
         )
+        result.append(frequency_bin)
     return result
 
 
@@ -151,23 +168,23 @@ def _indicator(row: ndarray, column: ndarray, shape: tuple[int, int]) -> csr_mat
     return csr_matrix((np.ones(len(row), int64), (row, column)), shape)
 
 
-def reliability(probability: ndarray, is_right: ndarray, bins: int = BINS) -> Reliability:
+def reliability(probability: ndarray, is_right: ndarray) -> Reliability:
     """Whether predictions are correct as often as they are probable.
 
     probability  float (n,) within 0 and 1; `is_right` bool (n,)
     """
-    bin_of_row = np.clip((probability * bins).astype(int64), 0, bins - 1)
-    n = np.bincount(bin_of_row, minlength=bins)
+    bin_of_row = np.clip((probability * BINS).astype(int64), 0, BINS - 1)
+    n = np.bincount(bin_of_row, minlength=BINS)
     with np.errstate(invalid="ignore"):
-        confidence = np.bincount(bin_of_row, weights=probability, minlength=bins) / n
-        accuracy = np.bincount(bin_of_row, weights=is_right, minlength=bins) / n
+        confidence = np.bincount(bin_of_row, weights=probability, minlength=BINS) / n
+        accuracy = np.bincount(bin_of_row, weights=is_right, minlength=BINS) / n
     error = ratio(float(np.nansum(n * np.abs(accuracy - confidence))), float(n.sum()))
     return Reliability(n, confidence, accuracy, error)
 
 
 def ranks(top: ndarray, labels: Labels) -> ndarray:
-    """The rank of each of `labels.ids` among its row's predictions, from 0; else NOT_FOUND."""
-    rank = np.full(len(labels.ids), NOT_FOUND)
+    """The rank of each of `labels.ids` among its row's predictions, from 0; else NOT_PREDICTED."""
+    rank = np.full(len(labels.ids), NOT_PREDICTED)
     row = labels.row_of_id
     for place in reversed(range(top.shape[1])):
         rank[top[row, place] == labels.ids] = place

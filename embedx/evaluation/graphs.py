@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import int32, ndarray
@@ -25,10 +25,13 @@ from embedx.vectors.next_item import history_weights, mean_of_history, next_item
 
 TRAINING_SHARES = (0.1, 0.5, 0.9)
 SPLITS_PER_SHARE = 10
-T_QUANTILE = 2.26  # 97.5 % quantile of Student's t with SPLITS_PER_SHARE - 1 degrees of freedom
+# 97.5 % quantile of Student's t with SPLITS_PER_SHARE - 1 degrees of freedom.
+T_QUANTILE = 2.26
 LINK_FOLDS = 5
-TOP = 10  # items
-BLOCK_FLOATS = 1 << 25  # scores of sessions computed at a time: 128 MB
+# Items at the top of a ranking that count as hits.
+TOP = 10
+# Scores of sessions computed at a time: 128 MB.
+BLOCK_FLOATS = 1 << 25
 
 Row = dict[str, Any]
 
@@ -390,31 +393,41 @@ def as_table(rows: Sequence[Row]) -> str:
     return "\n".join(aligned(table) if sys.stdout.isatty() else tab_separated(table))
 
 
-def scores(
-    models: Sequence[str],
-    link_file: str | None,
-    non_links: str | None,
-    label_file: str | None,
-    session_file: str | None,
-    seed: int,
-    progress: Progress,
-) -> dict[str, list[Row]]:
-    """The tables that are asked for, by name; of several models with a column for them."""
-    if non_links is not None and link_file is None:
+class GraphTests(NamedTuple):
+    """Files to score vectors of nodes and items on, each of which may be None.
+
+    seed  of the splits, and of the pairs that are drawn where `non_links` is None
+    """
+
+    links: str | None
+    non_links: str | None
+    node_labels: str | None
+    sessions: str | None
+    seed: int
+
+
+def scores(models: Sequence[str], tests: GraphTests, progress: Progress) -> dict[str, list[Row]]:
+    """The tables of the tests, by name; of several models with a column for them."""
+    if tests.non_links is not None and tests.links is None:
         raise InapplicableError("non_links", None, ("applies only with ", Setting("links")))
     tables: dict[str, list[Row]] = {}
     for path in models:
-        model = load(path, progress)
-        tables_of_model: dict[str, list[Row]] = {}
-        if link_file:
-            tables_of_model["links"] = links(model, link_file, non_links, seed, progress)
-        if label_file:
-            tables_of_model["node labels"] = node_labels(model, label_file, seed, progress)
-        if session_file:
-            tables_of_model["next item"] = next_item(model, session_file, progress)
-
-        for name, rows in tables_of_model.items():
+        for name, rows in scores_of_model(load(path, progress), tests, progress).items():
             if len(models) > 1:
                 rows = [{"model": path, **row} for row in rows]
             tables.setdefault(name, []).extend(rows)
+    return tables
+
+
+def scores_of_model(
+    model: WordVectors, tests: GraphTests, progress: Progress
+) -> dict[str, list[Row]]:
+    """The tables of the tests of one model, by name."""
+    tables: dict[str, list[Row]] = {}
+    if tests.links:
+        tables["links"] = links(model, tests.links, tests.non_links, tests.seed, progress)
+    if tests.node_labels:
+        tables["node labels"] = node_labels(model, tests.node_labels, tests.seed, progress)
+    if tests.sessions:
+        tables["next item"] = next_item(model, tests.sessions, progress)
     return tables

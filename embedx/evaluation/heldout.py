@@ -45,27 +45,41 @@ from embedx.text.vocabulary import keep_probability, kept_counts
 from embedx.vectors.model import WordVectors
 from embedx.vectors.probabilities import log_probability_given, trained_on
 
-PAIRS = 20_000  # scored at most: the standard error is then about 0.01 nats
-# at most, and a tenth of all, and no more than have MAX_CALIBRATION log-probabilities
+# Pairs that are scored, at most: the standard error is then about 0.01 nats.
+PAIRS = 20_000
+# Pairs for calibration, at most, and a tenth of all at most; their log-probabilities take 200 MB at
+# most.
 CALIBRATION_PAIRS = 1_000
-MAX_CALIBRATION = 50_000_000  # 200 MB
-MIN_CALIBRATION_PAIRS = 20  # calibration pairs
-BLOCK_FLOATS = 1 << 22  # scores computed at a time: 16 MB
-MIN_LOG_P = -1e4  # log-probabilities are clipped here in the fit, which takes no infinite ones
+MAX_CALIBRATION = 50_000_000
+# With fewer pairs no temperature is fitted.
+MIN_CALIBRATION_PAIRS = 20
+# Scores computed at a time: 16 MB.
+BLOCK_FLOATS = 1 << 22
+# Log-probabilities are clipped here in the fit, which takes no infinite ones.
+MIN_LOG_P = -1e4
 
 
 class HeldOutPairs(NamedTuple):
-    """Inputs with their targets, in text order."""
+    """Inputs with their targets, in text order.
 
-    # int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
+    inputs   int32 (n,): context words; for CBOW (n, max contexts), those of each centre, then -1
+    targets  int32 (n,): centres
+    groups   int64 (n,): the group of the text that each pair is from
+    """
+
     inputs: ndarray
-    targets: ndarray  # int32 (n,): centres
-    groups: ndarray  # int64 (n,): which group of the text each is from
+    targets: ndarray
+    groups: ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Likelihood:
-    """The likelihood of held-out pairs under a model; see above."""
+    """The likelihood of held-out pairs under a model; see above.
+
+    values  float64 (n_pairs,): log p(y | x)
+    groups  int64 (n_pairs,): the group of the text that each pair is from
+    words   the vocabulary
+    """
 
     log_likelihood: float
     standard_error: float
@@ -74,9 +88,9 @@ class Likelihood:
     unigram: float
     n_pairs: int
     n_groups: int
-    values: ndarray  # float64 (n_pairs,): log p(y | x)
-    groups: ndarray  # int64 (n_pairs,)
-    words: list[str]  # of the vocabulary
+    values: ndarray
+    groups: ndarray
+    words: list[str]
 
     def metrics(self) -> dict[str, float]:
         """The numbers by their names."""
@@ -113,37 +127,69 @@ def sample_pairs(
     place = place[rng.random(len(place)) < keep[words[place]]]
     kept = words[place]
     sentence = sentences[place]
-    group = sentence if groups is None else groups[place]
-    if window == WHOLE_SENTENCE:
-        reach = np.full(len(kept), window)
+    windows = _windows(sentence, window, rng)
+    if per_context:
+        centre, inputs = _pairs_of_contexts(kept, windows, at_most, rng)
     else:
-        reach = rng.integers(1, window + 1, len(kept))
+        centre, inputs = _pairs_of_centres(kept, windows, at_most, rng)
+    group = sentence if groups is None else groups[place]
+    targets = kept[centre].astype(int32)
+    return HeldOutPairs(inputs.astype(int32), targets, group[centre].astype(np.int64))
 
-    position = np.arange(len(kept))
+
+class _Windows(NamedTuple):
+    """The contexts of each centre: n_before words before it, of n_contexts in all; int64 (n,)."""
+
+    n_before: ndarray
+    n_contexts: ndarray
+
+
+def _windows(sentence: ndarray, window: int, rng: np.random.Generator) -> _Windows:
+    """The windows of words, with a reach that is drawn as in training.
+
+    sentence  int64 (n,): that of each word, not decreasing
+    """
+    n = len(sentence)
+    reach = np.full(n, window)
+    if window != WHOLE_SENTENCE:
+        reach = rng.integers(1, window + 1, n)
+    position = np.arange(n)
     first_of_sentence = np.searchsorted(sentence, sentence, "left")
     last_of_sentence = np.searchsorted(sentence, sentence, "right") - 1
     n_before = np.minimum(reach, position - first_of_sentence)
-    n_contexts = n_before + np.minimum(reach, last_of_sentence - position)
+    n_after = np.minimum(reach, last_of_sentence - position)
+    return _Windows(n_before, n_before + n_after)
 
-    # The contexts of a centre are at steps -n_before to -1 and 1 to n_after from it. Below, steps
-    # run from -n_before to n_after - 1, and those from 0 on are moved by 1.
-    if per_context:
-        pair = _sample_indices(rng, int(n_contexts.sum()), at_most)
-        ends = np.cumsum(n_contexts)
-        centre = np.searchsorted(ends, pair, "right")
-        first_pair = (ends - n_contexts)[centre]
-        step = pair - first_pair - n_before[centre]
-        inputs = kept[centre + step + (step >= 0)]
-    else:
-        centre = np.flatnonzero(n_contexts)
-        centre = centre[_sample_indices(rng, len(centre), at_most)]
-        column = np.arange(n_contexts[centre].max(initial=0))
-        step = column - n_before[centre, None]
-        context = np.minimum(centre[:, None] + step + (step >= 0), len(kept) - 1)
-        inputs = np.where(column < n_contexts[centre, None], kept[context], -1)
-    return HeldOutPairs(
-        inputs.astype(int32), kept[centre].astype(int32), group[centre].astype(np.int64)
-    )
+
+def _context(centre: ndarray, n_before: ndarray, k: ndarray) -> ndarray:
+    """The positions of the k-th contexts of centres, which are not among their contexts."""
+    step = k - n_before
+    return centre + step + (step >= 0)
+
+
+def _pairs_of_contexts(
+    kept: ndarray, windows: _Windows, at_most: int, rng: np.random.Generator
+) -> tuple[ndarray, ndarray]:
+    """The positions of centres, and the context words that they are paired with, both (n,)."""
+    n_before, n_contexts = windows
+    pair = _sample_indices(rng, int(n_contexts.sum()), at_most)
+    ends = np.cumsum(n_contexts)
+    centre = np.searchsorted(ends, pair, "right")
+    first_pair = (ends - n_contexts)[centre]
+    return centre, kept[_context(centre, n_before[centre], pair - first_pair)]
+
+
+def _pairs_of_centres(
+    kept: ndarray, windows: _Windows, at_most: int, rng: np.random.Generator
+) -> tuple[ndarray, ndarray]:
+    """The positions of centres, (n,), and all context words of each, (n, max contexts), then -1."""
+    n_before, n_contexts = windows
+    centre = np.flatnonzero(n_contexts)
+    centre = centre[_sample_indices(rng, len(centre), at_most)]
+    column = np.arange(n_contexts[centre].max(initial=0))
+    context = _context(centre[:, None], n_before[centre, None], column)
+    words = kept[np.minimum(context, len(kept) - 1)]
+    return centre, np.where(column < n_contexts[centre, None], words, -1)
 
 
 def _sample_indices(rng: np.random.Generator, n: int, at_most: int) -> ndarray:

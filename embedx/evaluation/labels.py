@@ -38,9 +38,12 @@ from embedx.evaluation.statistics import Score
 from embedx.kernels.select import best_of_rows
 from embedx.labeled.data import Labeled, Labels
 
-BLOCK_FLOATS = 1 << 18  # computed at a time, so that they stay in the processor's cache
-MIN_LOG_LIKELIHOOD = -26.0  # of an example, in the code of augment & reduce (Ruiz et al. 2018)
-TEMPERATURES = (1e-3, 1e3)  # the range of the fit
+# Numbers computed at a time, so that they stay in the processor's cache.
+BLOCK_FLOATS = 1 << 18
+# Log-likelihood of an example, at least, in the code of augment & reduce (Ruiz et al. 2018).
+MIN_LOG_LIKELIHOOD = -26.0
+# The range of the fit.
+TEMPERATURES = (1e-3, 1e3)
 # Groups of test rows. A standard error from 50 groups is within a tenth of the true one as a rule.
 GROUPS = 50
 # The fit of a temperature ends at a step that gains less, in nats of log-likelihood.
@@ -55,7 +58,9 @@ PROPENSITY_A = 0.55
 PROPENSITY_B = 1.5
 # Log-likelihoods are printed to 0.01 nats, so smaller differences may be due to rounding.
 ROUNDING = 0.01
-MIN_SCORE = -1e6  # below the best; at any of the TEMPERATURES its exponential is 0, as that of -inf
+# Scores are raised to this far below the best: at any of the TEMPERATURES the exponential is 0, as
+# that of -inf.
+MIN_SCORE = -1e6
 
 
 class LabelMetrics:
@@ -81,8 +86,10 @@ class LabelMetrics:
         self.weights: ndarray | None = None
         if label_counts is not None:
             self.weights = inverse_propensity(label_counts, n_train or 0, *propensity)
-        self.log_p: list[ndarray] = []  # of the rows of each block, float64
-        self.sums: defaultdict[str, float] = defaultdict(int)  # over rows
+        # of the rows of each block, float64
+        self.log_p: list[ndarray] = []
+        # over rows
+        self.sums: defaultdict[str, float] = defaultdict(int)
 
     def add(self, log_p: ndarray | None, scores: ndarray | None, labels: Labels) -> None:
         """Take in a block of rows.
@@ -94,9 +101,11 @@ class LabelMetrics:
         labels  of these rows, each once in a row
         """
         if scores is not None:
-            self.add_ranked(top_k(scores, max(1, *self.ks))[0], labels)
+            ids, _ = top_k(scores, max(1, *self.ks))
+            self.add_ranked(ids, labels)
         if log_p is not None:
-            self.log_p.append(label_means(log_p, labels)[1])
+            _, log_p_of_rows = label_means(log_p, labels)
+            self.log_p.append(log_p_of_rows)
 
     def add_ranked(self, top: ndarray, labels: Labels) -> None:
         """Take in a block of rows of which only the best labels are known.
@@ -376,7 +385,9 @@ def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> f
         else:
             high = log_temperature
 
-        step = slope / (temperature * variance) if variance > 0 else math.copysign(math.inf, slope)
+        step = math.copysign(math.inf, slope)
+        if variance > 0:
+            step = slope / (temperature * variance)
         if not low < log_temperature + step < high:
             log_temperature = 0.5 * (low + high)
             continue
@@ -399,9 +410,9 @@ def derivatives(
     for z, labels in blocks:
         known_rows, z_of_labels = label_means(z, labels)
         n += len(known_rows)
-        for some in blocks_of_rows(len(known_rows), z.shape[1]):
-            block = z[known_rows[some]].astype(np.float64)
-            z_of_label = z_of_labels[some]
+        for part in blocks_of_rows(len(known_rows), z.shape[1]):
+            block = z[known_rows[part]].astype(np.float64)
+            z_of_label = z_of_labels[part]
             best = block.max(axis=1)
             if not (np.isfinite(best).all() and np.isfinite(z_of_label).all()):
                 problem = "no temperature to fit: some scores of validation rows are not finite"

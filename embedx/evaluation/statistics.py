@@ -88,13 +88,18 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """A score of one run, or the mean or difference of those of several, by parts; see above."""
+    """A score of one run, or the mean or difference of those of several, by parts; see above.
+
+    parts    float64: sums of groups, or values on resamples
+    sizes    of the groups; None where the parts are resamples
+    overlap  groups per item
+    """
 
     value: float
-    parts: ndarray  # float64: sums of groups, or values on resamples
-    sizes: ndarray | None  # of the groups; None where the parts are resamples
+    parts: ndarray
+    sizes: ndarray | None
     items: int
-    overlap: int = 1  # groups per item
+    overlap: int = 1
 
     @classmethod
     def of_groups(cls, sums: Sequence[float], sizes: Sequence[int], overlap: int = 1) -> "Score":
@@ -150,7 +155,8 @@ class Score:
         # a correlation has no value on a resample without variation
         values = self.parts[np.isfinite(self.parts)]
         n = len(values)
-        return Error(float(values.std(ddof=1)) if n > 1 else math.nan, n - 1)
+        deviation = float(values.std(ddof=1)) if n > 1 else math.nan
+        return Error(deviation, n - 1)
 
 
 def grouped(values: ndarray, groups: ndarray) -> Score:
@@ -251,11 +257,15 @@ def orders(runs: Mapping[str, Sequence[Score]]) -> dict[tuple[str, str], int]:
 
 
 class Standing(NamedTuple):
-    """The score and rank of a configuration by one measure."""
+    """The score and rank of a configuration by one measure.
+
+    rank    1 + the number of configurations that are significantly higher
+    behind  the score minus that of the reference; None for the reference itself
+    """
 
     score: Estimate
-    rank: int  # 1 + the number of configurations that are significantly higher
-    behind: Estimate | None  # the score minus that of the reference; None for the reference itself
+    rank: int
+    behind: Estimate | None
     items: int
 
 
@@ -287,7 +297,7 @@ def standings(
 
 
 def resampled(
-    statistic: Statistic, sizes: Sequence[int], seed: int, how_many: int = RESAMPLES
+    statistic: Statistic, sizes: Sequence[int], seed: int, n_resamples: int = RESAMPLES
 ) -> Score:
     """The statistic of sets of items, with its values on resamples of them.
 
@@ -296,8 +306,8 @@ def resampled(
     rng = np.random.default_rng(seed)
     step = max(1, BLOCK_FLOATS // sum(sizes))
     parts = []
-    for start in range(0, how_many, step):
-        rows = min(step, how_many - start)
+    for start in range(0, n_resamples, step):
+        rows = min(step, n_resamples - start)
         parts.append(statistic([_draw_counts(rng, rows, size) for size in sizes]))
     value = float(statistic([np.ones((1, size)) for size in sizes])[0])
     return Score(value, np.concatenate(parts), None, sum(sizes))

@@ -32,8 +32,10 @@ PAIR_CANDIDATES = 300_000
 ANALOGY_CANDIDATES = 30_000
 # with the number of candidates of analogies
 PROTOCOLS = {"embedx": ANALOGY_CANDIDATES, "gensim": PAIR_CANDIDATES}
-MAX_BYTES = 1 << 23  # of text; Google's analogies are 600,000
-MIN_ITEMS = 3  # below this many items there is no correlation to speak of
+# Bytes of text; Google's analogies are 600,000.
+MAX_BYTES = 1 << 23
+# With fewer items there is no correlation to speak of.
+MIN_ITEMS = 3
 METHODS = ("3cosadd", "3cosmul")
 LINE_OF_PAIR = "tiger TAB cat TAB 7.35"
 LINE_OF_QUESTION = "Athens Greece Oslo Norway"
@@ -234,17 +236,21 @@ def read_analogies(
 
 
 def fields_of(line: str, n: int) -> list[str]:
-    """The fields of a line, without quotation marks around them: between tabs if there are n, else
-    commas, else spaces.
+    """The fields of a line, without quotation marks around them.
+
+    They stand between tabs if there are n, else between commas, else between spaces.
     """
     for separator in ("\t", ","):
         fields = [field.strip() for field in line.split(separator)]
         if len(fields) >= n:
-            return [
-                field[1:-1] if len(field) > 1 and field[0] == field[-1] == '"' else field
-                for field in fields
-            ]
+            return [unquoted(field) for field in fields]
     return line.split()
+
+
+def unquoted(field: str) -> str:
+    """A field without quotation marks around it."""
+    is_quoted = len(field) > 1 and field[0] == field[-1] == '"'
+    return field[1:-1] if is_quoted else field
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:

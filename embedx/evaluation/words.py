@@ -146,8 +146,9 @@ def independent_sets(answers: Sequence[Answers]) -> list[tuple[SimilarityPairs, 
 
 
 def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
-    """The score of `a` minus that of `b` on one test; each side is one model, or the same one
-    trained with several seeds.
+    """The score of `a` minus that of `b` on one test.
+
+    Each side is one model, or the same one trained with several seeds.
 
     Only items that every model can score count. A side's score is the mean of its models' scores:
     for pairs the mean of the models' Spearman correlations (not the correlation of mean cosines,
@@ -176,8 +177,9 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
 
 
 def evaluated(model: Model, against: Sequence[Model] | Model = (), **options: Any) -> Report:
-    """As `evaluate`, with the fields of `WordTests` by name: pairs=["sim.tsv"],
-    analogies="questions.txt", seed=3, ...
+    """As `evaluate`, with the fields of `WordTests` by name.
+
+    For example pairs=["sim.tsv"], analogies="questions.txt", seed=3.
     """
     names = {field.name for field in dataclasses.fields(WordTests)}
     tests = {name: options.pop(name) for name in names & options.keys()}
