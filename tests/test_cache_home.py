@@ -22,6 +22,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings
 from embedx.text.sources import resolve
+from tests.support.notes import Notes
 
 pytestmark = pytest.mark.skipif(
     os.name != "posix", reason="Windows gives each user temporary folders of his own"
@@ -303,6 +304,13 @@ def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
     for sources, folder in ((old, read_only), (new, spare(temporary))):
         with encode_sources(sources, TextSettings()) as corpus:
             assert corpus.folder == folder / "tokens" / corpus.key
+
+    progress = Notes()
+    assert cache.clear_caches(progress=progress) > 0
+    assert progress.notes == [
+        f"{read_only / 'tokens'}: corpora that stay, for it can only be read: 1"
+    ]
+    assert len(cache.list_caches()) == 1
 
 
 def test_kernels_are_read_from_all_folders_and_written_to_the_first(temporary, monkeypatch):

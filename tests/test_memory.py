@@ -102,6 +102,25 @@ def test_the_memory_of_a_container_of_version_1(tmp_path):
     assert control_groups.memory_left(membership, groups) > 2**62
 
 
+@pytest.mark.parametrize(
+    ("lines", "folder", "contents", "expected"),
+    [
+        ("0::/", "", {"memory__max": 1000}, 1000),
+        ("0::/", "", {"memory__max": 1000, "memory__current": 300}, 700),
+        ("0::/", "", {"memory__max": 1000, "memory__current": 300, "memory__stat": "anon 5"}, 700),
+        ("3:memory:/a", "memory", {"memory__limit_in_bytes": 1000}, 1000),
+        ("3:hugetlb,memory:/a", "memory", {"memory__limit_in_bytes": 1000}, 1000),
+    ],
+)
+def test_a_limit_of_memory_counts_where_less_is_said_of_its_use(
+    tmp_path, lines, folder, contents, expected
+):
+    own, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own.write_text(f"{lines}\n")
+    files(groups / folder, **contents)
+    assert control_groups.memory_left(own, groups) == expected
+
+
 QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
 
 
@@ -113,6 +132,7 @@ QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
         ("0::/pod/job", "pod", {"cpu__max": "50000 100000"}, 0.5),
         ("4:cpu,cpuacct:/docker/1f", "cpu,cpuacct", QUOTA_1, 3.0),
         ("4:cpu,cpuacct:/a/b", "cpu,cpuacct/a", QUOTA_1, 3.0),
+        ("4:cpuacct,cpu:/docker/1f", "cpu", QUOTA_1, 3.0),
         ("4:cpu:/", "cpu", {"cpu__cfs_quota_us": -1, "cpu__cfs_period_us": 100000}, np.inf),
         ("0::/", "", {"cpu__max": "nonsense"}, np.inf),
         ("0::/", "", {"cpu__max": "1 0"}, np.inf),

@@ -12,9 +12,12 @@ import pytest
 
 from embedx.errors import EmbedxError
 from embedx.text import opening
+from embedx.text.encode import encode_sources
 from embedx.text.opening import AGENT, open_source
+from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, resolve
 from embedx.text.streams import text_blocks
+from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
 TEXT = b"a word\nand another\n"
@@ -91,6 +94,19 @@ def test_a_url_is_read_as_it_is_stored_and_by_a_named_client(site):
     assert read(f"{site.url}/text.gz") == TEXT
     assert read(f"{site.url}/text?token=secret") == TEXT
     assert set(site.agents) == {AGENT}
+
+
+def test_a_text_of_a_server_that_comes_from_the_cache_is_dated(site, tmp_path):
+    site.files.update({"/a.txt": TEXT, "/b.txt": TEXT})
+    urls = resolve([f"{site.url}/a.txt", f"{site.url}/b.txt"])
+    first = Notes()
+    again = Notes()
+    for progress in (first, again):
+        with encode_sources(urls, TextSettings(), progress, tmp_path) as corpus:
+            assert corpus.n_tokens == 8
+    assert not any("token cache" in note for note in first.notes if "the text of" in note)
+    (dated,) = (note for note in again.notes if "the text of" in note)
+    assert dated.startswith(f"{site.url}/a.txt and 1 other URL: the text of 20")
 
 
 def test_a_zip_archive_on_a_server_is_read_from_its_end(site):

@@ -9,6 +9,7 @@ import pytest
 
 import embedx
 from embedx.cli import app
+from embedx.runtime import cores
 from embedx.runtime.shell import command_line
 from tests.support.commands import run_command
 
@@ -46,6 +47,24 @@ def test_no_new_thread(monkeypatch, capsys, message, raised):
     if raised is SystemExit:
         assert ended.value.code == 2
         assert "no more threads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("starts_threads", "expected"), [(True, None), (False, "1")])
+def test_libraries_start_no_threads_where_the_system_starts_none(
+    monkeypatch, starts_threads, expected
+):
+    """OpenBLAS would interrupt the process, which is reported as Ctrl-C."""
+
+    def start(thread):
+        if not starts_threads:
+            raise RuntimeError(app.NO_NEW_THREAD)
+
+    monkeypatch.delenv(app.THREADS_OF_LIBRARIES, raising=False)
+    monkeypatch.setattr(cores.threading.Thread, "start", start)
+    monkeypatch.setattr(cores.threading.Thread, "join", lambda thread: None)
+    monkeypatch.setattr(app.os, "cpu_count", lambda: 4)
+    app._spare_threads()
+    assert os.environ.get(app.THREADS_OF_LIBRARIES) == expected
 
 
 def test_the_help_is_the_same_without_docstrings():

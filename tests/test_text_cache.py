@@ -434,6 +434,7 @@ def test_a_folder_that_cannot_be_looked_into_is_an_error(home, monkeypatch):
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
+    home.mkdir()
     assert list_caches(home) == []
     encoded = read(corpus, home)
     (kept,) = list_caches(home)
@@ -513,9 +514,10 @@ def test_sentences_that_are_none_are_errors(home, sentences, problem):
     assert leftovers(home) == []
 
 
-def test_a_folder_that_is_not_there_is_not_cleared(tmp_path):
+@pytest.mark.parametrize("command", [list_caches, clear_caches])
+def test_a_folder_that_is_not_there_is_neither_listed_nor_cleared(command, tmp_path):
     with pytest.raises(SettingError) as error:
-        clear_caches(tmp_path / "typo")
+        command(tmp_path / "typo")
     assert (error.value.setting, error.value.value) == ("cache_dir", str(tmp_path / "typo"))
 
 

@@ -19,6 +19,7 @@ from embedx.cli.commands import Command, UsageError, with_settings
 from embedx.cli.help import OF_PEERS, Group
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
 from embedx.errors import DataError, EmbedxError
+from embedx.runtime.cores import can_start_threads
 from embedx.runtime.interrupts import SIGNALS
 
 # Commands by section of the help.
@@ -79,6 +80,12 @@ GROUPS = {
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
+# OpenBLAS starts a thread for each core but one, of so many, when it is loaded, and interrupts the
+# process where it cannot; OpenMP ends it. numpy, scipy and scikit-learn each have a library.
+MAX_CORES_OF_LIBRARY = 64
+LIBRARIES_WITH_THREADS = 3
+THREADS_OF_LIBRARIES = "OMP_NUM_THREADS"
+
 OUTPUT_CLOSED = 128 + 13  # exit code, as for SIGPIPE
 
 _heard: list[signal.Signals] = []  # the signals that end a run
@@ -92,6 +99,7 @@ def main() -> None:
     has_no_home = os.path.expanduser("~") == "~"
     if has_no_home:  # importing smart_open would fail
         os.environ["HOME"] = "/nonexistent"
+    _spare_threads()
     code = _run_command(sys.argv[1:])
     if _received:  # whatever typer made of it
         for number in _heard:
@@ -108,6 +116,13 @@ def _listen_to_signals() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
             _heard.append(number)
+
+
+def _spare_threads() -> None:
+    """Have libraries start no threads where the system would not start all of them."""
+    n_cores = min(os.cpu_count() or 1, MAX_CORES_OF_LIBRARY)
+    if not can_start_threads(LIBRARIES_WITH_THREADS * (n_cores - 1)):
+        os.environ.setdefault(THREADS_OF_LIBRARIES, "1")
 
 
 def _run_command(arguments: list[str]) -> int | None:

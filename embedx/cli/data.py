@@ -196,6 +196,8 @@ def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:
 
 def cache_clear(cache_dir: Path | None = None) -> None:
     """Delete all encoded corpora."""
+    from embedx.settings import on_command_line
     from embedx.text.cache import clear_caches
 
-    print(f"freed {clear_caches(cache_dir) / 1e6:.1f} MB")
+    freed = clear_caches(cache_dir, Reporter(sys.stderr, spelling=on_command_line))
+    print(f"freed {freed / 1e6:.1f} MB")

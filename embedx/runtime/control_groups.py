@@ -27,11 +27,19 @@ def memory_left(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
             # no such file, or "max"
             with contextlib.suppress(OSError, ValueError):
                 limit = _number_in(folder / limit_name)
-                usage = _number_in(folder / usage_name)
-                statistics = (folder / "memory.stat").read_text("ascii").split()
-                inactive = int(statistics[statistics.index(inactive_name) + 1])
-                left = min(left, limit - usage + inactive)
+                usage = _usage(folder, usage_name, inactive_name)
+                left = min(left, limit - usage)
     return left
+
+
+def _usage(folder: Path, usage_name: str, inactive_name: str) -> int:
+    """Bytes of a group that are in use, 0 where it does not say; gVisor has no memory.stat."""
+    usage = 0
+    with contextlib.suppress(OSError, ValueError):
+        usage = _number_in(folder / usage_name)
+        statistics = (folder / "memory.stat").read_text("ascii").split()
+        usage -= int(statistics[statistics.index(inactive_name) + 1])
+    return usage
 
 
 def processors(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> float:
@@ -63,12 +71,14 @@ def folders_of(controller: str, membership: Path, groups: Path) -> Iterator[Path
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
             continue
-        # of version 2, which has no list of controllers, `groups` itself
-        root = groups / controllers
-        group = root / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(root):
-                yield folder
+        # Version 2 has no list. Version 1 mounts a list in any order, with links by controller.
+        names = {controllers, controller} if controllers else {""}
+        for name in sorted(names):
+            root = groups / name
+            group = root / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(root):
+                    yield folder
 
 
 def _number_in(file: Path) -> int:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 
 from embedx.runtime.control_groups import processors
 
@@ -30,3 +31,21 @@ def _limits_of_environment() -> list[int]:
         if outermost.isdecimal() and int(outermost) > 0:
             limits.append(int(outermost))
     return limits
+
+
+def can_start_threads(n: int) -> bool:
+    """Whether the system starts so many threads more, whatever limits them."""
+    may_end = threading.Event()
+    started = []
+    try:
+        for _ in range(n):
+            thread = threading.Thread(target=may_end.wait)
+            thread.start()
+            started.append(thread)
+    except RuntimeError:
+        return False
+    finally:
+        may_end.set()
+        for thread in started:
+            thread.join()
+    return True

@@ -28,7 +28,7 @@ from typing import Any
 
 from embedx.errors import SettingError, near_file
 from embedx.runtime.cache_home import absolute, kept_in, with_spare
-from embedx.runtime.progress import Progress
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.text.corpus_writer import is_kept, remove_kept
 from embedx.text.encoded_corpus import EncodedCorpus, bytes_in, load, read_about
@@ -84,11 +84,12 @@ def list_caches(cache_dir: Path | None = None) -> list[Record]:
     when each was created.
 
     Damaged ones are the last, with "damage" other than None; damage within the tokens shows when
-    they are used.
+    they are used. Raises `SettingError` where the folder that is named does not exist.
     """
     homes = default_folders() if cache_dir is None else (cache_dir,)
     corpora = []
     with errors_explained(homes[0], "read"):
+        _check_named(cache_dir)
         for home in homes:
             for folder in _kept_in(home):
                 corpus = _described(folder)
@@ -122,20 +123,34 @@ def _described(folder: Path) -> Record:
         return corpus | {"damage": str(error)}
 
 
-def clear_caches(cache_dir: Path | None = None) -> int:
+def clear_caches(cache_dir: Path | None = None, progress: Progress = SILENT) -> int:
     """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep
     what they have mapped. Raises `SettingError` where the folder that is named does not exist.
+
+    Corpora of default folders that can only be read, as in an image, stay and are noted.
     """
+    if cache_dir is None:
+        for read_only in default_folders()[1:]:
+            n_corpora = len(_kept_in(read_only))
+            if n_corpora:
+                progress.note(
+                    f"{read_only}: corpora that stay, for it can only be read: {n_corpora}"
+                )
     home = cache_dir or default_folders()[0]
     with errors_explained(home):
-        if cache_dir is not None and not cache_dir.is_dir():
-            remedy = near_file(str(cache_dir), "check the name")
-            raise SettingError("cache_dir", str(cache_dir), "no such folder", remedy)
+        _check_named(cache_dir)
         before = bytes_in(home)
         sweep(home)
         for folder in _kept_in(home):
             remove_kept(folder)
     return max(before - bytes_in(home), 0)
+
+
+def _check_named(cache_dir: Path | None) -> None:
+    """Raise `SettingError` where the folder that is named does not exist."""
+    if cache_dir is not None and not cache_dir.is_dir():
+        remedy = near_file(str(cache_dir), "check the name")
+        raise SettingError("cache_dir", str(cache_dir), "no such folder", remedy)
 
 
 def _kept_in(home: Path) -> list[Path]:

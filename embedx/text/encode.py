@@ -100,6 +100,7 @@ def encode_sources(
     corpus = cache.kept(key, cache_dir, progress) if watch is None else None
     if corpus is not None:
         progress.detail(f"{_size(corpus)} from {corpus.place}; nothing is read")
+        _note_urls(corpus, sources, progress)
     else:
         with CorpusWriter(cache.folders(cache_dir)[0]) as writer:
             report = read(sources, settings, progress, writer, threads or usable_cores(), watch)
@@ -111,6 +112,18 @@ def encode_sources(
     _note_folders(corpus.report, sources, progress)
     _note_damage(corpus.report, settings, progress)
     return corpus
+
+
+def _note_urls(corpus: EncodedCorpus, sources: Sequence[Source], progress: Progress) -> None:
+    """Say of the first URL when it was read: a server may have another text by now."""
+    urls = [source.name for source in sources if is_url(source.name)]
+    if urls:
+        day, _, time = corpus.created.partition("T")
+        others = f" and {_counted(len(urls) - 1, 'other URL')}" if len(urls) > 1 else ""
+        progress.note(
+            f"{urls[0]}{others}: the text of {day} {time[:5]} UTC is used, from the token cache;"
+            " `embedx cache clear` has it read again"
+        )
 
 
 def _note_folders(report: Record, sources: Sequence[Source], progress: Progress) -> None:

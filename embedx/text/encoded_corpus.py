@@ -66,6 +66,7 @@ class EncodedCorpus:
     words      the words by provisional id
     counts     int64 (n_types,): how often each word occurs
     report     what was counted while the text was read
+    created    when it was read: the date and time in ISO 8601
     generated  makes the tokens while training, if they are not stored; `tokens` are then a sample
     """
 
@@ -75,6 +76,7 @@ class EncodedCorpus:
         self.key: str = about["key"]
         self.n_tokens: int = about["n_tokens"]
         self.report: Record = about["report"]
+        self.created: str = about["created"]
         self.bytes = bytes_in(folder)
         self.tokens: np.ndarray = np.memmap(folder / TOKENS, np.int32, "r")
         self.counts: np.ndarray = np.asarray(map_array(folder / COUNTS))
