@@ -31,7 +31,7 @@ def fit(
     progress: Progress,
     is_seen: np.ndarray | None = None,
 ) -> None:
-    """Fit all of it to the rows, if some have labels that were trained on.
+    """Fit all of these to the rows, if some have labels that were trained on.
 
     index     the rows whose labels are blended (`neighbours.arrays_of`), if any are to be
     settings  resolved
@@ -70,7 +70,7 @@ def _known_rows(classifier: Classifier, data: Labeled) -> tuple[Any, Labels]:
 def _fit_temperature(
     classifier: Classifier, features: Any, labels: Labels, threads: int | None
 ) -> None:
-    """Fit the temperature, on every so many rows."""
+    """Fit the temperature, on about TEMPERATURE_ROWS of the rows, evenly."""
     step = -(-len(labels) // calibration.TEMPERATURE_ROWS)
     rows_used = slice(None, None, step)
     labels_used = labels.rows(rows_used)
@@ -99,7 +99,9 @@ def _fit_familiarity(
     rng: np.random.Generator,
     threads: int | None,
 ) -> None:
-    """Fit the factors of what is known of rows, on held-out rows as they are and damaged.
+    """Fit the factors by which probabilities of unfamiliar rows are lowered.
+
+    They are fitted to held-out rows as they are, and damaged.
 
     data  as `damage.as_read_later` gives it
     """
@@ -136,7 +138,7 @@ def _fit_familiarity(
 def _best_answers(
     classifier: Classifier, features: Any, threads: int | None
 ) -> tuple[Answers, Knowledge]:
-    """The best labels of rows, and what is known of these."""
+    """The best labels of rows, and how familiar the rows are."""
     features, n_unknown = familiarity.split(features, classifier.known.n_features)
     parts = [answers for _, answers in classifier.answers(features, 2, threads=threads)]
     answers = Answers(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -161,7 +163,7 @@ def _add_neighbours(
     settings: ClassifySettings,
     progress: Progress,
 ) -> None:
-    """Blend with as many rows as wanted or, with `auto`, if the held-out rows gain by it.
+    """Give the classifier neighbours: with `auto` only if held-out rows gain by them.
 
     Held-out rows choose the blend, where there are enough.
     """

@@ -7,9 +7,7 @@ scaled features.
 
 Candidates are the best labels of the classifier and those of the neighbours; p is 0 for others than
 its best 100. What is left open is chosen on rows held out of training, and a second calibration
-makes scores probabilities. `auto` asks for a gain of MIN_GAIN errors there, since it is that of the
-best of many blends: tenfold cross-validation of the choice is noisier, and declined on enwiki-cat,
-where P@1/3/5 of test rows gain .005, .005 and .003.
+makes scores probabilities.
 
 neighbour_offsets, _features, _values, _label_offsets, _labels   the training rows and their labels,
     both as CSR
@@ -64,14 +62,15 @@ SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 ROOTS = (1.0, 0.5)
 # Exponent, share and root where no rows are held out.
 USUAL = (2.0, 0.25, 1.0)
-# Gain in standard errors from which on `auto` blends.
+# Gain in standard errors from which on `auto` blends: it is that of the best of many blends.
+# Tenfold cross-validation of the choice is noisier: it misses gains of .005 in P@1 (enwiki-cat).
 MIN_GAIN = 2.0
 # The precisions whose mean is the measure.
 KS = (1, 3, 5)
 
 
 class Blend(NamedTuple):
-    """How scores are blended."""
+    """The numbers by which scores are blended: neighbours and the terms of the formula."""
 
     n: float
     exponent: float = USUAL[0]
@@ -152,7 +151,7 @@ def joined(arrays: Mapping[str, ndarray], others: Mapping[str, ndarray]) -> dict
 
 
 def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> Neighbours:
-    """What is searched, from the arrays of a model whose indices and offsets were checked.
+    """The training rows that a model has, from arrays whose indices and offsets were checked.
 
     Raises `EmbedxError` where arrays are missing or wrong.
     """
@@ -189,10 +188,13 @@ def _is_blend(values: ndarray) -> bool:
 
 
 class ChosenBlend(NamedTuple):
-    """The blend that held-out rows choose, and what they gain by it."""
+    """The blend that held-out rows choose, and what they gain by it.
+
+    precision  mean of P@KS without neighbours
+    near       the nearest rows of the held-out rows
+    """
 
     blend: Blend
-    # Mean of P@KS without neighbours.
     precision: float
     gain: float
     standard_error: float

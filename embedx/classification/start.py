@@ -29,8 +29,7 @@ TRAIN_TOGETHER = "train on the old and the new rows together"
 def word_vectors(
     path: str, hidden: int | None, data: Labeled, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The words of the data that have vectors in a file, by feature id, and these, float32 (n,
-    dim).
+    """The feature ids of words that have vectors in a file, and these, float32 (n, dim).
 
     They are scaled by one factor, so that their elements are as large on average as those that a
     hidden layer starts from.
@@ -70,8 +69,9 @@ def _scaled_as_hidden(vectors: np.ndarray) -> np.ndarray:
 def settings_to_continue(
     before: Classifier, name: str | None, options: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    """The options by which a classifier, read from `path`, learns new rows: its own where they are
-    part of it, and those of the user.
+    """The options by which a classifier, read from `path`, learns new rows.
+
+    They are its own where they are part of it, and those of the user.
 
     Raises `EmbedxError` where weights cannot be trained further, or an option contradicts the
     model.

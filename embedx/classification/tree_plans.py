@@ -20,12 +20,18 @@ from embedx.search.balanced_tree import balanced_tree
 
 
 class LevelPlan(NamedTuple):
-    """A level that is to be trained: what is known of it before."""
+    """A level that is to be trained.
 
-    first_node: ndarray  # int64 (n_groups + 1,)
-    node_of_place: ndarray  # int32 (n_places,): the node of each label, in the tree's order
-    node_above: ndarray  # int32 (n_places,): that of the level above
-    tiles: list[tuple[int, int, int]]  # (group, first node, last node), at most WIDTH nodes
+    first_node     int64 (n_groups + 1,): where the nodes of each group begin
+    node_of_place  int32 (n_places,): the node of each label, in the tree's order
+    node_above     int32 (n_places,): its node in the level above
+    tiles          (group, first node, end) of at most WIDTH nodes
+    """
+
+    first_node: ndarray
+    node_of_place: ndarray
+    node_above: ndarray
+    tiles: list[tuple[int, int, int]]
 
     @property
     def n_nodes(self) -> int:
@@ -38,9 +44,9 @@ class LevelPlan(NamedTuple):
 
 
 class TreePlan(NamedTuple):
-    """The labels of a tree in its order, and its levels from the top."""
+    """The labels of a tree in its order, int32 (n_places,), and its levels from the top."""
 
-    labels: ndarray  # int32 (n_places,)
+    labels: ndarray
     levels: list[LevelPlan]
 
 
@@ -51,8 +57,9 @@ def tree_plans(
     settings: ClassifySettings,
     progress: Progress,
 ) -> list[TreePlan]:
-    """The trees that the settings ask for, with clusters of the labels that occur; without
-    --weights tree a single level of all of them.
+    """The trees that the settings ask for, over the labels that occur.
+
+    Without `--weights tree` it is a single level of all of them.
     """
     labels = np.flatnonzero(counts).astype(int32)
     depth = tree_depth(len(labels), settings)
@@ -92,8 +99,9 @@ def _clustered(
 
 
 def tree_plan(labels: ndarray, depth: int, edges: ndarray, arity: int) -> TreePlan:
-    """The levels of a tree whose leaves, 2^depth, are labels[edges[k]:edges[k + 1]]; a node has at
-    most `arity` children.
+    """The levels of a tree whose 2^depth leaves are labels[edges[k]:edges[k + 1]].
+
+    A node has at most `arity` children.
     """
     max_bits = max(1, int(math.log2(arity)))
     n_levels = -(-depth // max_bits)
@@ -110,6 +118,7 @@ def tree_plan(labels: ndarray, depth: int, edges: ndarray, arity: int) -> TreePl
 
 
 def _level_plan(first_node: ndarray, node_of_place: ndarray, node_above: ndarray) -> LevelPlan:
+    """A level of a tree, with its tiles."""
     groups = itertools.pairwise(first_node.tolist())
     tiles = [
         (group, start, min(start + WIDTH, last))
