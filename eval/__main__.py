@@ -2,8 +2,10 @@
 
 import argparse
 import ast
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -38,6 +40,9 @@ OVERVIEW = {
 }
 
 
+DATA = {"data": "builds a data set of the tables from public repositories"}
+
+
 def found(name: str) -> Experiment:
     return import_module("eval." + name.replace("-", "_")).EXPERIMENT
 
@@ -48,9 +53,13 @@ def main(arguments: list[str] | None = None) -> None:
         print(
             "\n".join(
                 f"python -m eval {name:28s}{about}"
-                for name, about in (EXPERIMENTS | OVERVIEW).items()
+                for name, about in (EXPERIMENTS | OVERVIEW | DATA).items()
             )
         )
+        return
+    if typed[:1] == [*DATA]:
+        with one_line_errors():
+            import_module("eval.data").main(typed[1:])
         return
     if typed == [*OVERVIEW]:
         import_module("eval.overview").publish()
@@ -120,9 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
             **{name: value_of(value) for name, value in settings.items()},
         )
         try:
-            measure(run, results, shown(typed), options.resume)
-        except EmbedxError as error:
-            stop(error.spelled(on_command_line))
+            with one_line_errors():
+                measure(run, results, shown(typed), options.resume)
         except FileNotFoundError as error:
             if run.data_folder is None or str(run.data_folder) not in str(error.filename):
                 raise
@@ -134,6 +142,15 @@ def main(arguments: list[str] | None = None) -> None:
     records = report(experiment, results, options.quick)
     if options.publish and experiment.publish:
         experiment.publish(records)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """End in one line for a mistake of the user."""
+    try:
+        yield
+    except EmbedxError as error:
+        stop(error.spelled(on_command_line))
 
 
 def value_of(text: str) -> object:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from eval import datasets
 from eval.experiment import Run, stop
 
@@ -18,6 +20,11 @@ LINE_WORDS = 1000
 LONG_LINE = 50_000
 QUICK = 2_000_000  # bytes of a trial run
 TINY = 100_000
+# of the text that stands for a corpus in a trial run
+GENERATED_LINES = 10_000
+GENERATED_WORDS = 20
+GENERATED_TYPES = 2_000
+GENERATED_TOPICS = 5
 
 
 def of(run: Run) -> Path:
@@ -34,21 +41,50 @@ def unpacked(run: Run) -> dict[str, Any]:
     """Write `text`, the corpus unpacked, and `tiny`, a little of it, to the run's folder; what is
     to be known of it.
     """
-    corpus, text, tiny = of(run), run.folder / "text", run.folder / "tiny"
-    with (
-        (gzip.open if corpus.suffix == ".gz" else open)(corpus, "rb") as source,
-        text.open("wb") as target,
-    ):
-        if run.quick:
-            target.write(source.read(QUICK))
-        else:
-            shutil.copyfileobj(source, target, 1 << 20)
+    text = run.folder / "text"
+    tiny = run.folder / "tiny"
+    if is_generated(run):
+        name = "generated"
+        text.write_text(generated_text(), "utf-8")
+    else:
+        corpus = of(run)
+        name = corpus.name
+        _unpack(corpus, text, QUICK if run.quick else None)
     with text.open("rb") as source:
         tiny.write_bytes(source.read(TINY))
-    run.files |= {"text": str(text), "tiny": str(tiny)} | (
-        {"data": str(run.data)} if run.has_data else {}
+    run.files |= {"text": str(text), "tiny": str(tiny)}
+    if run.has_data:
+        run.files["data"] = str(run.data)
+    return {"name": name, **facts_of(text)}
+
+
+def is_generated(run: Run) -> bool:
+    """Whether a generated text stands for the corpus: in a trial run where it is not here."""
+    is_here = run.settings.corpus or datasets.is_here(datasets.TEXT, run.data_folder)
+    return run.quick and not is_here
+
+
+def generated_text() -> str:
+    """Lines of made-up words, drawn by Zipf's law around a topic of each line."""
+    rng = np.random.default_rng(1)
+    ranks = np.exp(rng.random((GENERATED_LINES, GENERATED_WORDS)) * np.log(GENERATED_TYPES))
+    topics = rng.integers(GENERATED_TOPICS, size=(GENERATED_LINES, 1))
+    topics = np.where(rng.random(ranks.shape) < 0.5, topics, 0)
+    lines = zip(ranks.astype(int).tolist(), topics.tolist(), strict=True)
+    return "".join(
+        " ".join(f"w{rank}t{topic}" for rank, topic in zip(*line, strict=True)) + "\n"
+        for line in lines
     )
-    return {"name": corpus.name, **facts_of(text)}
+
+
+def _unpack(corpus: Path, text: Path, n_bytes: int | None) -> None:
+    """Write a corpus, or its first bytes, unpacked."""
+    opened = gzip.open if corpus.suffix == ".gz" else open
+    with opened(corpus, "rb") as source, text.open("wb") as target:
+        if n_bytes is None:
+            shutil.copyfileobj(source, target, 1 << 20)
+        else:
+            target.write(source.read(n_bytes))
 
 
 def beginning(run: Run, text: Path, end: bytes, megabytes: float) -> dict[str, Any]:

@@ -23,14 +23,13 @@ from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, select, trained_counts
-from eval import corpus as corpora, datasets
+from eval import corpus as corpora
 from eval.experiment import Run
 from eval.papers import load
 
 DIM = 100  # of word vectors and hidden layers; the paper's
 FACE_DIM = 128  # FaceNet's
 WINDOW = 5  # kept words to each side
-SAMPLE = "wikipedia-sample"  # a corpus that comes with gensim, for where there is none
 
 
 class Data(NamedTuple):
@@ -47,13 +46,11 @@ class Data(NamedTuple):
 
 
 def text_of(run: Run) -> str:
-    """The corpus that was named, or the one among the data; in a trial run a little of it, or a
-    sample that is always there.
+    """The corpus that was named, or the one among the data; in a trial run a little of it, or of a
+    generated one.
     """
     if not run.quick:
         return str(corpora.of(run))
-    if not run.settings.corpus and not datasets.is_here(datasets.TEXT, run.data_folder):
-        return SAMPLE
     if "text" not in run.files:
         corpora.unpacked(run)
     return run.files["text"]

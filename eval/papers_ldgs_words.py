@@ -150,9 +150,10 @@ def at_cost(points: list[dict[str, float]], cost: str, most: float) -> float | N
 
 
 def runs_of(records: Records) -> dict[str, tuple[Job, Result]]:
-    """By contender, those that came to a first iteration in time."""
-    found = [each for each in records.find(section="words") if each["result"]["points"]]
-    return {each["job"]["contender"]: (each["job"], each["result"]) for each in found}
+    """By contender, those that came to a first iteration in time, after the look at the start."""
+    records_of_words = records.find(section="words")
+    finished = [record for record in records_of_words if len(record["result"]["points"]) > 1]
+    return {record["job"]["contender"]: (record["job"], record["result"]) for record in finished}
 
 
 def runs(records: Records) -> str:

@@ -498,6 +498,7 @@ def test_the_experiments_are_listed(capsys):
     assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == [
         *EXPERIMENTS,
         "overview",
+        "data",
     ]
 
 

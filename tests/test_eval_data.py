@@ -1,0 +1,176 @@
+"""eval data: the steps that build data sets from public repositories, on small ones."""
+
+import gzip
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from embedx.errors import DataError
+from embedx.labeled.read import read, read_training
+from tests.support.eval_setup import ROOT
+
+assert ROOT
+from eval import data, data_eurlex, data_wikipedia  # noqa: E402
+from eval.data_repositories import Blob, Repository, blobs, contents  # noqa: E402
+from eval.data_xc import Documents, features_of, xc_file  # noqa: E402
+
+
+def git(folder, *words):
+    who = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository of these files, and its git directory."""
+
+    def commit(files, folder):
+        git(tmp_path, "init", "-q", ".")
+        for name, content in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, "utf-8")
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", "x")
+        return tmp_path / ".git", Repository("url", git(tmp_path, "rev-parse", "HEAD"), folder)
+
+    return commit
+
+
+def test_files_of_a_repository_are_read_in_the_order_that_is_asked_for(repository):
+    directory, about = repository({"Page/b.md": "two", "Page/\u00e4.md": "", "c.md": "no"}, "Page")
+    files = blobs(directory, about)
+    assert [file.path for file in files] == ["Page/b.md", "Page/\u00e4.md"]
+    assert list(contents(directory, files[::-1])) == ["", "two"]
+    assert next(contents(directory, files)) == "two"
+
+
+def test_a_clone_without_the_commit_is_named(repository):
+    directory, _ = repository({"a": "x"}, "Page")
+    with pytest.raises(DataError) as error:
+        blobs(directory, Repository("url", "0" * 40, "Page"))
+    assert "url" in error.value.remedy
+
+
+# ---- XC files
+
+
+def documents(rows):
+    made = Documents()
+    for part, labels, words in rows:
+        made.add(part, labels, words.split())
+    return made
+
+
+ROWS = [
+    ("train", ["b", "a"], "cat cat dog"),
+    ("train", ["a"], "dog emu"),
+    ("train", ["c"], "emu fox"),
+    ("test", ["c"], "cat owl"),
+]
+
+
+def test_frequent_words_are_left_out_and_ties_are_broken_as_asked():
+    made = documents([*ROWS, ("train", ["a"], "dog gnu")])
+    assert features_of(made, 2, 0.5, by_name=False) == ["cat", "emu"]
+    assert features_of(documents(ROWS), 3, 1.0, by_name=True) == ["cat", "dog", "emu"]
+    assert features_of(documents(ROWS), 9, 1.0, by_name=True) == ["cat", "dog", "emu", "fox"]
+
+
+def test_rows_are_tf_idf_of_length_one_and_read_back(tmp_path):
+    made = documents(ROWS)
+    lines = list(xc_file(made, "train", ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
+    assert lines[0] == "3 4 3\n"
+    cat, dog = (1 + np.log(2)) * np.log(3), np.log(3 / 2)
+    length = np.hypot(cat, dog)
+    assert lines[1] == f"0,1 0:{cat / length:.4f} 1:{dog / length:.4f}\n"
+    for part in ("train", "test"):
+        text = "".join(xc_file(made, part, ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
+        (tmp_path / f"{part}.txt").write_text(text)
+    training = read_training(str(tmp_path / "train.txt"))
+    test = read(str(tmp_path / "test.txt"), like=training.schema)
+    assert test.labels.ids.tolist() == [2]
+    assert test.features.toarray().tolist() == [[1, 0, 0, 0]]
+
+
+# ---- EURLEX57K
+
+
+def law(concepts, **fields):
+    return json.dumps({"celex_id": "x", "concepts": concepts} | fields)
+
+
+def test_laws_become_rows_by_part_and_concepts_are_numbered_by_value(repository):
+    files = {
+        "data/train/2.json": law(["10", "9"], title="Fish", main_body=["The sea.", "Two fish"]),
+        "data/train/2(1).json": law(["c_1"], title="Fowl", header=None),
+        "data/dev/1.json": law(["9"], title="Fish 3"),
+        "data/EURLEX57K.json": json.dumps({"9": {"label": "sea\tfood"}}),
+    }
+    directory, about = repository(files, "data")
+    laws = data_eurlex.laws(blobs(directory, about))
+    assert [file.path for file in laws] == ["data/train/2.json", *list(files)[1:3]]
+    made = data_eurlex.documents_of(laws, contents(directory, laws))
+    assert data_eurlex.concepts_of(made) == ["9", "10", "c_1"]
+    assert made.names() == ["fish", "the", "sea", "two", "fowl"]
+    names = data_eurlex.described(["9", "10"], json.loads(files["data/EURLEX57K.json"]))
+    assert names == ["9\tsea food", "10\t"]
+
+
+# ---- Wikipedia
+
+
+def test_a_page_becomes_sentences_up_to_its_references():
+    page = "\n".join(
+        [
+            "-   Einstein[1] was *born* in 1879 in Ulm.",
+            "| a | table |",
+            "See https://example.org/x and picture.jpg there.",
+            "a    b columns",
+            "[[File:x]]",
+            "12 34 56 78",
+            "References",
+            "Nothing after it.",
+        ]
+    )
+    kept = data_wikipedia.paragraphs(page)
+    assert kept == ["Einstein was born in 1879 in Ulm.", "See   and   there."]
+    assert data_wikipedia.spelled_out("Caf\u00e9 no. 42!") == "cafe no four two"
+
+
+def test_text8_ends_at_its_bytes():
+    page = "Letters and spaces only, as in text8. " * 10
+    text = "".join(data_wikipedia.text8(["short", page, page], 500))
+    assert len(text) == 500
+    assert text.startswith(" letters and spaces only as in text eight letters")
+
+
+def test_categories_lose_their_sort_keys():
+    pages = [Blob(f"Page/{n}.md", "") for n in range(3)]
+    texts = [
+        "Cats are fish.\nCategory:Cats Category:Pets Tom",
+        "A dog.\nCategory:Pets Category:Dogs",
+        "no category",
+    ]
+    made = data_wikipedia.categorised(pages, texts)
+    assert [row.labels for row in made.rows] == [["Cats", "Pets"], ["Dogs", "Pets"]]
+    assert made.names() == ["cats", "are", "fish", "dog"]
+
+
+# ---- the command
+
+
+def test_what_is_built_is_compared_with_what_was_measured(tmp_path):
+    file = tmp_path / "x.gz"
+    file.write_bytes(gzip.compress(b"x"))
+    data.check(file, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881")
+    with pytest.raises(DataError):
+        data.check(file, "0" * 64)
+
+
+def test_the_same_lines_make_the_same_file(tmp_path):
+    files = [data._write(tmp_path / name / "x.gz", ["a\n", "b\n"]) for name in ("1", "2")]
+    assert files[0].read_bytes() == files[1].read_bytes()
