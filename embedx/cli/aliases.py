@@ -83,14 +83,21 @@ def long_names(words: Sequence[str], known: Container[str]) -> list[str]:
     """The words of a command line with two dashes before long names that have one, such as
     `-minCount`.
     """
-    end = words.index("--") if "--" in words else len(words)
-    found = list(words)
+    end = len(words)
+    if "--" in words:
+        end = words.index("--")
+    translated = list(words)
     for k, word in enumerate(words[:end]):
         match = re.match(r"-([A-Za-z][\w-]*)(=|$)", word)
-        if match is None or (len(match[1]) == 1 and match[1] in known):
+        if match is None:
             continue
-        own = own_name(match[1], known)
-        # else short options together
-        if own in known or own in INSTEAD or match[1][0] not in known:
-            found[k] = f"-{word}"
-    return found
+        name = match[1]
+        is_short_option = len(name) == 1 and name in known
+        if is_short_option:
+            continue
+        translation = own_name(name, known)
+        is_long_name = translation in known or translation in INSTEAD
+        # Otherwise it is several short options, as in -qv.
+        if is_long_name or name[0] not in known:
+            translated[k] = f"-{word}"
+    return translated

@@ -76,7 +76,7 @@ GROUPS = {
     "cache": "List or delete corpora encoded by earlier runs.",
 }
 
-# What Python raises where a limit of processes is met (`ulimit -u`, pids of a container)
+# The message of Python's error at a limit of processes (`ulimit -u`, pids of a container).
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
@@ -86,10 +86,12 @@ MAX_CORES_OF_LIBRARY = 64
 LIBRARIES_WITH_THREADS = 3
 THREADS_OF_LIBRARIES = "OMP_NUM_THREADS"
 
-OUTPUT_CLOSED = 128 + 13  # exit code, as for SIGPIPE
+# Exit code, as for SIGPIPE.
+OUTPUT_CLOSED = 128 + 13
 
-_heard: list[signal.Signals] = []  # the signals that end a run
-_received: list[int] = []  # the signal that ended the run
+# The signals that end a run, and the one that did.
+_handled_signals: list[signal.Signals] = []
+_received: list[int] = []
 
 
 def main() -> None:
@@ -97,13 +99,15 @@ def main() -> None:
     open_streams()
     _listen_to_signals()
     has_no_home = os.path.expanduser("~") == "~"
-    if has_no_home:  # importing smart_open would fail
+    if has_no_home:
+        # Importing smart_open would fail.
         os.environ["HOME"] = "/nonexistent"
     _spare_threads()
     code = _run_command(sys.argv[1:])
-    if _received:  # whatever typer made of it
-        for number in _heard:
-            signal.signal(number, signal.SIG_IGN)  # one may be about to come again
+    if _received:
+        # Another signal must not interrupt the message.
+        for number in _handled_signals:
+            signal.signal(number, signal.SIG_IGN)
         _print_error("embedx: interrupted")
         code = 128 + _received[0]
     close_error_stream()
@@ -115,7 +119,7 @@ def _listen_to_signals() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
-            _heard.append(number)
+            _handled_signals.append(number)
 
 
 def _spare_threads() -> None:

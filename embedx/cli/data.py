@@ -1,19 +1,16 @@
 """The commands about text: corpora known by name, their check, phrases, sessions, the cache."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from embedx.cli import tables
-from embedx.cli.streams import results_to
+from embedx.cli.streams import command_progress, results_to
 from embedx.errors import Setting
 from embedx.pages.plain import as_cell
 from embedx.runtime.disk import amount
-from embedx.runtime.progress import Reporter
-from embedx.settings import on_command_line
 from embedx.tasks.requests import TrainRequest
 from embedx.text.settings import SESSIONS
 
@@ -36,22 +33,22 @@ def phrases(
     """
     from embedx.cli import words
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
-    found = words.phrases(corpora, typed or {}, cache_dir, progress)[:top_k]
-    values = [
-        {
-            "phrase": each.joined,
-            "words": each.words,
-            "count": each.times,
-            "score": each.score,
-            "pass": number,
-        }
-        for number, each in found
-    ]
-    rows = [
-        (each.joined, str(each.times), f"{each.score:.4f}", str(number)) for number, each in found
-    ]
-    tables.show(("phrase", "count", "score", "pass"), rows, values if as_json else None)
+    progress = command_progress(quiet, verbose)
+    collocations = words.phrases(corpora, typed or {}, cache_dir, progress)[:top_k]
+    records = []
+    rows = []
+    for number, phrase in collocations:
+        records.append(
+            {
+                "phrase": phrase.joined,
+                "words": phrase.words,
+                "count": phrase.times,
+                "score": phrase.score,
+                "pass": number,
+            }
+        )
+        rows.append((phrase.joined, str(phrase.times), f"{phrase.score:.4f}", str(number)))
+    tables.show(("phrase", "count", "score", "pass"), rows, records if as_json else None)
 
 
 def list_recipes(as_json: bool = False) -> None:
@@ -105,7 +102,7 @@ def fetch(name: str, to: Path | None = None, quiet: bool = False, verbose: bool 
     """
     from embedx.text.fetch import fetch as fetch_recipe
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
+    progress = command_progress(quiet, verbose)
     for path in fetch_recipe(name, to, progress):
         print(as_cell(str(path)))
 
@@ -169,7 +166,7 @@ def sessions(
     from embedx.text.sessions import sessions as read_sessions
 
     pause = None if gap is None else seconds(gap, "gap")
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
+    progress = command_progress(quiet, verbose)
     with results_to(output, overwrite):
         for line in read_sessions(table, columns, pause, progress, time_unit):
             print(line)
@@ -186,11 +183,13 @@ def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:
 
     corpora = list_caches(cache_dir)
     rows = []
-    for each in corpora:
-        tokens, about = f"{each['tokens']:,} tokens", " ".join(each["sources"])
-        if each["damage"] is not None:
-            tokens, about = "damaged", each["damage"]
-        rows.append((each["key"], tokens, f"{each['bytes'] / 1e6:.1f} MB", about))
+    for corpus in corpora:
+        size = f"{corpus['bytes'] / 1e6:.1f} MB"
+        if corpus["damage"] is None:
+            tokens = f"{corpus['tokens']:,} tokens"
+            rows.append((corpus["key"], tokens, size, " ".join(corpus["sources"])))
+        else:
+            rows.append((corpus["key"], "damaged", size, corpus["damage"]))
     tables.show(("key", "tokens", "size", "sources"), rows, corpora if as_json else None)
 
 

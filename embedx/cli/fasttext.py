@@ -8,7 +8,6 @@ Training is translated for `embedx train`. The other commands print what fastTex
 included, and answer each line as it comes.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +16,7 @@ import typer
 
 from embedx.cli import training
 from embedx.cli.peers import OF_LOSS, given_settings, objective_of_loss
-from embedx.runtime.progress import Reporter
-from embedx.settings import on_command_line
+from embedx.cli.streams import command_progress
 from embedx.storage.outputs import check_not_read
 from embedx.tasks.requests import TrainRequest
 
@@ -129,7 +127,7 @@ def _train(architecture: str, request: VectorsRequest) -> None:
     export.check_free(vectors_file, request.overwrite)
     training.train(request.translated(architecture))
     model = load(request.output)
-    progress = Reporter(sys.stderr, spelling=on_command_line)
+    progress = command_progress()
     print(export.export(model, "word2vec", vectors_file, request.overwrite, progress))
 
 

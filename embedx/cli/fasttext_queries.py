@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, ndarray
@@ -17,6 +17,7 @@ from embedx.cli.peers import folder_of
 from embedx.cli.queries import input_lines
 from embedx.errors import DataError, EmbedxError, Setting, choice
 from embedx.labeled.formats.fasttext import features_of_lines
+from embedx.settings import Record
 from embedx.storage.folder import task_of
 from embedx.vectors.formats.fasttext import MAGIC
 from embedx.vectors.model import UnknownWordError, WordVectors, load
@@ -27,6 +28,8 @@ DUMPED = ("args", "dict")
 VECTORS_INSTEAD = "`embedx export MODEL FILE.npz` writes vectors"
 
 VectorOf = Callable[[str], ndarray]
+# Name and count of a word or a label, and which of both it is; None where the count is unknown.
+Entry = tuple[str, int | None, str]
 
 
 # ---- vectors
@@ -54,8 +57,8 @@ def print_ngrams(model: str, word: str) -> None:
         raise DataError(model, None, "has no character n-grams", remedy)
     row = vectors.key_to_index.get(word)
     if row is not None:
-        own = vectors.arrays.get("word_part", vectors.vectors)
-        _print_vector(own[row], word)
+        word_parts = vectors.arrays.get("word_part", vectors.vectors)
+        _print_vector(word_parts[row], word)
     for ngram in vectors.subwords.ngrams.of(word):
         _print_vector(vectors.subwords.ngram_vector(ngram), ngram)
 
@@ -67,12 +70,17 @@ def _vectors_of(model: str, of_words: Callable[[WordVectors, str], ndarray]) -> 
         vectors = load(folder)
         return lambda text: of_words(vectors, text)
 
-    found = classifier.load(folder)
-    text_schema = found.known.text
-    if text_schema is None or "hidden" not in found.arrays:
+    loaded = classifier.load(folder)
+    text_schema = loaded.known.text
+    if text_schema is None or "hidden" not in loaded.arrays:
         problem = "a classifier without a hidden layer over words has no vectors"
         raise DataError(model, None, problem)
-    return lambda text: found.hidden_values(features_of_lines([text.encode()], text_schema))[0]
+
+    def hidden_values(text: str) -> ndarray:
+        features = features_of_lines([text.encode()], text_schema)
+        return loaded.hidden_values(features)[0]
+
+    return hidden_values
 
 
 def _word_vector(vectors: WordVectors, word: str) -> ndarray:
@@ -176,33 +184,53 @@ def dump(model: str, option: str) -> None:
         raise EmbedxError(f"dump {option}: {choice(option, DUMPED)}")
     folder = folder_of(model)
     if task_of(Path(folder)) == model_folder.TASK:
-        found = classifier.load(folder)
-        if found.known.text is None:
-            raise DataError(model, None, "a classifier whose features are no words")
-        settings = {**found.settings, **found.known.text.settings, "architecture": "supervised"}
-        words = [(word, "", "word") for word in found.known.text.vocabulary]
-        names = [found.name(label) for label in range(found.n_labels)]
-        prefix = settings["label_prefix"]
-        labels = zip(names, found.counts.tolist(), strict=True)
-        entries = [*words, *((f"{prefix}{name}", count, "label") for name, count in labels)]
-        objective = found.objective.name
+        dumped = _dump_of_classifier(model, classifier.load(folder))
     else:
-        vectors = load(folder)
-        settings = {"dim": vectors.vector_size, **vectors.settings}
-        counts = [""] * len(vectors) if vectors.counts is None else vectors.counts.tolist()
-        entries = [(word, n, "word") for word, n in zip(vectors.words, counts, strict=True)]
-        objective = str(vectors.facts.get("objective", ""))
+        dumped = _dump_of_vectors(load(folder))
     if option == "dict":
-        print(len(entries))
-        for entry in entries:
-            print(*filter(lambda part: part != "", entry))
-        return
-    for name, value in _fasttext_arguments(settings, objective).items():
-        print(name, value)
+        print(len(dumped.entries))
+        for name, count, kind in dumped.entries:
+            print(*(part for part in (name, count, kind) if part is not None))
+    else:
+        for name, value in _fasttext_arguments(dumped.settings, dumped.objective).items():
+            print(name, value)
+
+
+class _Dump(NamedTuple):
+    """What fastText's dump prints of a model."""
+
+    objective: str
+    settings: Record
+    entries: list[Entry]
+
+
+def _dump_of_classifier(model: str, loaded: classifier.Classifier) -> _Dump:
+    """The settings, words and labels of a classifier."""
+    text_schema = loaded.known.text
+    if text_schema is None:
+        raise DataError(model, None, "a classifier whose features are no words")
+    settings = {**loaded.settings, **text_schema.settings, "architecture": "supervised"}
+    prefix = settings["label_prefix"]
+    words: list[Entry] = [(word, None, "word") for word in text_schema.vocabulary]
+    labels: list[Entry] = [
+        (f"{prefix}{loaded.name(label)}", count, "label")
+        for label, count in enumerate(loaded.counts.tolist())
+    ]
+    return _Dump(loaded.objective.name, settings, words + labels)
+
+
+def _dump_of_vectors(vectors: WordVectors) -> _Dump:
+    """The settings and words of word vectors."""
+    settings = {"dim": vectors.vector_size, **vectors.settings}
+    counts: list[int | None] = [None] * len(vectors)
+    if vectors.counts is not None:
+        counts = vectors.counts.tolist()
+    entries = [(word, count, "word") for word, count in zip(vectors.words, counts, strict=True)]
+    return _Dump(str(vectors.facts.get("objective", "")), settings, entries)
 
 
 def _fasttext_arguments(settings: Mapping[str, Any], objective: str) -> dict[str, Any]:
-    """fastText's settings, in the order in which it prints them; 0 is what the model has not."""
+    """fastText's settings, in the order in which it prints them; 0 where the model has none."""
     lengths = str(settings.get("subwords") or settings.get("char_ngrams") or "0-0")
     shortest, _, longest = lengths.partition("-")
     arguments = {

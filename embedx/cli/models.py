@@ -1,6 +1,5 @@
 """The commands about trained models: describe, predict, score, query, report, export."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,11 +7,9 @@ import typer
 
 from embedx.cli import tables
 from embedx.cli.requests import EvaluateRequest, PredictRequest, ReportRequest
-from embedx.cli.streams import reporter, results_to
+from embedx.cli.streams import command_progress, reporter, results_to
 from embedx.errors import DataError, InapplicableError
 from embedx.pages.plain import as_cell
-from embedx.runtime.progress import Reporter
-from embedx.settings import on_command_line
 from embedx.text.sources import STANDARD_INPUT
 
 TopK = Annotated[int, typer.Option(min=1)]
@@ -118,15 +115,17 @@ def report(request: ReportRequest) -> None:
     """
     from embedx.report.report import report as write
 
-    model, *others = request.models
-    if len(others) > 1:
+    if len(request.models) > 2:
         problem = "a page is about one model, or two"
-        raise DataError(others[1], None, problem, "embedx eval scores more")
+        raise DataError(request.models[2], None, problem, "embedx eval scores more")
+    other = None
+    if len(request.models) == 2:
+        other = request.models[1]
     with reporter(request) as progress:
         page = write(
-            model,
+            request.models[0],
             request.output,
-            other=next(iter(others), None),
+            other=other,
             test=request.test,
             test_labels=request.test_labels,
             pairs=request.pairs,
@@ -150,9 +149,9 @@ def nearest(
     """List the words nearest to each word: word, neighbour, cosine.
 
     model     model folder, or a vector file of another program, such as word2vec's
-    words     each is looked up by itself; - reads them from standard input; without any, a terminal
-              asks for them. With a model called MODEL.bin, or a file of fastText, none or a number
-              of neighbours does what `fasttext nn` does
+    words     each is looked up by itself; - reads them from standard input, and without words a
+              terminal prompts for them. For a model called MODEL.bin, or a file of fastText, no
+              words or a number of neighbours means `fasttext nn`
     restrict  look only at the N most frequent words
     exclude   leave out these words
     """
@@ -163,9 +162,8 @@ def nearest(
     if fasttext_queries.is_query(model, words):
         fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
         return
-    search = queries.NeighbourSearch(
-        load(folder_of(model)).of(vectors), top_k, restrict, exclude.split(",")
-    )
+    loaded = load(folder_of(model)).of(vectors)
+    search = queries.NeighbourSearch(loaded, top_k, restrict, exclude.split(","))
     if words and words != [STANDARD_INPUT]:
         queries.show_neighbours(words, search, as_json)
     else:
@@ -194,7 +192,7 @@ def vectors(
     from embedx.cli.queries import write_vectors
     from embedx.vectors.model import load
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
+    progress = command_progress(quiet, verbose)
     n_unknown = write_vectors(load(model).of(vectors), lines or ["-"], output, overwrite)
     if n_unknown > 0:
         progress.warn(f"lines without a known word: {n_unknown:,}")
@@ -247,7 +245,7 @@ def recommend(
         problem = "does not apply where items are given"
         raise InapplicableError("histories", histories, problem)
     loaded = load(model)
-    with Reporter(sys.stderr, spelling=on_command_line) as progress:
+    with command_progress() as progress:
         if histories is not None:
             lines = queries.lines_of_file(histories)
             queries.recommend_to_each(loaded, lines, top_k, as_json, progress)
@@ -275,7 +273,7 @@ def export(
     from embedx.vectors.export import export as write
     from embedx.vectors.model import load
 
-    progress = Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
+    progress = command_progress(quiet, verbose)
     options = {"format": None} | (typed or {})
     written = write(
         load(model, progress, trust_pickle),

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli.help import help_formatter
-from embedx.cli.options import SETTINGS
-from embedx.settings import Record, as_typed, described, is_fine, option_name
+from embedx.cli.options import SETTINGS, defaults_of_objective, settings_of_objective
+from embedx.settings import Record, as_typed, described, is_fine, option_name, settings_of
 
 Objective = Annotated[str | None, typer.Argument()]
 
@@ -39,8 +39,8 @@ def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
             # Imports the settings of the command, by which options are spelled.
             SETTINGS[task]()
         (row,) = [row for row in rows if row["objective"] == kind.name]
-        row["settings"] = settings_of_objective(kind)
-        row["defaults"] = defaults_of_objective(kind)
+        row["settings"] = _settings(kind)
+        row["defaults"] = _other_defaults(kind)
         rows = [row]
     if as_json:
         # Defaults that depend on the features are dataclasses.
@@ -57,43 +57,36 @@ def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
     print(formatter.getvalue().rstrip())
 
 
-def settings_of_objective(objective: Any) -> list[Record]:
+def _settings(objective: Any) -> list[Record]:
     """The settings that an objective declares: option, meaning, values, and the default of each
     command that takes it.
     """
-    without = {"train": objective.label_settings, "classify": objective.word_settings}
-    task_defaults = _task_defaults(objective)
-    return [
-        {
-            "option": _option(field.name),
-            "meaning": field.metadata["meaning"],
-            "values": described(field),
-            "defaults": {
-                task: task_defaults[task].get(field.name, field.default)
-                for task in TASKS
-                if field.name not in without[task]
-            },
-        }
-        for field in dataclasses.fields(objective.Settings)
-    ]
+    records: dict[str, Record] = {}
+    for task in TASKS:
+        task_defaults = defaults_of_objective(objective, task)
+        for field in settings_of_objective(objective, task):
+            record = {
+                "option": _option(field.name),
+                "meaning": field.metadata["meaning"],
+                "values": described(field),
+                "defaults": {},
+            }
+            defaults = records.setdefault(field.name, record)["defaults"]
+            defaults[task] = task_defaults.get(field.name, field.default)
+    return list(records.values())
 
 
-def defaults_of_objective(objective: Any) -> dict[str, Record]:
+def _other_defaults(objective: Any) -> dict[str, Record]:
     """The defaults of an objective for settings that all objectives have: the default of each
     command, by option.
     """
-    declared = {field.name for field in dataclasses.fields(objective.Settings)}
+    declared = settings_of(objective.Settings)
     defaults: dict[str, Record] = {}
-    for task, values in _task_defaults(objective).items():
-        for name, value in values.items():
+    for task in TASKS:
+        for name, value in defaults_of_objective(objective, task).items():
             if name not in declared:
                 defaults.setdefault(_option(name), {})[task] = value
     return defaults
-
-
-def _task_defaults(objective: Any) -> dict[str, Record]:
-    """The defaults that an objective declares for each command."""
-    return {"train": dict(objective.word_defaults), "classify": dict(objective.label_defaults)}
 
 
 def _option(name: str) -> str:

@@ -18,7 +18,7 @@ from typer.models import ArgumentInfo
 
 from embedx.cli.requests import parameters_of
 from embedx.errors import SettingError, near
-from embedx.settings import Settings, as_typed, is_fine, kind_of, option_name, read_value
+from embedx.settings import Record, Settings, as_typed, is_fine, kind_of, option_name, read_value
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 # Options that --help shows, by command; --help-all shows all.
@@ -314,14 +314,24 @@ def options_of(*groups: type[Settings]) -> Options:
     }
 
 
-def _task_options(
-    defaults_attribute: str, excluded_attribute: str, *groups: type[Settings]
-) -> Options:
-    """The settings of a task, its samplers and its objectives.
+def defaults_of_objective(objective: Any, command: str) -> Record:
+    """The defaults that an objective declares for `train` or `classify`."""
+    by_command = {"train": objective.word_defaults, "classify": objective.label_defaults}
+    return dict(by_command[command])
 
-    defaults_attribute  of objectives: their defaults for this task
-    excluded_attribute  of objectives: the names of their settings that this task does not take
-    """
+
+def settings_of_objective(objective: Any, command: str) -> list[dataclasses.Field[Any]]:
+    """The settings of an objective that `train` or `classify` takes."""
+    of_other_command = {"train": objective.label_settings, "classify": objective.word_settings}
+    return [
+        field
+        for field in dataclasses.fields(objective.Settings)
+        if field.name not in of_other_command[command]
+    ]
+
+
+def _task_options(command: str, *groups: type[Settings]) -> Options:
+    """The settings of `train` or `classify`, its samplers and its objectives."""
     from embedx.objectives import OBJECTIVES
     from embedx.samplers import SAMPLERS
 
@@ -330,10 +340,9 @@ def _task_options(
         for field in dataclasses.fields(sampler.Settings):
             options.setdefault(field.name, Option(field, sampler.Settings.panel))
     for name, objective in OBJECTIVES.items():
-        for field in dataclasses.fields(objective.Settings):
-            if field.name not in getattr(objective, excluded_attribute):
-                _add_objective_setting(options, name, field)
-        for setting, value in getattr(objective, defaults_attribute).items():
+        for field in settings_of_objective(objective, command):
+            _add_objective_setting(options, name, field)
+        for setting, value in defaults_of_objective(objective, command).items():
             if setting in options:
                 options[setting].defaults[name] = value
     return options
@@ -377,7 +386,7 @@ def train_options() -> Options:
         GraphSettings,
         ClusterSettings,
     )
-    options = _task_options("word_defaults", "label_settings", *groups, CollapsedSettings)
+    options = _task_options("train", *groups, CollapsedSettings)
     modes = {"--collapsed": COLLAPSED_DEFAULTS}
     modes |= {option_of(kind): DEFAULTS[kind] for kind in DEFAULTS if kind != TEXT}
     for mode, defaults in modes.items():
@@ -395,7 +404,7 @@ def classify_options() -> Options:
     from embedx.labeled.words import TextFeatureSettings
 
     groups = (ClassifySettings, TableSettings, ClusterSettings, TextFeatureSettings)
-    options = _task_options("label_defaults", "word_settings", *groups)
+    options = _task_options("classify", *groups)
     # Options of `embedx train`.
     shared = ("tokenizer", "lowercase", "min_count")
     return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}

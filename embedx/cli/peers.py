@@ -1,10 +1,10 @@
 """The command lines of word2vec.c and of fastText's classifiers, translated for `embedx train` and
 `embedx classify`.
 
-    embedx word2vec -train text8 -output vectors.bin -size 200 -window 8 -negative 25 -cbow 0
-    -binary 1 embedx supervised -input train.txt -output model -lr 1.0 -epoch 25 -wordNgrams 2
-    -bucket 200000 -dim 50 -loss ova embedx test model.bin test.txt 5 embedx predict-prob model.bin
-    test.txt 5
+    embedx word2vec -train text8 -output vectors.bin -size 200 -negative 25 -cbow 0 -binary 1
+    embedx supervised -input train.txt -output model -epoch 25 -wordNgrams 2 -loss ova
+    embedx test model.bin test.txt 5
+    embedx predict-prob model.bin test.txt 5
 
 Defaults are theirs, but for the threads, one for each usable core, and the optimiser with its rate,
 which are ours. Options that have no effect on the model there have none here.
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embedx.cli import training
+from embedx.cli.streams import command_progress
 from embedx.errors import InapplicableError, Setting, SettingError, Text, choice
-from embedx.runtime.progress import Reporter
-from embedx.settings import on_command_line
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def word2vec(request: Word2vecRequest) -> None:
 
     model = load_folder(request.model_folder)
     file_format = "word2vec-binary" if request.binary else "word2vec"
-    progress = Reporter(sys.stderr, spelling=on_command_line)
+    progress = command_progress()
     print(export.export(model, file_format, request.output, request.overwrite, progress))
     if request.save_vocab is not None:
         print(export.export_vocabulary(model, request.save_vocab, request.overwrite))
@@ -326,13 +325,14 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
         best = classifier.iter_top_k(rows.features, k)
     for ids, probabilities in best:
         for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):
-            parts = []
+            words = []
             for label, probability in zip(row, row_probabilities, strict=True):
-                if probability >= threshold:
-                    parts.append(f"{prefix}{classifier.name(label)}")
-                    if has_probabilities:
-                        parts.append(f"{probability:.6g}")
-            print(*parts)
+                if probability < threshold:
+                    continue
+                words.append(f"{prefix}{classifier.name(label)}")
+                if has_probabilities:
+                    words.append(f"{probability:.6g}")
+            print(*words)
         sys.stdout.flush()
 
 

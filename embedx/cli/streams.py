@@ -14,6 +14,7 @@ from typing import Any
 from embedx.cli.spelling import spelling_of
 from embedx.errors import EmbedxError, visible
 from embedx.runtime.progress import Reporter
+from embedx.settings import on_command_line
 from embedx.storage import outputs
 from embedx.tasks.requests import Request
 
@@ -114,6 +115,11 @@ def is_read_at_once() -> bool:
     """
     mode = os.fstat(1).st_mode
     return sys.stdout.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def command_progress(quiet: bool = False, verbose: bool = False) -> Reporter:
+    """Progress on standard error, for a command without a request."""
+    return Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
 
 
 def reporter(request: Request, is_alone: bool = True) -> Reporter:
