@@ -18,19 +18,19 @@ from embedx.text.tables import shown
 
 # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
 Edges = tuple[ndarray, ndarray, ndarray]
-# Places of counts.
+# Places in the counts of edges that are left out.
 SELF_LOOPS = 0
 WITHOUT_WEIGHT = 1
 # In memory, about.
-BYTES_OF_NAME = 60
-BYTES_OF_NODE = 64
+BYTES_PER_NAME = 60
+BYTES_PER_NODE = 64
 TOO_LARGE = "take fewer edges, or a machine with more memory"
 
 
 @kernel
 def count_edges(sources, targets, weights, is_directed, degrees, left_out):
-    """Add edges to the numbers of neighbours, int64 (nodes,), and those that are left out to their
-    counts, int64 (2,).
+    """Add edges to `degrees`, int64 (nodes,): the numbers of neighbours; those that are left out to
+    their counts, int64 (2,).
     """
     for e in range(len(sources)):
         if sources[e] == targets[e]:
@@ -45,67 +45,79 @@ def count_edges(sources, targets, weights, is_directed, degrees, left_out):
 
 @kernel
 def place_edges(sources, targets, weights, is_directed, free, neighbours, values):
-    """Write the same edges to the rows of their nodes, of which free[node], int64, is the next
-    place.
+    """Write the edges that `count_edges` counts to the rows of their nodes; free[node], int64, is
+    the next place in a row.
     """
     for e in range(len(sources)):
-        if sources[e] != targets[e] and (len(weights) == 0 or weights[e] != 0):
-            for way in range(1 if is_directed else 2):
-                a, b = (sources[e], targets[e]) if way == 0 else (targets[e], sources[e])
-                neighbours[free[a]] = b
-                if len(weights) > 0:
-                    values[free[a]] = weights[e]
-                free[a] += 1
+        source = sources[e]
+        target = targets[e]
+        if source == target or (len(weights) > 0 and weights[e] == 0):
+            continue
+        neighbours[free[source]] = target
+        if len(weights) > 0:
+            values[free[source]] = weights[e]
+        free[source] += 1
+        if not is_directed:
+            neighbours[free[target]] = source
+            if len(weights) > 0:
+                values[free[target]] = weights[e]
+            free[target] += 1
 
 
 @kernel
 def finish_rows(offsets, neighbours, weights, is_met):
-    """Mark the nodes that have edges, and make of the weights of each row, if any, their cumulative
-    shares.
+    """Mark the nodes that have edges, and replace the weights of each row, if there are any, by
+    their cumulative shares.
     """
     for node in range(len(offsets) - 1):
+        for at in range(offsets[node], offsets[node + 1]):
+            is_met[neighbours[at]] = True
+            is_met[node] = True
+        if len(weights) == 0:
+            continue
         total = 0.0
         for at in range(offsets[node], offsets[node + 1]):
-            is_met[neighbours[at]] = is_met[node] = True
-            if len(weights) > 0:
-                total += weights[at]
+            total += weights[at]
         sum_so_far = 0.0
-        for at in range(offsets[node], offsets[node + 1] if len(weights) > 0 else 0):
+        for at in range(offsets[node], offsets[node + 1]):
             sum_so_far += weights[at]
             weights[at] = sum_so_far / total
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes, and for each those that a walk may go to next. Made by `from_edges`, `from_scipy` or
-    `from_networkx`.
+    """Nodes, and the neighbours that a walk may go to from each. Made by `from_edges`,
+    `from_scipy` or `from_networkx`.
 
     Self-loops are left out; an edge that is given more than once counts once, with the sum of the
     weights. Without `directed` an edge can be followed both ways.
+
+    names       of the nodes
+    offsets     int64 (nodes + 1,)
+    neighbours  int32 (edges,): those of a node are neighbours[offsets[node]:offsets[node + 1]],
+                ascending
+    cumulative  float32 (edges,): the sum of a node's weights up to each edge, over that of all its
+                edges; (0,) if all weights are equal
+    left_out    numbers of edges and nodes by the reason why they are left out
     """
 
-    # Of the nodes.
     names: Sequence[str]
-    # int64 (nodes + 1,)
     offsets: ndarray
-    # int32 (edges,), ascending for each node
     neighbours: ndarray
-    # float32 (edges,): sums of a node's weights up to each edge, over that of all; (0,) if all are
-    # alike
     cumulative: ndarray
-    # Counts of what was not taken.
     left_out: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         remedy = "make it by from_edges, from_scipy or from_networkx"
-        n_nodes, n_edges = len(self.names), len(self.neighbours)
-        is_weighted = len(self.cumulative) > 0
+        n_nodes = len(self.names)
+        n_edges = len(self.neighbours)
+        n_weights = n_edges if len(self.cumulative) else 0
         for name, problem in (
             ("offsets", checks.wrong_form(self.offsets, (n_nodes + 1,), checks.INTEGERS)),
             ("offsets", checks.wrong_offsets(self.offsets, n_edges)),
             ("neighbours", checks.wrong_form(self.neighbours, (n_edges,), checks.INTEGERS)),
             ("neighbours", checks.wrong_indices(self.neighbours, n_nodes)),
-            ("cumulative", checks.wrong_form(self.cumulative, (n_edges * is_weighted,))),
+            ("cumulative", checks.wrong_form(self.cumulative, (n_weights,))),
         ):
             checks.require(problem, f"Graph: {name}", remedy)
 
@@ -152,7 +164,7 @@ class Graph:
         if n_rows != n_columns:
             problem = f"{n_rows:,} × {n_columns:,} is no graph"
             raise DataError("matrix", None, problem, "it must be square")
-        need = (BYTES_OF_NAME + BYTES_OF_NODE) * n_rows
+        need = (BYTES_PER_NAME + BYTES_PER_NODE) * n_rows
         check_declared("matrix", need, f"{n_rows:,} nodes", TOO_LARGE)
         names = [str(k) for k in range(n_rows)] if names is None else list(names)
         problem = "" if len(names) == n_rows else f"{len(names):,} for {n_rows:,} nodes"
@@ -206,7 +218,7 @@ class Graph:
         weighted: bool,
         directed: bool,
     ) -> Self:
-        """From edges that are gone through twice, a part at a time: to count and to place them."""
+        """From edges in parts, which are read twice: to count and to place them."""
         n_nodes = len(names)
         degrees = np.zeros(n_nodes, int64)
         left_out = np.zeros(2, int64)
@@ -225,7 +237,7 @@ class Graph:
             place_edges(*part, directed, free, neighbours, weights)
 
         rows = csr_matrix((weights, neighbours, offsets), (n_nodes, n_nodes))
-        # In place; it sorts rows, too.
+        # in place; it sorts rows, too
         rows.sum_duplicates()
         if rows.nnz == 0:
             raise DataError("graph", None, "no edges", "give two nodes per line")

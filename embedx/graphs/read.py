@@ -16,7 +16,7 @@ import numpy as np
 from scipy.io import mminfo, mmread
 
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
-from embedx.graphs.graph import Graph
+from embedx.graphs.graph import Edges, Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
 from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
@@ -34,33 +34,21 @@ from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
 
 MATRICES = (".npz", ".mtx", ".mtx.gz")
-BYTES_PER_ENTRY_AS_TEXT = {"coordinate": 4, "array": 2}  # of Matrix Market, at least
-BYTES_PER_ENTRY = 16  # of a matrix in memory
-MAX_GZIP_RATIO = 1032  # of deflate
-COLUMNS = 3  # of an edge, at most
-PART = 1 << 20  # edges that are taken at a time
-# Words in usual names of the columns of nodes
-COLUMN_NAMES = frozenset(
-    (
-        *("source", "target", "from", "to", "src", "dst", "tgt", "dest", "destination", "origin"),
-        *(
-            "start",
-            "end",
-            "head",
-            "tail",
-            "node",
-            "vertex",
-            "id",
-            "parent",
-            "child",
-            "user",
-            "item",
-        ),
-        *("friend", "follower", "followee", "followed", "citing", "cited", "author", "paper"),
-        *("buyer", "seller", "product", "sender", "receiver", "recipient", "subject", "object"),
-        *("person", "member", "group"),
-    )
-)
+# An entry of a Matrix Market file takes at least these bytes, by layout; in memory, 16.
+MIN_BYTES_PER_ENTRY = {"coordinate": 4, "array": 2}
+BYTES_PER_ENTRY = 16
+# Of deflate.
+MAX_GZIP_RATIO = 1032
+# Of an edge: two nodes, and maybe a weight.
+MAX_COLUMNS = 3
+EDGES_PER_PART = 1 << 20
+USUAL_NAMES = """
+    source target from to src dst tgt dest destination origin start end head tail node vertex id
+    parent child user item friend follower followee followed citing cited author paper buyer seller
+    product sender receiver recipient subject object person member group
+"""
+# Words in usual names of the columns of nodes.
+COLUMN_NAMES = frozenset(USUAL_NAMES.split())
 NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 AS_TEXT = TextSettings(on_bad_utf8="error")
 
@@ -82,18 +70,19 @@ def read_graph(
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
     else:
-        found = [replace(each, reader=EDGES) for each in sources.resolve(files)]
+        edge_lists = [replace(source, reader=EDGES) for source in sources.resolve(files)]
         text = replace(AS_TEXT, edge_separator=edge_separator)
-        with encode_sources(found, text, progress, cache_dir, threads) as corpus:
-            graph = _edges(corpus, found, settings, progress, edge_separator)
+        with encode_sources(edge_lists, text, progress, cache_dir, threads) as corpus:
+            edges = _EdgeList(corpus, edge_lists, settings.weighted, edge_separator)
+            graph = _graph_of(edges, bool(corpus.key), settings, progress)
     for what, n in graph.left_out.items():
-        progress.note(
-            f"{n:,} {what} {'have no vector' if what.startswith('nodes') else 'left out'}"
-        )
+        consequence = "have no vector" if what.startswith("nodes") else "left out"
+        progress.note(f"{n:,} {what} {consequence}")
     return graph
 
 
 def _matrix(file: str, settings: GraphSettings) -> Graph:
+    """The graph whose adjacency matrix is in a file."""
     try:
         if file.endswith(".npz"):
             with open(file, "rb") as opened:
@@ -108,55 +97,66 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
         raise DataError(file, None, error.parts) from error
     except MemoryError:
         raise
-    except Exception as error:  # scipy raises what it likes, given the bytes
-        raise DataError(
-            file,
-            None,
-            f"not a sparse matrix ({error})",
-            "write one with scipy.sparse.save_npz or mmwrite",
-        ) from error
+    except Exception as error:
+        # scipy raises errors of many kinds for damaged files
+        problem = f"not a sparse matrix ({error})"
+        remedy = "write one with scipy.sparse.save_npz or mmwrite"
+        raise DataError(file, None, problem, remedy) from error
 
 
 def _check_matrix_market(file: str) -> None:
-    """Raise `DataError` where a Matrix Market file declares more entries than its bytes can hold,
-    or than memory.
+    """Raise `DataError` where a Matrix Market file declares more entries than its bytes, or the
+    free memory, can hold.
     """
     n_rows, n_columns, n_entries, layout, _, _ = mminfo(file)
-    n_bytes = os.stat(file).st_size * (MAX_GZIP_RATIO if file.endswith(".gz") else 1)
-    least = BYTES_PER_ENTRY_AS_TEXT[layout] * n_entries
-    if least > n_bytes:
+    n_bytes = os.stat(file).st_size
+    if file.endswith(".gz"):
+        n_bytes *= MAX_GZIP_RATIO
+    if MIN_BYTES_PER_ENTRY[layout] * n_entries > n_bytes:
         problem = f"{n_entries:,} entries are declared in a file of {n_bytes:,} bytes"
         raise DataError(file, None, problem, "copy it again, or correct its header")
     need = BYTES_PER_ENTRY * n_entries + BYTES_PER_ROW * (n_rows + n_columns)
-    what = f"{n_entries:,} entries of {n_rows:,} × {n_columns:,}"
-    check_declared(file, need, what, "correct the header, or take a smaller graph")
+    content = f"{n_entries:,} entries of {n_rows:,} × {n_columns:,}"
+    check_declared(file, need, content, "correct the header, or take a smaller graph")
 
 
 @kernel
-def read_edges(tokens, at, wanted, is_comment, sources, targets, thirds, n_comments):
-    """Write the edges from tokens[at:] to int32 arrays. Returns their number, where the next line
-    begins, and where a line of too few or too many columns does, which ends them, or -1. A third
-    column that is not there is -1. Adds the comments to n_comments, int64 (1,)."""
+def read_edges(tokens, at, min_columns, is_comment, sources, targets, thirds, n_comments):
+    """Write the edges from tokens[at:] to int32 arrays.
+
+    Returns their number, the start of the next line, and the start of a line of too few or too many
+    columns, at which it stops, or -1. `thirds` is -1 for an edge of two columns. Adds the number of
+    comments to n_comments, int64 (1,).
+    """
     n = 0
     while at < len(tokens) and n < len(sources):
         begin = at
         while at < len(tokens) and tokens[at] != END_OF_SENTENCE:
             at += 1
+        n_columns = at - begin
         at += 1
-        size = at - 1 - begin
-        if size > 0 and is_comment[tokens[begin]]:
+        if n_columns == 0:
+            continue
+        if is_comment[tokens[begin]]:
             n_comments[0] += 1
-        elif size > 0:
-            if size < wanted or size > COLUMNS:
-                return n, at, begin
-            sources[n], targets[n] = tokens[begin], tokens[begin + 1]
-            thirds[n] = tokens[begin + 2] if size == COLUMNS else -1
-            n += 1
+            continue
+        if n_columns < min_columns or n_columns > MAX_COLUMNS:
+            return n, at, begin
+        sources[n] = tokens[begin]
+        targets[n] = tokens[begin + 1]
+        thirds[n] = -1
+        if n_columns == MAX_COLUMNS:
+            thirds[n] = tokens[begin + 2]
+        n += 1
     return n, at, -1
 
 
 class _EdgeList:
-    """The edges in lines of two or three cells, which are the tokens of a corpus."""
+    """The edges in lines of two or three cells, which are the tokens of a corpus.
+
+    is_comment  bool (words,): lines that begin with this word are comments
+    n_comments  int64 (1,): the number of comments in the parts that were read last
+    """
 
     def __init__(
         self,
@@ -170,40 +170,41 @@ class _EdgeList:
         self.counts = corpus.counts
         self.tokens = corpus.tokens
         self.sources = sources
-        self.n_columns = COLUMNS if is_weighted else 2
+        self.min_columns = MAX_COLUMNS if is_weighted else 2
         self.is_comment = np.fromiter(
             (word.startswith(COMMENTS) for word in self.words), bool, len(self.words)
         )
-        self.n_comments = np.zeros(1, np.int64)  # in the parts that were gone through last
-        self._buffers = np.zeros((COLUMNS, PART), np.int32)
+        self.n_comments = np.zeros(1, np.int64)
+        self._buffers = np.zeros((MAX_COLUMNS, EDGES_PER_PART), np.int32)
 
-    def parts(self, size: int = PART) -> Iterator[np.ndarray]:
-        """The columns of the edges, int32 (3, n), a part of at most `size` edges at a time; -1
-        where there is no third column.
+    def parts(self, size: int = EDGES_PER_PART) -> Iterator[np.ndarray]:
+        """The columns of the edges, int32 (3, n), at most `size` edges at a time; -1 where there is
+        no third column.
         """
         place = 0
         self.n_comments[:] = 0
         columns = self._buffers[:, :size]
         while place < len(self.tokens):
             n, place, wrong = read_edges(
-                self.tokens, place, self.n_columns, self.is_comment, *columns, self.n_comments
+                self.tokens, place, self.min_columns, self.is_comment, *columns, self.n_comments
             )
             if wrong >= 0:
                 raise self._wrong_line(self.words.at(self.tokens[wrong : place - 1]))
             yield columns[:, :n]
 
     def _wrong_line(self, cells: list[str]) -> DataError:
-        weight = " and a weight" if self.n_columns == COLUMNS else ""
+        """The error for a line of too few or too many columns."""
+        weight = " and a weight" if self.min_columns == MAX_COLUMNS else ""
         return self.refused(
             cells,
-            f"{len(cells)} columns where an edge has {self.n_columns}",
+            f"{len(cells)} columns where an edge has {self.min_columns}",
             f"give two nodes{weight}; where names hold blanks, separate columns by commas or tabs,"
             " or put the names into quotes",
         )
 
     def refused(self, cells: list[str], problem: str, remedy: str) -> DataError:
-        """What is wrong with the line of these cells, with its file and number; lines of standard
-        input have none, since it is read once.
+        """The error for the line of these cells, with its file and number; standard input, which is
+        read once, has no numbers.
         """
         for source in self.sources:
             if source.fingerprint is None:
@@ -216,15 +217,15 @@ class _EdgeList:
         return DataError(self.sources[0].name, None, f"{' '.join(cells)!r}: {problem}", remedy)
 
     def leave_out_heading(self, progress: Progress) -> int:
-        """Make a comment of a first line that names the columns, in each file; how many there
-        are.
-        """
-        head = next(self.parts(FIRST_LINES), np.zeros((COLUMNS, 0), np.int32))
+        """Take a heading, in each file, for a comment; the number of headings."""
+        head = next(self.parts(FIRST_LINES), np.zeros((MAX_COLUMNS, 0), np.int32))
         lines = [self.words.at(edge[edge >= 0]) for edge in head.T]
         if len(lines) < 2:
             return 0
-        is_rare = (self.counts[head[:2, 0]] <= len(self.sources)).all()
-        if not (_differs_in_numbers(*lines) or (is_rare and _names_columns(lines[0]))):
+        # words of a heading are in no other line
+        are_rare = (self.counts[head[:2, 0]] <= len(self.sources)).all()
+        names_columns = are_rare and _names_columns(lines[0])
+        if not names_columns and not _differs_in_numbers(*lines):
             return 0
         name = self.sources[0].name
         progress.note(f"{name}: its first line is taken as a heading, and left out")
@@ -234,9 +235,8 @@ class _EdgeList:
 
 def _differs_in_numbers(first: list[str], *others: list[str]) -> bool:
     """Whether other lines have numbers where the first has none: as weight, or as both nodes."""
-    if len(first) == COLUMNS and not _is_number(first[2]):
-        thirds = [_number(line[2]) if len(line) == COLUMNS else math.nan for line in others]
-        return not any(map(math.isnan, thirds))
+    if len(first) == MAX_COLUMNS and not _is_number(first[2]):
+        return all(len(line) == MAX_COLUMNS and not math.isnan(_number(line[2])) for line in others)
     nodes = [node for line in others for node in line[:2]]
     return all(map(str.isdecimal, nodes)) and not any(map(str.isdecimal, first))
 
@@ -247,18 +247,14 @@ def _names_columns(cells: list[str]) -> bool:
     return all(words & COLUMN_NAMES for words in parts)
 
 
-def _edges(
-    corpus: EncodedCorpus,
-    found: Sequence[Source],
-    settings: GraphSettings,
-    progress: Progress,
-    edge_separator: str | None,
+def _graph_of(
+    edges: _EdgeList, is_kept: bool, settings: GraphSettings, progress: Progress
 ) -> Graph:
-    """The graph of lines of two or three columns, from their tokens, which are gone through a part
-    at a time.
+    """The graph of an edge list.
+
+    is_kept  its words stay on disk after the corpus is closed
     """
-    words = corpus.words
-    edges = _EdgeList(corpus, found, settings.weighted, edge_separator)
+    words = edges.words
     n_headings = edges.leave_out_heading(progress)
     is_node = np.zeros(len(words), bool)
     is_third = np.zeros(len(words), bool)
@@ -269,8 +265,9 @@ def _edges(
         is_third[thirds] = True
         n_thirds += len(thirds)
     if not is_node.any():
-        raise DataError(found[0].name, None, "no edges", "give two nodes per line")
-    if n_comments := int(edges.n_comments[0]) - n_headings:
+        raise DataError(edges.sources[0].name, None, "no edges", "give two nodes per line")
+    n_comments = int(edges.n_comments[0]) - n_headings
+    if n_comments:
         progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
     if n_thirds and not settings.weighted:
         progress.note(
@@ -278,31 +275,35 @@ def _edges(
             Setting("weighted", True),
             " takes it as weights",
         )
-    # by word
-    weights = _weights(edges, is_third) if settings.weighted else np.zeros(0, np.float32)
-    numbers = (np.cumsum(is_node) - 1).astype(np.int32)
-    names = (
-        words if is_node.all() and corpus.key else WordList.of(words.at(np.flatnonzero(is_node)))
-    )
-    return Graph.of_parts(
-        names,
-        lambda: (
-            (numbers[a], numbers[b], weights[c] if len(weights) else weights)
-            for a, b, c in edges.parts()
-        ),
-        settings.weighted,
-        settings.directed,
-    )
+    weight_of_word = np.zeros(0, np.float32)
+    if settings.weighted:
+        weight_of_word = _weights(edges, is_third)
+    node_of_word = (np.cumsum(is_node) - 1).astype(np.int32)
+    names = words
+    if not (is_node.all() and is_kept):
+        names = WordList.of(words.at(np.flatnonzero(is_node)))
+
+    def numbered() -> Iterator[Edges]:
+        """The edges, with the numbers of their nodes."""
+        for first_words, second_words, third_words in edges.parts():
+            weights = weight_of_word
+            if settings.weighted:
+                weights = weight_of_word[third_words]
+            yield node_of_word[first_words], node_of_word[second_words], weights
+
+    return Graph.of_parts(names, numbered, settings.weighted, settings.directed)
 
 
 def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
-    """The weight that each word is, float32 (words,), 0 for words that are not in the third
-    column. Raises `DataError` for one that is no weight.
+    """The weight that each word of the third column states, float32 (words,); 0 for other words.
+    Raises `DataError` for a word that is no weight.
     """
     weights = np.zeros(len(edges.words), np.float32)
     weights[is_third] = [_number(word) for word in edges.words.at(np.flatnonzero(is_third))]
     is_wrong = is_third & ~(np.isfinite(weights) & (weights >= 0))
-    for part in edges.parts() if is_wrong.any() else ():
+    if not is_wrong.any():
+        return weights
+    for part in edges.parts():
         for edge in part.T[is_wrong[part[2]]]:
             line = edges.words.at(edge)
             raise edges.refused(line, f"weight {line[2]}", "it must be a number of 0 or more")
@@ -315,7 +316,7 @@ def _is_number(word: str) -> bool:
 
 
 def _number(word: str) -> float:
-    """The number that a word is; NaN if it is none."""
+    """A word as a number; NaN if it is none."""
     try:
         return float(word)
     except ValueError:
@@ -335,11 +336,9 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
         raise SettingError("node_types", file, reason, "give a text file") from error
     for number, cells in cell_lines([text], file):
         if len(cells) != 2:
-            raise DataError(
-                file,
-                number,
-                f"{len(cells)} columns where a node and its type are expected",
-                "separate both by a blank, tab or comma; put names with blanks into quotes",
-            )
-        types[cells[0]] = cells[1]
+            problem = f"{len(cells)} columns where a node and its type are expected"
+            remedy = "separate both by a blank, tab or comma; put names with blanks into quotes"
+            raise DataError(file, number, problem, remedy)
+        node, node_type = cells
+        types[node] = node_type
     return [types.get(name) for name in names]

@@ -35,41 +35,50 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
 
-# the place of the walks that are counted, among a seed's random numbers; those of epochs come after
-COUNTED = 2**35
-SAMPLED = 1 << 22  # tokens of them that are kept, to be held out and to be recognised by
+# The place, among a seed's random numbers, of the walks by which nodes are counted; the walks of
+# epochs come after it.
+COUNTED_WALKS = 2**35
+# Tokens of those walks that are kept, to be held out and to recognise the graph by.
+MAX_SAMPLED_TOKENS = 1 << 22
 NO_TYPE = -1
 
 
 class Walker(NamedTuple):
-    """A graph and how walks go through it."""
+    """A graph and how walks go through it.
 
-    offsets: ndarray  # int64 (nodes + 1,)
-    neighbours: ndarray  # int32 (edges,)
-    cumulative: ndarray  # float32 (edges,) or (0,): see `Graph`
-    starts: ndarray  # int32: the nodes that walks begin at
-    # walk k begins at starts[k * stride mod their number], so that walks at a time begin all over
-    # the graph
+    Walk k begins at starts[k * stride mod len(starts)], so that walks after each other begin all
+    over the graph.
+
+    offsets, neighbours, cumulative   see `Graph`
+    starts         int32: the nodes that walks begin at
+    return_chance  1 / p over max(1, 1 / q): the chance to accept a step back; it may be above 1
+    near_chance    1 over the same: the chance to accept a step to a neighbour of the last node
+    far_chance     1 / q over the same: the chance to accept any other step
+    node_type      int32 (nodes,), or (0,) without a metapath
+    pattern        int32: the types that a walk goes through over and over
+    """
+
+    offsets: ndarray
+    neighbours: ndarray
+    cumulative: ndarray
+    starts: ndarray
     stride: int
     length: int
-    # 1 / p, 1 and 1 / q over the greater of the last two: chances of acceptance of a step back,
-    # which may
-    of_return: float
-    of_near: float  # be above 1, to a neighbour of the last node,
-    of_far: float  # and to others
-    node_type: ndarray  # int32 (nodes,), or (0,) without a metapath
-    pattern: ndarray  # int32: the types that a walk goes through over and over
+    return_chance: float
+    near_chance: float
+    far_chance: float
+    node_type: ndarray
+    pattern: ndarray
 
 
 @kernel
 def write_walks(walker, key, first, last, tokens):
-    """Write the walks first:last with a mark after each to int32 `tokens`; return how many these
-    are.
+    """Write the walks first:last with a mark after each to int32 `tokens`; return the number of
+    tokens and marks.
     """
     n = 0
     for k in range(first, last):
-        start = walker.starts[(k * walker.stride) % len(walker.starts)]
-        n = _write_walk(walker, bits(key, uint64(k)), start, tokens, n)
+        n = _write_walk(walker, bits(key, uint64(k)), _start(walker, k), tokens, n)
     return n
 
 
@@ -77,37 +86,36 @@ def write_walks(walker, key, first, last, tokens):
 def count_walks(walker, key, first, last, tokens, counts):
     """Add how often each node is in the walks first:last to int64 `counts`."""
     for k in range(first, last):
-        n = _write_walk(
-            walker,
-            bits(key, uint64(k)),
-            walker.starts[(k * walker.stride) % len(walker.starts)],
-            tokens,
-            0,
-        )
+        n = _write_walk(walker, bits(key, uint64(k)), _start(walker, k), tokens, 0)
         for at in range(n - 1):
             counts[tokens[at]] += 1
+
+
+@kernel_part
+def _start(walker, k):
+    """The node at which walk k begins."""
+    return walker.starts[(k * walker.stride) % len(walker.starts)]
 
 
 @kernel_part
 def _write_walk(walker, key, start, tokens, n):
     """Write a walk and the mark to tokens[n:]; return where the next begins."""
     counter = uint64(0)
-    last, node = int64(-1), int64(start)
-    is_first_order = walker.of_return == walker.of_near and walker.of_near == walker.of_far
+    last = int64(-1)
+    node = int64(start)
+    is_first_order = (
+        walker.return_chance == walker.near_chance and walker.near_chance == walker.far_chance
+    )
     tokens[n] = node
     n += 1
     for step in range(1, walker.length):
-        begin, end = walker.offsets[node], walker.offsets[node + 1]
+        begin = walker.offsets[node]
+        end = walker.offsets[node + 1]
         if begin == end:
             break
         if len(walker.pattern) > 0:
-            to = _of_type(
-                walker,
-                begin,
-                end,
-                walker.pattern[step % len(walker.pattern)],
-                uniform(key, counter),
-            )
+            wanted = walker.pattern[step % len(walker.pattern)]
+            to = _of_type(walker, begin, end, wanted, uniform(key, counter))
             counter += uint64(1)
             if to < 0:
                 break
@@ -116,7 +124,8 @@ def _write_walk(walker, key, start, tokens, n):
             counter += uint64(1)
         else:
             to, counter = _second_order(walker, key, counter, last, begin, end)
-        last, node = node, to
+        last = node
+        node = to
         tokens[n] = node
         n += 1
     tokens[n] = END_OF_SENTENCE
@@ -129,11 +138,12 @@ def _second_order(walker, key, counter, last, begin, end):
     number.
     """
     extra = 0.0
-    if walker.of_return > 1:
+    if walker.return_chance > 1:
         back = _edge_to(walker, begin, end, last)
         if back >= 0:
-            extra = (walker.of_return - 1) * _share(walker, begin, end, back)
-    least, most = min(walker.of_near, walker.of_far), max(walker.of_near, walker.of_far)
+            extra = (walker.return_chance - 1) * _share(walker, begin, end, back)
+    smaller = min(walker.near_chance, walker.far_chance)
+    larger = max(walker.near_chance, walker.far_chance)
     while True:
         place = (1 + extra) * uniform(key, counter)
         chance = uniform(key, counter + uint64(1))
@@ -142,12 +152,12 @@ def _second_order(walker, key, counter, last, begin, end):
             return last, counter
         to = int64(walker.neighbours[_drawn(walker, begin, end, place)])
         if to == last:
-            is_accepted = bool(chance < walker.of_return)
-        elif chance < least or chance >= most:
-            is_accepted = bool(chance < least)
+            is_accepted = bool(chance < walker.return_chance)
+        elif chance < smaller or chance >= larger:
+            is_accepted = bool(chance < smaller)
         else:
-            near = _edge_to(walker, walker.offsets[last], walker.offsets[last + 1], to) >= 0
-            is_accepted = near == (walker.of_near > walker.of_far)
+            is_near = _edge_to(walker, walker.offsets[last], walker.offsets[last + 1], to) >= 0
+            is_accepted = is_near == (walker.near_chance > walker.far_chance)
         if is_accepted:
             return to, counter
 
@@ -157,7 +167,8 @@ def _drawn(walker, begin, end, u):
     """The place of a neighbour among begin:end, drawn by the weights with a number in [0, 1)."""
     if len(walker.cumulative) == 0:
         return begin + int64(u * (end - begin))
-    low, high = begin, end - 1
+    low = begin
+    high = end - 1
     while low < high:
         middle = (low + high) // 2
         if walker.cumulative[middle] > u:
@@ -170,12 +181,16 @@ def _drawn(walker, begin, end, u):
 @kernel_part
 def _edge_to(walker, begin, end, target):
     """The place of a node among the neighbours begin:end; -1 if it is none of them."""
-    low, size = begin, end - begin
+    low = begin
+    size = end - begin
     while size > 1:
         half = size >> 1
+        # a conditional expression, because it compiles to no branch
         low = low + half if walker.neighbours[low + half] <= target else low
         size -= half
-    return low if size == 1 and walker.neighbours[low] == target else int64(-1)
+    if size == 1 and walker.neighbours[low] == target:
+        return low
+    return int64(-1)
 
 
 @kernel_part
@@ -185,12 +200,13 @@ def _of_type(walker, begin, end, wanted, u):
     for at in range(begin, end):
         if walker.node_type[walker.neighbours[at]] == wanted:
             total += _share(walker, begin, end, at)
-    found, left = int64(-1), u * total
+    drawn = int64(-1)
+    left = u * total
     for at in range(begin, end):
         if walker.node_type[walker.neighbours[at]] == wanted and left >= 0:
-            found = int64(walker.neighbours[at])
+            drawn = int64(walker.neighbours[at])
             left -= _share(walker, begin, end, at)
-    return found
+    return drawn
 
 
 @kernel_part
@@ -198,9 +214,10 @@ def _share(walker, begin, end, at):
     """The weight of an edge over that of all edges begin:end of its node."""
     if len(walker.cumulative) == 0:
         return 1 / float64(end - begin)
-    return float64(walker.cumulative[at]) - (
-        float64(walker.cumulative[at - 1]) if at > begin else 0.0
-    )
+    share = float64(walker.cumulative[at])
+    if at > begin:
+        share -= float64(walker.cumulative[at - 1])
+    return share
 
 
 class Walks:
@@ -226,49 +243,49 @@ class Walks:
             starts=starts,
             stride=_stride(len(starts)),
             length=settings.walk_length,
-            of_return=1 / settings.p / highest,
-            of_near=1 / highest,
-            of_far=1 / settings.q / highest,
+            return_chance=1 / settings.p / highest,
+            near_chance=1 / highest,
+            far_chance=1 / settings.q / highest,
             node_type=node_type,
             pattern=pattern,
         )
 
     @property
     def n_walks(self) -> int:
-        """In an epoch."""
+        """The number of walks in an epoch."""
         return len(self.walker.starts) * int(self.settings.walks or 1)
 
     def n_chunks(self, n_tokens: int) -> int:
-        """How many chunks of at most so many tokens an epoch has."""
+        """The number of chunks of at most `n_tokens` tokens in an epoch."""
         return -(-self.n_walks // self._at_a_time(n_tokens))
 
     def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: ndarray) -> int:
-        """Write the walks of a chunk of an epoch to int32 (n_tokens,) `tokens`; return how many
-        they are, with marks.
+        """Write the walks of a chunk of an epoch to `tokens`, int32 (n_tokens,); return the number
+        of tokens and marks.
         """
-        key, n = stream_key(self.seed, COUNTED, epoch + 1), self._at_a_time(n_tokens)
-        return int(
-            write_walks(self.walker, key, chunk * n, min((chunk + 1) * n, self.n_walks), tokens)
-        )
+        key = stream_key(self.seed, COUNTED_WALKS, epoch + 1)
+        step = self._at_a_time(n_tokens)
+        first = chunk * step
+        return int(write_walks(self.walker, key, first, min(first + step, self.n_walks), tokens))
 
     def _at_a_time(self, n_tokens: int) -> int:
-        """How many walks fit into so many tokens, with their marks."""
+        """The number of walks, with their marks, that fit into `n_tokens` tokens."""
         return max(1, n_tokens // (self.settings.walk_length + 1))
 
     def counts(self, threads: int) -> ndarray:
-        """How often each node is in an epoch, int64 (nodes,), by one walk from each."""
-        key = stream_key(self.seed, COUNTED, 0)
+        """How often each node is in an epoch, int64 (nodes,), estimated by one walk from each."""
+        key = stream_key(self.seed, COUNTED_WALKS, 0)
         length = self.settings.walk_length
-        edges = np.linspace(0, len(self.walker.starts), threads + 1).astype(int64)
+        bounds = np.linspace(0, len(self.walker.starts), threads + 1).astype(int64)
 
-        def count(t: int) -> ndarray:
+        def count(first: int, last: int) -> ndarray:
             counts = np.zeros(len(self.graph), int64)
             tokens = np.zeros(length + 1, int32)
-            count_walks(self.walker, key, edges[t], edges[t + 1], tokens, counts)
+            count_walks(self.walker, key, first, last, tokens, counts)
             return counts
 
         with ThreadPoolExecutor(threads) as pool:
-            counts_of_threads = list(pool.map(count, range(threads)))
+            counts_of_threads = list(pool.map(count, bounds[:-1], bounds[1:]))
         return np.sum(counts_of_threads, axis=0) * int(self.settings.walks or 1)
 
     def corpus(
@@ -279,11 +296,12 @@ class Walks:
         sources: list[str],
         is_stored: bool,
     ) -> EncodedCorpus:
-        """Some walks that training has not, with the counts of nodes in those that it has; or all
-        of an epoch, stored.
+        """Walks of no epoch of training, with the counts of nodes in those of an epoch.
+
+        is_stored  all walks of an epoch, on disk, in place of those that training would make
         """
-        key = stream_key(self.seed, COUNTED, 0)
-        step = self._at_a_time(SAMPLED)
+        key = stream_key(self.seed, COUNTED_WALKS, 0)
+        step = self._at_a_time(MAX_SAMPLED_TOKENS)
         n = self.n_walks if is_stored else min(len(self.walker.starts), step)
         tokens = np.zeros(min(n, step) * (self.settings.walk_length + 1), int32)
         names = self.graph.names
@@ -311,8 +329,8 @@ class Walks:
 def _metapath(
     settings: GraphSettings, metapath: str, names: Sequence[str]
 ) -> tuple[ndarray, ndarray]:
-    """The number of the type of each node, int32 (nodes,), and those that a walk goes through over
-    and over. Raises `SettingError` for a type that no node has.
+    """The `node_type` and `pattern` of a `Walker`. Raises `SettingError` for a type that no node
+    has.
     """
     assert settings.node_types is not None
     path = [name.strip() for name in metapath.split(",")]
@@ -344,8 +362,10 @@ def walks_of(
     is_stored: bool,
     edge_separator: str | None = None,
 ) -> EncodedCorpus:
-    """Walks over the graph that `corpora` are: a `Graph`, or the names of its files; on disk if
-    they are counted as text is.
+    """Walks over a graph, as a corpus.
+
+    corpora    a `Graph`, or the names of its files
+    is_stored  see `Walks.corpus`
     """
     threads = int(training.threads or usable_cores())
     sources = [str(corpora)]
