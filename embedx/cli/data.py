@@ -195,8 +195,7 @@ def cache_list(cache_dir: Path | None = None, as_json: bool = False) -> None:
 
 def cache_clear(cache_dir: Path | None = None) -> None:
     """Delete all encoded corpora."""
-    from embedx.settings import on_command_line
     from embedx.text.cache import clear_caches
 
-    freed = clear_caches(cache_dir, Reporter(sys.stderr, spelling=on_command_line))
+    freed = clear_caches(cache_dir, command_progress())
     print(f"freed {freed / 1e6:.1f} MB")
