@@ -25,15 +25,22 @@ from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
-# to hold out: from fewer little can be learned, and with more little is gained
-MIN_ROWS, MAX_ROWS = 100, 2_000
-# of them that a temperature is fitted to: it is one number, and takes several passes
+# Rows to hold out: from fewer little can be learned, and with more little is gained.
+MIN_ROWS = 100
+MAX_ROWS = 2_000
+# Of these, rows that a temperature is fitted to: it is one number, and takes several passes.
 TEMPERATURE_ROWS = 500
-N_BEST = 5  # predictions per row that are used, as many as `predict` prints by default
-# of all scores and of those of right predictions: at most 14 knots
+# Predictions per row that are used, as many as `predict` prints by default.
+N_BEST = 5
+# Of all scores and of those of right predictions: at most 14 knots.
 QUANTILES = np.linspace(0, 1, 7)
-BENDS, SIZE = 1.0, 1e-3  # weights of the penalties, in predictions
-MAX_STEPS, SHORT_STEP, LONG_STEP = 100, 1e-6, 3.0  # of Newton's method, in log-odds
+# Weights of the penalties of bends and of large weights, in predictions.
+BEND_PENALTY = 1.0
+SIZE_PENALTY = 1e-3
+# Of Newton's method: the number of steps, the last step and the longest one, in log-odds.
+MAX_STEPS = 100
+LAST_STEP = 1e-6
+MAX_STEP = 3.0
 
 
 def n_held_out(n_rows: int, share: float) -> int:
@@ -43,16 +50,20 @@ def n_held_out(n_rows: int, share: float) -> int:
 
 
 def check(arrays: Mapping[str, ndarray], name: str = "calibration") -> None:
-    """Raise `DataError` if there is a calibration that is none."""
-    found = arrays.get(name, np.array([[0.0, 1.0]] * 4))
-    if (
-        len(found) != 4
-        or found.shape[1] < 2
-        or (np.diff(found[0]) <= 0).any()
-        or (np.diff(found[1]) < 0).any()
-    ):
+    """Raise `DataError` if the array of a calibration is there and is none."""
+    calibration = arrays.get(name)
+    if calibration is None:
+        return
+    has_shape = len(calibration) == 4 and calibration.shape[1] >= 2
+    if not has_shape or not _is_ascending(calibration):
         problem = "no four rows, of ascending knots and log-odds first"
         raise DataError(f"{name}.npy", None, problem, REMEDY)
+
+
+def _is_ascending(calibration: ndarray) -> bool:
+    """Whether knots ascend, and log-odds do not fall."""
+    knots, log_odds, *_ = calibration
+    return not ((np.diff(knots) <= 0).any() or (np.diff(log_odds) < 0).any())
 
 
 def fit(scores: ndarray, is_right: ndarray) -> ndarray:
@@ -62,39 +73,61 @@ def fit(scores: ndarray, is_right: ndarray) -> ndarray:
               none
     is_right  bool (n, k)
     """
-    scores, is_right = scores[:, :N_BEST].astype(float64), is_right[:, :N_BEST]
-    has = np.isfinite(scores)
-    s, right = scores[has], is_right[has].astype(float64)
-    knots = np.unique([np.quantile(some, QUANTILES) for some in (s, s[right > 0]) if some.size])
-    if len(knots) < 2:
-        knots = np.append(knots, knots[-1:] + 1) if len(knots) else np.array([0.0, 1.0])
+    scores = scores[:, :N_BEST].astype(float64)
+    is_right = is_right[:, :N_BEST]
+    is_there = np.isfinite(scores)
+    score = scores[is_there]
+    right = is_right[is_there].astype(float64)
+
+    knots = _knots(score, right)
+    n_knots = len(knots)
+    terms_of_row = [term[is_there] for term in _terms_of_row(scores, knots)]
+    x = np.column_stack([_interpolation(score, knots), *terms_of_row])
+    bends = np.diff(np.eye(n_knots), 2, axis=0)
+    penalty = SIZE_PENALTY * np.eye(x.shape[1])
+    penalty[:n_knots, :n_knots] += BEND_PENALTY * bends.T @ bends
+    w = _fit_logistic(x, right, penalty)
+
+    log_odds = np.maximum.accumulate(w[:n_knots])
+    weights_of_row = np.broadcast_to(w[n_knots:, None], (2, n_knots))
+    return np.stack([knots, log_odds, *weights_of_row])
+
+
+def _knots(score: ndarray, right: ndarray) -> ndarray:
+    """Quantiles of scores and of those of right predictions, float64 (knots,), two or more."""
+    samples = [sample for sample in (score, score[right > 0]) if sample.size]
+    knots = np.unique([np.quantile(sample, QUANTILES) for sample in samples])
+    if len(knots) == 0:
+        return np.array([0.0, 1.0])
+    if len(knots) == 1:
+        return np.append(knots, knots + 1)
+    return knots
+
+
+def _interpolation(score: ndarray, knots: ndarray) -> ndarray:
+    """The weights of knots in linear interpolation, float64 (n, knots)."""
     number = np.arange(len(knots))
-    # weights in linear interpolation
-    of_knots = np.maximum(1 - np.abs(np.interp(s, knots, number)[:, None] - number), 0)
-    x = np.column_stack([of_knots, *(term[has] for term in _terms_of_row(scores, knots))])
-    bends = np.diff(np.eye(len(knots)), 2, axis=0)
-    penalty = SIZE * np.eye(x.shape[1])
-    penalty[: len(knots), : len(knots)] += BENDS * bends.T @ bends
+    place = np.interp(score, knots, number)
+    return np.maximum(1 - np.abs(place[:, None] - number), 0)
+
+
+def _fit_logistic(x: ndarray, right: ndarray, penalty: ndarray) -> ndarray:
+    """The weights of logistic regression with a quadratic penalty, by Newton's method."""
     w = np.zeros(x.shape[1])
     for _ in range(MAX_STEPS):
         p = expit(x @ w)
         slope = x.T @ (right - p) - penalty @ w
         step = np.linalg.solve((x.T * (p * (1 - p))) @ x + penalty, slope)
-        w += np.clip(step, -LONG_STEP, LONG_STEP)
-        if np.abs(step).max() < SHORT_STEP:
+        w += np.clip(step, -MAX_STEP, MAX_STEP)
+        if np.abs(step).max() < LAST_STEP:
             break
-    return np.stack(
-        [
-            knots,
-            np.maximum.accumulate(w[: len(knots)]),
-            *np.broadcast_to(w[len(knots) :, None], (2, len(knots))),
-        ]
-    )
+    return w
 
 
 def probabilities(calibration: ndarray, scores: ndarray) -> ndarray:
-    """The probability that each of a row's best labels is right, float32 (n, k), from their scores,
-    best first, (n, k).
+    """The probability that each of a row's best labels is right, float32 (n, k).
+
+    scores  (n, k): those of the best labels, best first
     """
     knots, log_odds, b, c = calibration
     log_rank, best = _terms_of_row(scores, knots)
@@ -104,9 +137,10 @@ def probabilities(calibration: ndarray, scores: ndarray) -> ndarray:
 
 
 def of_one_label(p: ndarray) -> ndarray:
-    """Probabilities of a row's best labels, (n, k), of which one is right: if they sum to more than
-    1, those after the first are scaled down. So the first, which decisions depend on most, stays
-    calibrated.
+    """Probabilities of a row's best labels, (n, k), of which one is right.
+
+    If they sum to more than 1, those after the first are scaled down. So the first, which decisions
+    depend on most, stays calibrated.
     """
     rest = p[:, 1:].sum(axis=1, keepdims=True)
     left = np.minimum((1 - p[:, :1]) / np.maximum(rest, float32(1e-30)), 1)

@@ -32,11 +32,13 @@ from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}
-MAX_ABOVE = 100  # labels of a row that a threshold gives
-# labels of a row among which sets are sought; on Omniglot these have 95 % of the right ones, 300
-# have 77 %
+# Labels of a row that a threshold gives, at most.
+MAX_ABOVE = 100
+# Labels of a row among which sets are sought; on Omniglot these have 95 % of the right ones, 300
+# have 77 %.
 MAX_IN_SET = 1000
-MAX_IN_SET_OF_TREE = 300  # as many as the default beam finds in every row
+# With a tree, as many as the default beam finds in every row.
+MAX_IN_SET_OF_TREE = 300
 DEFAULT_THRESHOLD = 0.5
 
 

@@ -43,12 +43,15 @@ LINE_OF_QUESTION = "Athens Greece Oslo Norway"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimilarityPairs:
-    """A list of word pairs with a human score of their similarity."""
+    """A list of word pairs with a human score of their similarity.
+
+    gold   float64 (items,)
+    sizes  of the sets that it pools, whose items follow each other; empty if it pools none
+    """
 
     name: str
     words: list[tuple[str, str]]
-    gold: ndarray  # float64 (items,)
-    # of the sets that it pools, whose items follow each other; empty if it is a set of its own
+    gold: ndarray
     sizes: tuple[int, ...] = ()
     candidates: ClassVar[int] = PAIR_CANDIDATES
     measure: ClassVar[str] = "spearman"
@@ -63,11 +66,15 @@ class SimilarityPairs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Analogies:
-    """A list of questions: a is to b as c is to d."""
+    """A list of questions: a is to b as c is to d.
+
+    sections  the section of each question
+    words     the four words of each question
+    """
 
     name: str
-    sections: list[str]  # of each item
-    words: list[tuple[str, ...]]  # four each
+    sections: list[str]
+    words: list[tuple[str, ...]]
     candidates: int = ANALOGY_CANDIDATES
     method: str = METHODS[0]
     measure: ClassVar[str] = "accuracy"
@@ -92,12 +99,16 @@ TestSet = SimilarityPairs | Analogies
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Answers:
-    """The scores of one model on one test set, by item."""
+    """The scores of one model on one test set, by item.
+
+    values   float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if
+             the item is excluded
+    details  further measures
+    """
 
     test: TestSet
-    # float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if excluded
     values: ndarray
-    details: dict[str, Any] = dataclasses.field(default_factory=dict)  # further measures
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def score(self) -> float:
@@ -138,15 +149,19 @@ def folded(words: Sequence[str]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class WordTests:
-    """Files of test sets, and how they are scored."""
+    """Files of test sets, and how they are scored.
+
+    candidates  number of words, from the most frequent, that may answer analogies; by default the
+                protocol's
+    seed        of the resampling
+    """
 
     pairs: Sequence[Path] = ()
     analogies: Path | None = None
     protocol: str = "embedx"
     method: str = METHODS[0]
-    # how many words, from the most frequent, may answer analogies; by default the protocol's
     candidates: int | None = None
-    seed: int = 0  # of the resampling and the clustering
+    seed: int = 0
 
     def read(self) -> list[TestSet]:
         """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown
