@@ -78,11 +78,12 @@ def _noted_address(cluster: str, file: Path) -> str:
         raise SettingError("cluster", cluster, f"{file}: {error.strerror}", remedy) from error
     with open(descriptor, "rb") as opened:
         if os.name == "posix":
-            of_file, of_folder = os.fstat(descriptor), file.parent.lstat()
-            if not stat.S_ISREG(of_file.st_mode) or _is_of_others(of_file):
+            file_status = os.fstat(descriptor)
+            folder_status = file.parent.lstat()
+            if not stat.S_ISREG(file_status.st_mode) or _is_of_others(file_status):
                 problem = f"{file} is another user's, or others can write to it"
                 raise SettingError("cluster", cluster, problem, remedy)
-            if _is_of_others(of_folder) and not demands_token():
+            if _is_of_others(folder_status) and not demands_token():
                 problem = f"others can write to {file.parent}, and the cluster has no token"
                 token = "start the cluster with RAY_AUTH_MODE=token (docs/cluster.md), or "
                 raise SettingError("cluster", cluster, problem, (token, remedy))

@@ -40,9 +40,13 @@ from embedx.errors import InapplicableError, Setting, Text
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 
-MERGES = 200  # at least, of each worker over a run
-MIN_EXAMPLES, MAX_EXAMPLES = 2_000, 200_000  # that a thread trains between two merges
-RANGES = 32  # of a level's labels for each thread, so that all end at about the same time
+# Merges of each worker over a run, at least.
+MIN_MERGES = 200
+# Examples that a thread trains between two merges.
+MIN_EXAMPLES = 2_000
+MAX_EXAMPLES = 200_000
+# Ranges of a level's labels for each thread, so that all threads end at about the same time.
+RANGES_PER_THREAD = 32
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,8 @@ class ClassifierPlan(Plan):
         )
         rates = {"outputs": _rates_of_outputs(strategy, of_features), "hidden": of_features}
         rates = {
-            name: np.minimum(each, 1 / strategy.batch).astype(np.float32)
-            for name, each in rates.items()
+            name: np.minimum(rate, 1 / strategy.batch).astype(np.float32)
+            for name, rate in rates.items()
         }
         return Parameters(
             tables, strategy.optimizer, strategy.local_state, strategy.n_updates, rates
@@ -109,7 +113,9 @@ def _rates_of_outputs(strategy: Classification, of_features: np.ndarray) -> np.n
     if isinstance(strategy, Full):
         return np.ones(strategy.n_rows)
     assert isinstance(strategy, Sampled)
-    plan, draws, shown = strategy.plan, strategy.draws, strategy.counts / strategy.n
+    plan = strategy.plan
+    draws = strategy.draws
+    shown = strategy.counts / strategy.n
     if plan.on_path:
         return np.bincount(draws.rows, np.repeat(shown, np.diff(draws.offsets)), strategy.n_rows)
     n_lines = shown.sum() if plan.positives == SINGLE and not plan.one_label else 1.0
@@ -120,7 +126,8 @@ class TileServer:
     """Collects tiles. Methods are those of `ParameterServer`."""
 
     def __init__(self, strategy: LabelwiseTraining) -> None:
-        self.strategy, self.lock = strategy, threading.Lock()
+        self.strategy = strategy
+        self.lock = threading.Lock()
         # that each worker trains
         self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
@@ -135,7 +142,8 @@ class TileServer:
         """The number of the level that is to be trained, and the trained levels of its tree; None
         if the worker has them.
         """
-        level, levels = self.strategy.level, self.strategy.levels
+        level = self.strategy.level
+        levels = self.strategy.levels
         if self.is_ready(worker) or level == len(levels):
             return None
         self.level_of[worker] = level
@@ -184,7 +192,8 @@ class TileReplica:
     training = contextlib.nullcontext()
 
     def __init__(self, strategy: LabelwiseTraining) -> None:
-        self.strategy, self.level = strategy, 0
+        self.strategy = strategy
+        self.level = 0
 
     def merge(
         self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float
@@ -200,7 +209,7 @@ class TileReplica:
             self.level, above = remote
             strategy.trained = [[] for _ in strategy.plans]
             strategy.trained[strategy.levels[self.level][0]] = [
-                Level(*map(np.array, each)) for each in above
+                Level(*map(np.array, trained_level)) for trained_level in above
             ]
             strategy.done = {}
             strategy.prepare(self.level)
@@ -224,18 +233,22 @@ def distributed(
 
 
 def _distributed_tree(strategy: LabelwiseTraining, size: Size) -> Distributed:
-    per_range = strategy.n_chunks // (RANGES * size.workers * size.threads)
+    per_range = strategy.n_chunks // (RANGES_PER_THREAD * size.workers * size.threads)
     plan = ClassifierPlan(type(strategy), strategy.inputs)
     return Distributed(strategy, plan, size, max(size.threads, per_range))
 
 
 def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:
-    """How many chunks, of so many examples, a worker trains before it merges; n_examples is how
-    many all train.
+    """The number of chunks that a worker trains before it merges.
+
+    merge_every  examples between two merges, if they are set
+    chunk        examples of a chunk
+    n_examples   that all workers train in the run
     """
     if merge_every is None:
-        of_thread = n_examples / size.workers / MERGES / size.threads
-        merge_every = size.threads * math.ceil(min(max(of_thread, MIN_EXAMPLES), MAX_EXAMPLES))
+        examples_per_thread = n_examples / size.workers / MIN_MERGES / size.threads
+        examples_per_thread = min(max(examples_per_thread, MIN_EXAMPLES), MAX_EXAMPLES)
+        merge_every = size.threads * math.ceil(examples_per_thread)
     return max(1, round(merge_every / chunk))
 
 

@@ -51,7 +51,8 @@ def state_of(table: Table) -> ndarray:
 
 def empty_delta(row: ndarray, table: Table) -> Delta:
     """A delta of these rows of a table, to be written."""
-    n, stride = len(row), table.rows.shape[1]
+    n = len(row)
+    stride = table.rows.shape[1]
     state = np.empty((n, state_of(table).shape[1]), float32)
     return Delta(row, np.empty((n, stride), np.int16), state, np.empty((n, 1), float32))
 

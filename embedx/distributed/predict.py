@@ -20,7 +20,9 @@ class Predictor:
     """The model of a worker, which predicts the k best labels."""
 
     def __init__(self, model: Classifier, k: int, threads: int) -> None:
-        self.model, self.k, self.threads = model, k, threads
+        self.model = model
+        self.k = k
+        self.threads = threads
 
     def predict(self, features: Any) -> tuple[ndarray, ndarray]:
         """As `Classifier.top_k`, of all rows."""
@@ -32,7 +34,7 @@ class Predictor:
 
 def predict(
     cluster: ClusterSettings,
-    found: Classifier,
+    model: Classifier,
     features: Any,
     k: int,
     threads: int | None,
@@ -41,13 +43,13 @@ def predict(
     """As `Classifier.top_k`, by workers on a cluster."""
     n = features.shape[0]
     with connected(cluster, threads, progress) as size:
-        check_packages([found.objective])
+        check_packages([model.objective])
         n_rows = min(-(-n // size.workers), MAX_ROWS)
         blocks = (features[start : start + n_rows] for start in range(0, n, n_rows or 1))
         progress.start("predicting", n, " examples")
         done = 0
-        for n_block, answer in predictions(Predictor, found, k, size, blocks):
-            yield _checked(answer, n_block, k, found)
+        for n_block, answer in predictions(Predictor, model, k, size, blocks):
+            yield _checked(answer, n_block, k, model)
             done += n_block
             progress.update(done)
         progress.finish()

@@ -114,7 +114,8 @@ def _check_token(cluster: str, address: str) -> None:
     )
     try:
         raylet: Any = importlib.import_module("ray._raylet")
-        new_client, loader = raylet.GcsClient, raylet.AuthenticationTokenLoader.instance()
+        new_client = raylet.GcsClient
+        loader = raylet.AuthenticationTokenLoader.instance()
         from ray.exceptions import AuthenticationError, RayError
     except (ImportError, AttributeError):  # of a Ray before 2.52, which knows no tokens
         return
@@ -140,21 +141,26 @@ def _silence() -> None:
 
 
 class Head:
-    """The Ray processes of this machine, without which a run cannot go on. A thread looks whether
-    they are there.
+    """The Ray processes of this machine, without which a run cannot go on; a thread watches them.
+
+    problem  how they were lost; None while they are there
+    left     set when the connection ends
     """
 
     def __init__(self) -> None:
-        self.problem: str | None = None  # how they were lost
+        self.problem: str | None = None
         self.left = threading.Event()
 
     def watch(self, address: str) -> None:
-        """Look after those of the cluster at this address until `leave`."""
-        self.problem, self.left = None, threading.Event()
-        own = ray().get_runtime_context().get_node_id()
-        nodes = {each["NodeID"]: each.get("RayletSocketName", "") for each in ray().nodes()}
+        """Watch the processes of the cluster at this address until `leave`."""
+        self.problem = None
+        self.left = threading.Event()
+        raylet = ""
         # elsewhere Ray's process has no such socket
-        raylet = nodes.get(own, "") if hasattr(socket, "AF_UNIX") else ""
+        if hasattr(socket, "AF_UNIX"):
+            this_node = ray().get_runtime_context().get_node_id()
+            sockets = {node["NodeID"]: node.get("RayletSocketName", "") for node in ray().nodes()}
+            raylet = sockets.get(this_node, "")
         arguments = (address, raylet, self.left)
         threading.Thread(target=self._watch, args=arguments, daemon=True).start()
 
@@ -163,7 +169,7 @@ class Head:
         self.left.set()
 
     def wait(self) -> None:
-        """Until it is known whether they are there."""
+        """Wait until it is known whether they are there."""
         self.left.wait((HEAD_ATTEMPTS + 1) * HEAD_STEP)
 
     def check(self) -> None:
@@ -209,20 +215,18 @@ def _listens(path: str) -> bool:
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
-    """The size that the options say; by default a worker for each machine, with all its CPUs."""
-    cpus = sorted(
-        n
-        for node in ray().nodes()
-        if node["Alive"] and (n := int(node["Resources"].get("CPU", 0))) > 0
-    )
+    """The size by the settings; by default a worker for each machine, with all its CPUs."""
+    machines = [node["Resources"] for node in ray().nodes() if node["Alive"]]
+    cpus = sorted(int(resources.get("CPU", 0)) for resources in machines)
+    cpus = [n for n in cpus if n > 0]
     if not cpus or (threads or 1) > cpus[-1]:
         problem = "no machine of the cluster has so many CPUs"
         remedy = f"give at most {max(cpus, default=0)}"
         raise SettingError("threads", threads or 1, problem, remedy)
     if workers is None:
         return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])
-    of_machine = -(-workers // len(cpus))
-    return Size(workers, threads or max(1, cpus[0] // of_machine))
+    workers_per_machine = -(-workers // len(cpus))
+    return Size(workers, threads or max(1, cpus[0] // workers_per_machine))
 
 
 def received(reference: Any, timeout: float | None = None) -> Any:
@@ -296,8 +300,11 @@ class Workers:
 
     def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
         check_packages(plan.components())
-        self.size, self.progress, self.plan = size, progress, ray().put(plan)
-        self.lock, self.numbers = threading.Lock(), itertools.count(1)
+        self.size = size
+        self.progress = progress
+        self.plan = ray().put(plan)
+        self.lock = threading.Lock()
+        self.numbers = itertools.count(1)
         self.all: list[WorkerHandle] = []
         # DEPTH times each, less those that are taken
         self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()
@@ -308,13 +315,13 @@ class Workers:
             self._add()
 
     def wait(self) -> None:
-        """Until all workers have started, or some and the others take too long. Raises
-        `EmbedxError` if they cannot be.
+        """Wait until all workers have started, or some and the others take too long. Raises
+        `EmbedxError` if they cannot be started.
         """
-        threads, end = self.size.threads, float("inf")
+        end = float("inf")
         self.progress.note(
-            f"waiting for workers; each needs {threads} CPUs of one machine (`ray status` lists"
-            " what is free)"
+            f"waiting for workers; each needs {self.size.threads} CPUs of one machine (`ray status`"
+            " lists what is free)"
         )
         while (
             self.error is None
@@ -343,7 +350,7 @@ class Workers:
         raise self.error
 
     def give_back(self, worker: WorkerHandle) -> None:
-        """The worker is free for another range."""
+        """Let a worker take another range."""
         self.n_lost = 0
         self.free.put(worker)
 
@@ -368,8 +375,8 @@ class Workers:
 
     def restart(self) -> None:
         """Start others in the place of all workers, unless the run is over."""
-        for each in [*self.all]:
-            self._remove(each)
+        for worker in [*self.all]:
+            self._remove(worker)
             self._add()
 
     def close(self) -> None:
@@ -388,16 +395,25 @@ class Workers:
         return True
 
     def _add(self) -> None:
-        # `train`, and `merge`
-        options = {"num_cpus": self.size.threads, "max_restarts": 0, "max_concurrency": DEPTH + 1}
+        """Start a worker, unless the run is over."""
+        n_calls_at_once = DEPTH + 1  # `train` for each range, and `merge`
         with self.lock:
-            if not self.closed:
-                remote = ray().remote(Worker).options(**options, scheduling_strategy="SPREAD")
-                worker = WorkerHandle(
-                    next(self.numbers), remote.remote(self.plan, self.size.threads)
+            if self.closed:
+                return
+            actor_class = (
+                ray()
+                .remote(Worker)
+                .options(
+                    num_cpus=self.size.threads,
+                    max_restarts=0,
+                    max_concurrency=n_calls_at_once,
+                    scheduling_strategy="SPREAD",
                 )
-                self.all.append(worker)
-                threading.Thread(target=self._start, args=(worker,), daemon=True).start()
+            )
+            actor = actor_class.remote(self.plan, self.size.threads)
+            worker = WorkerHandle(next(self.numbers), actor)
+            self.all.append(worker)
+            threading.Thread(target=self._start, args=(worker,), daemon=True).start()
 
     def _start(self, worker: WorkerHandle) -> None:
         """Wait until a worker has started."""
@@ -423,26 +439,25 @@ class Workers:
 def predictions(
     kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
-    """Numbers of rows of blocks, in their order, and what `kind(model, k, threads).predict`, on the
-    workers, returns for them.
+    """For each block its number of rows, and what `kind(model, k, threads).predict` of a worker
+    returns for it.
 
-    Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if there are not
-    so many CPUs.
+    Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if the cluster
+    has too few CPUs.
     """
-    library, have = ray(), int(ray().cluster_resources().get("CPU", 0))
-    if size.workers * size.threads > have:
-        problem = f"with {size.threads} threads each, more than the {have} CPUs of the cluster"
+    library = ray()
+    cpus = int(library.cluster_resources().get("CPU", 0))
+    if size.workers * size.threads > cpus:
+        problem = f"with {size.threads} threads each, more than the {cpus} CPUs of the cluster"
         raise SettingError("workers", size.workers, problem)
-    options = {
-        "num_cpus": size.threads,
-        "max_restarts": LOST_IN_A_ROW,
-        "max_task_retries": LOST_IN_A_ROW,
-    }
-    remote, sent = (
-        library.remote(kind).options(**options, scheduling_strategy="SPREAD"),
-        library.put(model),
+    actor_class = library.remote(kind).options(
+        num_cpus=size.threads,
+        max_restarts=LOST_IN_A_ROW,
+        max_task_retries=LOST_IN_A_ROW,
+        scheduling_strategy="SPREAD",
     )
-    workers = [remote.remote(sent, k, size.threads) for _ in range(size.workers)]
+    stored_model = library.put(model)
+    workers = [actor_class.remote(stored_model, k, size.threads) for _ in range(size.workers)]
     under_way: collections.deque[Any] = collections.deque()
     try:
         for worker, block in zip(itertools.cycle(workers), blocks, strict=False):

@@ -24,13 +24,17 @@ class Distributed(Strategy):
     """The training of `inner`, which has the server's parameters, by workers."""
 
     def __init__(self, inner: Strategy, plan: Plan, size: Size, chunks_per_range: int) -> None:
-        self.inner, self.plan, self.size = inner, plan, size
+        self.inner = inner
+        self.plan = plan
+        self.size = size
         self.chunks_per_range = min(chunks_per_range, inner.n_chunks)
         self.n_chunks = -(-inner.n_chunks // self.chunks_per_range)
         self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
-        self.is_guarded, self.loss_unit = inner.is_guarded, inner.loss_unit
-        self.n_bytes = 0  # sent and received
-        self.usual: float | None = None  # seconds of a range
+        self.is_guarded = inner.is_guarded
+        self.loss_unit = inner.loss_unit
+        self.n_bytes_sent = 0
+        # seconds of a range, None before the first one
+        self.mean_seconds: float | None = None
 
     def compile(self, progress: Progress) -> None:
         self.inner.compile(progress)
@@ -57,11 +61,14 @@ class Distributed(Strategy):
         with worker.merging:
             if not self.server.is_ready(worker):
                 self._merge(worker, None)
-        # Seconds to wait: before the first range is trained nobody knows what is usual.
-        timeout = None if self.usual is None else max(SLOWEST * self.usual, MIN_TIMEOUT)
+        timeout = None
+        if self.mean_seconds is not None:
+            timeout = max(SLOWEST * self.mean_seconds, MIN_TIMEOUT)
         answer = worker.call("train", epoch, chunks, rate, timeout=timeout)
         tally, seconds = check_trained(answer)
-        self.usual = seconds if self.usual is None else 0.9 * self.usual + 0.1 * seconds
+        if self.mean_seconds is None:
+            self.mean_seconds = seconds
+        self.mean_seconds = 0.9 * self.mean_seconds + 0.1 * seconds
         if math.isfinite(tally.loss):
             with worker.merging:
                 self._merge(worker, MIN_TIMEOUT)
@@ -71,7 +78,7 @@ class Distributed(Strategy):
         remote = self.server.remote_delta(worker)
         local = worker.call("merge", remote, timeout=timeout)
         self.server.add(worker, local)
-        self.n_bytes += n_bytes(remote) + n_bytes(local)
+        self.n_bytes_sent += n_bytes(remote) + n_bytes(local)
 
     def state(self) -> TrainState:
         """It can be read with the server's lock while workers train: after a rollback, ranges under
@@ -102,7 +109,7 @@ class Distributed(Strategy):
             "workers": self.size.workers,
             "threads_of_worker": self.size.threads,
             "chunks_of_range": self.chunks_per_range,
-            "bytes_merged": self.n_bytes,
+            "bytes_merged": self.n_bytes_sent,
         }
         return self.inner.facts() | {"cluster": facts}
 

@@ -73,12 +73,13 @@ class WordsPlan(Plan):
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels. The
         # tokens are read-only everywhere.
         tokens = self.stream.tokens
-        frozen, parts, stream = copy.deepcopy(
-            (self.frozen, self.parts, self.stream), {id(tokens): tokens}
+        stream = copy.deepcopy(self.stream, {id(tokens): tokens})
+        frozen_inputs, frozen_outputs = copy.deepcopy(self.frozen)
+        tables = tables._replace(
+            inputs=tables.inputs._replace(frozen=frozen_inputs),
+            outputs=tables.outputs._replace(frozen=frozen_outputs),
+            parts=copy.deepcopy(self.parts),
         )
-        inputs = tables.inputs._replace(frozen=frozen[0])
-        outputs = tables.outputs._replace(frozen=frozen[1])
-        tables = tables._replace(inputs=inputs, outputs=outputs, parts=parts)
         return self.kind(self.objective, settings, self.sampler, tables, stream)
 
     def parameters(self, strategy: Streamed) -> Parameters:
@@ -117,8 +118,11 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     Output rows count as centre words, not as negatives: all candidates of a word together move as
     far as the word does.
     """
-    tables, draws, plan = strategy.tables, strategy.draws, strategy.plan
-    inputs, outputs = kept, kept
+    tables = strategy.tables
+    draws = strategy.draws
+    plan = strategy.plan
+    inputs = kept
+    outputs = kept
     if len(tables.parts.offsets):
         inputs = np.bincount(
             tables.parts.rows,
@@ -138,7 +142,8 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
 
 def plan_of(strategy: Streamed) -> WordsPlan:
     """The plan of what trains a run on this machine."""
-    tables, stream = strategy.tables, strategy.stream
+    tables = strategy.tables
+    stream = strategy.stream
     assert strategy.frequencies is not None
     return WordsPlan(
         type(strategy),
@@ -165,21 +170,27 @@ def distributed(strategy: Streamed, cluster: ClusterSettings, size: Size) -> Dis
 def chunks_per_range(
     words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size
 ) -> int:
-    """How many chunks a worker trains before it merges, on tables of so many rows in all."""
+    """The number of chunks that a worker trains before it merges.
+
+    words   words between two merges, if they are set
+    n_rows  of all tables
+    """
     if words is not None:
         return max(1, words // CHUNK)
-    of_worker, threads = n_chunks * epochs / size.workers, size.workers * size.threads
+    chunks_per_worker = n_chunks * epochs / size.workers
+    max_for_head = MAX_CHUNKS_FOR_HEAD * size.threads
     if size.workers == 1:
-        return max(1, int(min(of_worker / MIN_MERGES_ALONE, MAX_CHUNKS_FOR_HEAD * size.threads)))
+        return max(1, int(min(chunks_per_worker / MIN_MERGES_ALONE, max_for_head)))
+    threads = size.workers * size.threads
     cheap = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
     bearable = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
-    longest = min(max(MAX_CHUNKS * size.threads, cheap), MAX_CHUNKS_FOR_HEAD * size.threads)
-    good = of_worker / min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
-    return max(
-        1,
-        int(
-            min(
-                max(of_worker / MERGES, cheap), max(good, bearable), of_worker / MIN_MERGES, longest
-            )
-        ),
+    longest = min(max(MAX_CHUNKS * size.threads, cheap), max_for_head)
+    n_good_merges = min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
+    good = chunks_per_worker / n_good_merges
+    chosen = min(
+        max(chunks_per_worker / MERGES, cheap),
+        max(good, bearable),
+        chunks_per_worker / MIN_MERGES,
+        longest,
     )
+    return max(1, int(chosen))

@@ -47,9 +47,13 @@ class Worker:
     """Trains the strategy of a plan with so many threads."""
 
     def __init__(self, plan: Plan, threads: int) -> None:
-        self.plan, self.threads, self.lock = plan, threads, threading.Lock()
-        # words or examples since the last merge; learning rate of the last range
-        self.n_trained, self.rate = 0, 0.0
+        self.plan = plan
+        self.threads = threads
+        self.lock = threading.Lock()
+        # words or examples since the last merge
+        self.n_trained = 0
+        # learning rate of the last range
+        self.rate = 0.0
 
     def start(self) -> tuple[str, int, str]:
         """Build and compile; host, process and version of embedx. Raises whatever the plan does."""
@@ -70,14 +74,14 @@ class Worker:
         none for any more.
         """
         self.rate = rate
-        began, tallies = zip(
-            *self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks), strict=True
-        )
-        return sum(tallies, Tally()), time.monotonic() - began[0]
+        trained = self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks)
+        starts, tallies = zip(*trained, strict=True)
+        return sum(tallies, Tally()), time.monotonic() - starts[0]
 
     def _train_chunk(self, epoch: int, chunk: int, rate: float) -> tuple[float, Tally]:
         """When it began, and what was done."""
-        began, workspace = time.monotonic(), self.free.get()
+        began = time.monotonic()
+        workspace = self.free.get()
         with self.replica.training:
             done = self.strategy.train(workspace, epoch, chunk, rate) or Tally()
         self.free.put(workspace)
@@ -88,5 +92,6 @@ class Worker:
     def merge(self, remote: Any) -> Any:
         """See `ParameterReplica`."""
         with self.lock:
-            n_trained, self.n_trained = self.n_trained, 0
+            n_trained = self.n_trained
+            self.n_trained = 0
         return self.replica.merge(remote, n_trained, self.rate)
