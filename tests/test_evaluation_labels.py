@@ -41,47 +41,61 @@ def standard_error(values):
     return np.std(values, ddof=1) / math.sqrt(len(values))
 
 
+def precision(answer, positives, k):
+    return sum(label in positives for label in answer[:k]) / k
+
+
+def ndcg(answer, positives, k):
+    hits = [label in positives for label in answer[:k]]
+    return dcg(hits) / dcg([1] * min(k, len(positives)))
+
+
+def propensity_scored_precision(answers, truth, counts, n_train, k):
+    """The sum of 1 / propensity over the labels that are right, as a share of the best sum."""
+
+    def weight(label):
+        is_known = label < len(counts)
+        return 1 / propensity(counts[label] if is_known else 0, n_train)
+
+    gained = 0.0
+    best = 0.0
+    for answer, positives in zip(answers, truth, strict=True):
+        gained += sum(weight(label) for label in answer[:k] if label in positives)
+        best += sum(sorted(map(weight, positives), reverse=True)[:k])
+    return gained / best if best else math.nan
+
+
+def likelihoods_of(log_p, truth, n_labels):
+    """The mean log-likelihood of the known labels of each row that has some."""
+    likelihoods = []
+    for row, positives in zip(log_p, truth, strict=True):
+        known = [label for label in positives if label < n_labels]
+        if known:
+            likelihoods.append(average([row[label] for label in known]))
+    return likelihoods
+
+
 def naive(log_p, scores, truth, counts, n_train, ks):
-    n_labels, n_rows = len(counts), len(truth)
-    log_p, scores, truth = (
-        [row for row, y in zip(part, truth, strict=True) if y] for part in (log_p, scores, truth)
-    )
-    likelihoods = [
-        average([row[label] for label in y if label < n_labels])
-        for row, y in zip(log_p, truth, strict=True)
-    ]
-    likelihoods = [value for value in likelihoods if not math.isnan(value)]
-    answers = [ranking(row) for row in scores]
+    n_labels = len(counts)
+    n_rows = len(truth)
+    labelled = [row for row in range(n_rows) if truth[row]]
+    truth = [truth[row] for row in labelled]
+    answers = [ranking(scores[row]) for row in labelled]
+    likelihoods = likelihoods_of([log_p[row] for row in labelled], truth, n_labels)
+    of_rows = list(zip(answers, truth, strict=True))
     expected = {
         "n": len(truth),
         "n_without_labels": n_rows - len(truth),
-        "n_unknown": sum(min(y) >= n_labels for y in truth),
-        "accuracy": average([answer[0] in y for answer, y in zip(answers, truth, strict=True)]),
+        "n_unknown": sum(min(positives) >= n_labels for positives in truth),
+        "accuracy": average([answer[0] in positives for answer, positives in of_rows]),
         "log_likelihood": average(likelihoods),
         "log_likelihood_clamped": average([max(value, -26.0) for value in likelihoods]),
         "log_likelihood_standard_error": standard_error(likelihoods),
     }
     for k in ks:
-        precisions = []
-        ndcgs = []
-        gained = 0.0
-        best = 0.0
-        for answer, y in zip(answers, truth, strict=True):
-            hits = [label in y for label in answer[:k]]
-            precisions.append(sum(hits) / k)
-            ndcgs.append(dcg(hits) / dcg([1] * min(k, len(y))))
-            weight = {
-                label: 1 / propensity(counts[label] if label < n_labels else 0, n_train)
-                for label in [*y, *answer]
-            }
-            gained += sum(weight[label] for label in answer[:k] if label in y)
-            best += sum(sorted((weight[label] for label in y), reverse=True)[:k])
-        propensity_scored = gained / best if best else math.nan
-        expected |= {
-            f"p@{k}": average(precisions),
-            f"ndcg@{k}": average(ndcgs),
-            f"psp@{k}": propensity_scored,
-        }
+        expected[f"p@{k}"] = average([precision(answer, y, k) for answer, y in of_rows])
+        expected[f"ndcg@{k}"] = average([ndcg(answer, y, k) for answer, y in of_rows])
+        expected[f"psp@{k}"] = propensity_scored_precision(answers, truth, counts, n_train, k)
     return expected
 
 
@@ -93,7 +107,8 @@ def cases(draw):
     """Few labels with few distinct scores, so that many are equal; rows without labels and labels
     that are unknown.
     """
-    n_labels, n = draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    n_labels = draw(st.integers(1, 6))
+    n = draw(st.integers(1, 8))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     levels = draw(st.sampled_from([1, 2, 3, 1000]))
     scores = rng.integers(0, levels, (n, n_labels)).astype(np.float32) / 8
@@ -185,12 +200,8 @@ def validation(seed, scale, n=300, n_labels=20):
 
 
 def likelihood(temperature, z, truth):
-    n_labels = z.shape[1]
     log_p = log_softmax(temperature * z.astype(np.float64))
-    known = [[label for label in y if label < n_labels] for y in truth]
-    return average(
-        [average([row[label] for label in y]) for row, y in zip(log_p, known, strict=True) if y]
-    )
+    return average(likelihoods_of(log_p, truth, n_labels=z.shape[1]))
 
 
 def blocks_of(z, truth, size=70):
