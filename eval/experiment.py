@@ -146,7 +146,7 @@ class Run:
             result = self.experiment.measure(self, job)
             if has_failed(result):
                 say(f"failed: {result['error']}")
-            self.records.add(job, result, sources)
+            self.records.add(job, result, sources, vars(self.settings))
             done.add(key)
 
 
@@ -159,6 +159,9 @@ def measure(run: Run, results: Path, command: str, resume: bool) -> None:
         facts = {
             name: {**about, "quick": run.quick} for name, about in experiment.prepare(run).items()
         }
+        data_sets = datasets.facts_of(experiment.needs(run), run.data_folder)
+        if data_sets:
+            facts["data"] = facts.get("data", {"quick": run.quick}) | data_sets
         environment = environment_of(facts, experiment.packages, command)
         run.records = Records(
             results / f"{experiment.name}.jsonl", environment, mixed=experiment.mixed
@@ -189,7 +192,7 @@ def report(experiment: Experiment, results: Path, quick: bool = False) -> Record
 def parts_of(experiment: Experiment, records: Records) -> dict[str, str]:
     """The generated parts of a page, by name."""
     return {"circumstances": listed(records.circumstances())} | {
-        name: make(records) for name, make in experiment.tables.items()
+        name: records.with_states(make) for name, make in experiment.tables.items()
     }
 
 

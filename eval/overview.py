@@ -72,13 +72,17 @@ def by_time(dataset: str) -> list[Row]:
 
 def parts() -> dict[Path, dict[str, str]]:
     """The tables of each file, by name."""
-    small = {"word-vectors": word_vectors(), "categories": labels("enwiki-cat")}
-    large = {
-        "quality": speed.quality(WORDS),
-        "training": speed.training(WORDS),
-        "eurlex": labels("eurlex"),
+    small = {
+        "word-vectors": WORDS.with_states(lambda _: word_vectors()),
+        "categories": LABELS.with_states(lambda _: labels("enwiki-cat")),
     }
-    return {README: small, PAGE: small | large | {"dense": several_labels("eurlex", DENSE)}}
+    large = {
+        "quality": WORDS.with_states(speed.quality),
+        "training": WORDS.with_states(speed.training),
+        "eurlex": LABELS.with_states(lambda _: labels("eurlex")),
+        "dense": DENSE.with_states(lambda records: several_labels("eurlex", records)),
+    }
+    return {README: small, PAGE: small | large}
 
 
 def picture() -> Any:

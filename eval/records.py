@@ -7,9 +7,13 @@ import json
 import os
 import platform
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+# of classifiers and word vectors, for jobs that name none
+DEFAULT_SEED = 1
 
 Job = dict[str, Any]
 Result = dict[str, Any]
@@ -23,8 +27,11 @@ class Records:
     A line is an environment (machine, versions, data, and the command that was typed; `id` is a
     hash of the first three) or
 
-        {"environment": its id, "job": every setting, "ended": when, "sources": hash of embedx's,
-        "result": what was found}
+        {"environment": its id, "job": every setting, "settings": of the experiment, "seed": of the
+        run, "ended": when, "sources": hash of embedx's, "eval": hash of the programs that
+        measured, "result": what was found}
+
+    Records from before do not have settings, seed and the hash of the programs.
 
     The files of the papers begin with measurements from before environments were recorded, which
     have a job and a result alone. Where a job was measured more than once the last time counts, but
@@ -46,6 +53,7 @@ class Records:
         ]
         self.environment = environment or (self.environments[-1] if self.environments else {})
         self.by_job: dict[str, Record] = {}
+        self.used: dict[str, Record] = {}  # by job, those that were asked for
         for line in lines:
             if "job" in line and (mixed or line.get("environment") == self.environment["id"]):
                 self._keep(line)
@@ -65,14 +73,21 @@ class Records:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
-    def add(self, job: Job, result: Result, sources: str) -> None:
-        """Keep a result; `sources` is a hash of the embedx that was measured."""
+    def add(
+        self, job: Job, result: Result, sources: str, settings: dict[str, Any] | None = None
+    ) -> None:
+        """Keep a result; `sources` is a hash of the embedx that was measured, `settings` are those
+        of the experiment.
+        """
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {
             "environment": self.environment["id"],
             "job": job,
+            "settings": settings or {},
+            "seed": job.get("seed", DEFAULT_SEED),
             "ended": ended,
             "sources": sources,
+            "eval": hash_of(Path(__file__).parent),
             "result": result,
         }
         self._append(record)
@@ -81,15 +96,20 @@ class Records:
     def get(self, job: Job) -> Result | None:
         """The result of this very job, None where there is none yet."""
         record = self.by_job.get(json.dumps(job, sort_keys=True))
-        return record["result"] if record and not has_failed(record["result"]) else None
+        if record is None or has_failed(record["result"]):
+            return None
+        self._use([record])
+        return dict(record["result"])
 
     def find(self, **wanted: Any) -> list[Record]:
         """The records whose jobs have these values, the last measured last."""
-        return [
-            each
-            for each in self.by_job.values()
-            if all(each["job"].get(name) == value for name, value in wanted.items())
+        records = [
+            record
+            for record in self.by_job.values()
+            if all(record["job"].get(name) == value for name, value in wanted.items())
         ]
+        self._use(records)
+        return records
 
     def succeeded(self, **wanted: Any) -> list[Record]:
         """Those of them that did not fail."""
@@ -107,6 +127,17 @@ class Records:
         """The median of one number of these results; None if there are none."""
         values = [result[name] for result in self.results(**wanted)]
         return statistics.median(values) if values else None
+
+    def _use(self, records: Iterable[Record]) -> None:
+        """Remember that these were asked for."""
+        self.used |= {json.dumps(record["job"], sort_keys=True): record for record in records}
+
+    def with_states(self, make: Callable[["Records"], str]) -> str:
+        """A table, with a line after it if its records are of several states of the sources."""
+        self.used.clear()
+        table = make(self)
+        note = states_of(self.used.values())
+        return f"{table}\n\n{note}" if note else table
 
     @property
     def quick(self) -> bool:
@@ -149,6 +180,18 @@ class Records:
         return lines
 
 
+def states_of(records: Iterable[Record]) -> str:
+    """A line that says of how many states of the sources some records are; "" if of one."""
+    counts = Counter(record.get("sources", "") for record in records)
+    n_unknown = counts.pop("", 0)
+    if len(counts) + bool(n_unknown) < 2:
+        return ""
+    named = [f"{sources} ({n})" for sources, n in counts.most_common()]
+    if n_unknown:
+        named.append(f"not recorded ({n_unknown})")
+    return f"States of embedx's sources, and records of each: {', '.join(named)}."
+
+
 def grouped(records: Iterable[Record], key: Callable[[Job], Any]) -> dict[Any, list[Record]]:
     """Records by what their jobs have in common."""
     found: dict[Any, list[Record]] = {}
@@ -174,7 +217,7 @@ def shown_fact(fact: Any) -> str:
 def environment_of(facts: dict[str, Any], packages: Iterable[str], command: str) -> dict[str, Any]:
     """Machine, versions and what is to be known of the data, with the id that is made of these."""
     versions = {"Python": platform.python_version()}
-    for package in ("embedx", "numpy", "numba", *packages):
+    for package in ("embedx", "numpy", "numba", "llvmlite", "scipy", *packages):
         if (version := version_of(package)) is not None:
             versions[package] = version
     found = facts | {"machine": machine(), "versions": versions}
@@ -210,7 +253,11 @@ def sources_hash() -> str:
     """
     import embedx
 
-    folder = Path(embedx.__file__).parent
+    return hash_of(Path(embedx.__file__).parent)
+
+
+def hash_of(folder: Path) -> str:
+    """A hash of the Python files in a folder."""
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())

@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
-from eval import __main__ as command
+from eval import __main__ as command, datasets
 from eval.experiment import Experiment, in_process, parts_of
 from eval.page import MARKED, filled, table
+from eval.records import environment_of
 from tests.support.eval_setup import (
     EXPERIMENTS,
     RESULTS,
@@ -513,3 +514,52 @@ def test_the_readme_of_eval_names_every_experiment_and_module():
             words for what, words in found(name).choices.items() if what in ("section", "part")
         )
         assert all(f"| `{section}` |" in text for section in sections)
+
+
+# ---- what a record holds, and what a table says of its records
+
+
+def test_a_record_has_machine_versions_settings_seed_and_hashes(tmp_path):
+    environment_now = environment_of({"data": {"mnist": {"sha256": "x"}}}, ("scipy",), "command")
+    records = Records(tmp_path / "raw.jsonl", environment_now)
+    records.add({"data": "mnist", "seed": 3}, {"score": 1}, "s", {"seconds": 2.0})
+    records.add({"data": "mnist"}, {"score": 2}, "s")
+    first, *rows = map(json.loads, (tmp_path / "raw.jsonl").read_text("utf-8").splitlines())
+    assert first["environment"]["machine"]["cpu"]
+    assert {"Python", "embedx", "numpy", "numba", "scipy"} <= first["environment"][
+        "versions"
+    ].keys()
+    assert [row["seed"] for row in rows] == [3, 1]
+    assert rows[0]["settings"] == {"seconds": 2.0}
+    for row in rows:
+        assert row["environment"] == first["environment"]["id"]
+        assert (row["sources"], len(row["eval"])) == ("s", 12)
+
+
+def test_a_table_of_several_states_of_the_sources_says_so(tmp_path):
+    records = Records(tmp_path / "raw.jsonl", environment())
+    records.add({"tool": "a"}, {"score": 1}, "first")
+    records.add({"tool": "b"}, {"score": 2}, "second")
+    records.add({"tool": "c"}, {"error": "failed"}, "third")
+
+    def scores(tools):
+        return lambda of: table([{"score": of.get({"tool": tool})["score"]} for tool in tools])
+
+    one = records.with_states(scores("b"))
+    assert one == scores("b")(records)
+    assert records.with_states(scores("ab")).endswith(
+        "\n\nStates of embedx's sources, and records of each: first (1), second (1)."
+    )
+    all_of_them = records.with_states(lambda of: str(len(of.results())))
+    assert "second (1)" in all_of_them
+    assert "third (1)" in all_of_them
+
+
+def test_the_data_of_a_run_are_on_record(here):
+    (here / "bibtex").mkdir()
+    for half in ("train", "test"):
+        (here / "bibtex" / f"{half}.txt").write_text("2 2 2\n0 0:1\n1 1:1\n")
+    facts = datasets.facts_of(["bibtex", "mnist"], None)
+    assert list(facts) == ["bibtex"]
+    assert facts["bibtex"]["recipe"] == "bibtex:lsml"
+    assert facts["bibtex"]["bytes"] == 18
