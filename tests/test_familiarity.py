@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from embedx import SoftmaxClassifier
 from embedx.classification import damage, familiarity
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
+from embedx.cli.app import application
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
@@ -155,3 +157,31 @@ def test_damaged_rows_have_as_many_words_as_before_where_words_are_replaced():
     np.testing.assert_array_equal(later.toarray()[:, 8], features.toarray()[:, 3])
     *_, replaced = damage.damaged(later, np.arange(8) != 3, 8, rng)
     np.testing.assert_array_equal(replaced.features.sum(axis=1), later.sum(axis=1))
+
+
+def test_an_estimator_abstains_as_the_classifier_that_it_holds():
+    texts, labels = tickets(1500, 0)
+    rows = ["refund refund", "zzzz qqqq", ""]
+    fitted = SoftmaxClassifier(optimizer="adagrad", calibration=0.2, random_state=0, n_jobs=1)
+    fitted.fit(texts, labels)
+    answers = fitted.predict(rows, abstain=True)
+    names = fitted.classifier_.predict(rows, abstain=True).tolist()
+    assert [None if answer is None else str(answer) for answer in answers] == names
+    assert answers[1] is None
+    assert answers[2] is None
+    assert answers[0] == fitted.predict(rows)[0]
+
+
+def test_rows_of_standard_input_without_a_known_word_are_counted(tmp_path, capsys, monkeypatch):
+    texts, labels = tickets(1500, 0)
+    lines = [f"__label__{label} {text}\n" for text, label in zip(texts, labels, strict=True)]
+    (tmp_path / "train.txt").write_text("".join(lines))
+    words = ["classify", str(tmp_path / "train.txt"), "--output", str(tmp_path / "m"), "--quiet"]
+    application(words)(words, standalone_mode=False)
+    capsys.readouterr()
+    monkeypatch.setattr(
+        "embedx.cli.labels.arriving_lines", lambda: iter([[b"zzzz", b"refund"], [b"qqqq"]])
+    )
+    words = ["predict", str(tmp_path / "m"), "-"]
+    application(words)(words, standalone_mode=False)
+    assert "2 of 3 rows have no feature that the model knows" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from embedx.classification.classifier import load
+from embedx.classification.detail import Predictions, detail_of
 from embedx.cli.app import application
 from embedx.errors import InapplicableError
 from embedx.evaluation import answers, learning_curves
@@ -52,9 +53,8 @@ def drawn_answers(seed, n_rows=60, n_labels=9, k=5):
 
 
 def naive_bin(label, counts):
-    if label >= len(counts) or counts[label] == 0:
-        return 3
-    return int(3 * sum(n for n in counts if n > counts[label]) // sum(counts))
+    n = 0 if label >= len(counts) else counts[label]
+    return sum(n >= first for first in (1, 2, 6, 21, 101, 1_001, 10_001))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -64,7 +64,7 @@ def test_labels_by_frequency(seed):
         group.name: group
         for group in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
     }
-    for k, name in enumerate((*answers.THIRDS, answers.UNSEEN)):
+    for k, name in enumerate(answers.names_of_bins()):
         counts_of_bin = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
         pairs = [
             (best, label)
@@ -79,9 +79,6 @@ def test_labels_by_frequency(seed):
         assert (frequency_group.labels, frequency_group.occurrences) == (
             len(counts_of_bin),
             len(pairs),
-        )
-        assert (frequency_group.min_rows, frequency_group.max_rows) == (
-            (min(counts_of_bin), max(counts_of_bin)) if counts_of_bin else (0, 0)
         )
         for best in (1, 3):
             expected = (
@@ -101,9 +98,61 @@ def test_labels_by_frequency(seed):
         )
 
 
-def test_head_middle_and_tail_have_about_a_third_of_the_occurrences_each():
-    counts = np.array([1, 1, 30, 10, 10, 1, 0, 10])
-    assert answers.bin_of_labels(counts).tolist() == [2, 2, 0, 1, 1, 2, 3, 1, 3]
+def test_bins_tell_labels_of_one_training_row_from_those_of_a_few():
+    counts = np.array([0, 1, 2, 5, 6, 20, 21, 100, 101, 1_000, 1_001, 10_000, 10_001])
+    names = answers.names_of_bins()
+    assert [names[place] for place in answers.bin_of_labels(counts)] == [
+        "not in training",
+        "1",
+        *["2 to 5"] * 2,
+        *["6 to 20"] * 2,
+        *["21 to 100"] * 2,
+        *["101 to 1,000"] * 2,
+        *["1,001 to 10,000"] * 2,
+        "10,001 and more",
+        "not in training",
+    ]
+
+
+def test_coverage_and_accuracy_at_thresholds():
+    probability = np.array([0.97, 0.4, 0.9, 0.9, 0.75])
+    is_right = np.array([True, False, True, False, True])
+    accepted = answers.accepted(probability, is_right)
+    rows = {row.threshold: (row.coverage, row.accuracy) for row in accepted}
+    assert rows[0.0] == (1.0, 0.6)
+    assert rows[0.7] == (0.8, 0.75)
+    assert rows[0.9] == (0.6, pytest.approx(2 / 3))
+    assert rows[0.95] == (0.2, 1.0)
+    assert rows[0.99] == (0, pytest.approx(np.nan, nan_ok=True))
+    coverage, accuracy = answers.coverage_curve(probability, is_right)
+    # Rows of equal probability are accepted together.
+    assert coverage.tolist() == [0.2, 0.6, 0.8, 1.0]
+    assert accuracy.tolist() == pytest.approx([1, 2 / 3, 0.75, 0.6])
+    assert [len(part) for part in answers.coverage_curve(probability[:0], is_right[:0])] == [0, 0]
+
+
+def test_headlines_say_how_many_suggestions_are_right():
+    best = [[0, 1, 2, 3, 4, 5], [1, 0, 2, 3, 4, 5], [3, 4, 0, 1, 2, 5], [2, 0, 1, 3, 4, 5]]
+    top = np.array(best, np.int32)
+    probability = np.full(top.shape, 0.5, np.float32)
+    counts = np.array([50, 50, 50, 1, 30, 200])
+
+    def headlines(rows):
+        labels = Labels.of_rows(rows)
+        predicted = Predictions(top, probability, labels, np.arange(len(top)))
+        return detail_of(predicted, counts).headlines
+
+    assert headlines([[0], [0], [3], [2]]) == [
+        "75 of 100 first suggestions are right.",
+        "The right label is among 5 suggestions for 100 of 100 rows.",
+        "Labels with 1 training row are the first suggestion in 100 of 100 cases.",
+    ]
+    assert headlines([[0, 2], [0, 1, 4], [7], []]) == [
+        "Of 5 suggestions 1.7 are right; rows have 2.0 labels.",
+        "67 of 100 first suggestions are right.",
+        "Labels with 21 to 100 training rows are among 5 suggestions in 100 of 100 cases.",
+    ]
+    assert headlines([[], [], [], []]) == []
 
 
 def test_a_label_beyond_all_answers_is_not_found_however_many_are_asked_for():
@@ -313,14 +362,14 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
     text = file.read_text("utf-8")
     page = Page(text)
     assert not {"b", "i"} & set(page.tags)
-    for cell in ("head", "not in training", "unknown label 4", "sport, film", "ball goal"):
+    for cell in ("21 to 100", "not in training", "unknown label 4", "sport, film", "ball goal"):
         assert cell in page.cells
     assert any(
         re.fullmatch(r"sport 0\.99\d ✓, .*, film 0\.0\d\d, .*", cell, re.DOTALL)
         for cell in page.cells
     )
-    # learning curves, a diagonal, three scores by k and their legend
-    assert text.count("<polyline") == 6 + 1 + 2 * 3
+    # learning curves, a diagonal, coverage, three scores by k and their legend
+    assert text.count("<polyline") == 6 + 1 + 1 + 2 * 3
     assert 'class="bar"' in text
     plain = Page(report(folder, tmp_path / "two.html").read_text("utf-8"))
     assert NASTY in plain.cells

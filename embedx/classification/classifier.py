@@ -51,20 +51,25 @@ class Classifier(LabelRanking):
               without a label
         """
         if abstain:
-            return self._predicted_or_none(self.features_of(rows), threads)
+            ids, marks = self.decided_or_none(self.features_of(rows), threads)
+            if self.has_several_labels:
+                return marks
+            labels = self.label_names[np.maximum(ids, 0)].astype(object)
+            labels[ids == NONE] = None
+            return labels
         if not self.has_several_labels:
             labels, _ = self.top_k(rows, 1, threads=threads)
             return labels[:, 0]
         return self.decided_labels(self.features_of(rows), self.has_independent_labels, threads)
 
-    def _predicted_or_none(self, features: Any, threads: int | None) -> ndarray | csr_matrix:
-        """As `predict` with `abstain`."""
+    def decided_or_none(
+        self, features: Any, threads: int | None = None
+    ) -> tuple[ndarray, csr_matrix]:
+        """The likeliest label of each row, int (n,), NONE where "none of these" is likelier; and
+        the labels of probability above 1/2, int64 (n, n_labels).
+        """
         ids, p = all_rows(self.iter_top_k(features, CANDIDATES, threads=threads, abstain=True))
-        if not self.has_several_labels:
-            labels = self.label_names[np.maximum(ids[:, 0], 0)].astype(object)
-            labels[ids[:, 0] == NONE] = None
-            return labels
-        return self._indicator(ids, (p > 0.5) & (ids != NONE))
+        return ids[:, 0], self._indicator(ids, (p > 0.5) & (ids != NONE))
 
     def _indicator(self, ids: ndarray, is_decided: ndarray) -> csr_matrix:
         """The labels that are decided for, int64 (n, n_labels), from the best labels of each row.

@@ -480,12 +480,17 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- prediction
 
     @python_names(OTHER_NAMES)
-    def predict(self, X: Any) -> ndarray | csr_matrix:
+    def predict(self, X: Any, *, abstain: bool = False) -> ndarray | csr_matrix:
         """The likeliest class of each row, (n,).
 
         Trained on an indicator matrix it gives another such, sparse if that was.
+
+        abstain  whether "none of these" is an answer, as of `Classifier.predict`: None, in an array
+                 of objects, or a row without a class
         """
         check_is_fitted(self)
+        if abstain:
+            return self._predicted_or_none(X)
         if not self._is_multilabel:
             classes, _ = self.top_k(X, 1)
             return classes[:, 0]
@@ -493,6 +498,17 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._checked(X), self._has_independent_labels, effective_n_jobs(self.n_jobs)
         )
         return labels if self._has_sparse_labels else labels.toarray()
+
+    def _predicted_or_none(self, X: Any) -> ndarray | csr_matrix:
+        """As `predict` with `abstain`."""
+        ids, marks = self.classifier_.decided_or_none(
+            self._checked(X), effective_n_jobs(self.n_jobs)
+        )
+        if self._is_multilabel:
+            return marks if self._has_sparse_labels else marks.toarray()
+        classes = self.classes_[np.maximum(ids, 0)].astype(object)
+        classes[ids == familiarity.NONE] = None
+        return classes
 
     def predict_proba(self, X: Any) -> ndarray:
         """The probability of each class, (n, n_classes), as `top_k` has it.

@@ -3,6 +3,7 @@ an index; calibrated, and blended with the labels of neighbours.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -47,6 +48,26 @@ class Answers(NamedTuple):
     ids: ndarray
     scores: ndarray
     p: ndarray
+
+
+@dataclass
+class UnknownCount:
+    """How many rows there were, and how many of them have no feature that the model knows."""
+
+    n_rows: int = 0
+    n_unknown: int = 0
+
+    def add(self, is_unknown: ndarray) -> None:
+        """Count rows, of which these are unknown, bool (n,)."""
+        self.n_rows += len(is_unknown)
+        self.n_unknown += int(is_unknown.sum())
+
+    def note(self, progress: Progress) -> None:
+        """Report the unknown rows, if there are any."""
+        if self.n_unknown:
+            progress.note(
+                f"{self.n_unknown:,} of {self.n_rows:,} rows have no feature that the model knows"
+            )
 
 
 class LabelRanking(LabelScores):

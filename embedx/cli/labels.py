@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from numpy import ndarray
 
-from embedx.classification import classifier
+from embedx.classification import classifier, detail
 from embedx.classification.classifier import Classifier
+from embedx.classification.ranking import UnknownCount
 from embedx.classification.row_blocks import Best
 from embedx.cli import training_results as results
 from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
@@ -127,15 +128,12 @@ def predict(request: PredictRequest) -> None:
 
     best: Iterable[Best]
     row_ids = None
+    unknown = UnknownCount()
     if takes_lines(model, request.data) and not (request.search or cluster.is_asked_for):
-        best = best_of_lines(model, label_filter.top_k, request.threads, request.abstain)
+        best = best_of_lines(model, label_filter.top_k, request.threads, request.abstain, unknown)
     else:
         data = _prediction_data(request, model, progress)
-        n_unknown = int(model.unknown_rows(data.features).sum())
-        if n_unknown:
-            progress.note(
-                f"{n_unknown:,} of {len(data):,} rows have no feature that the model knows"
-            )
+        unknown.add(model.unknown_rows(data.features))
         best = _best_of_rows(data, model, request, label_filter.top_k, cluster, progress)
         row_ids = data.ids
 
@@ -144,6 +142,7 @@ def predict(request: PredictRequest) -> None:
         # The id NONE is the last place.
         names.append(None if request.as_json else NONE_OF_THESE)
     counts = _print_labels(best, names, label_filter, row_ids, request.as_json)
+    unknown.note(progress)
     if label_filter.is_decision and counts.rows:
         progress.note(
             f"labels of probability {label_filter.min_probability:.4g} and more:"
@@ -214,13 +213,22 @@ def takes_lines(model: Classifier, data: str) -> bool:
 
 
 def best_of_lines(
-    model: Classifier, top_k: int, threads: int | None = None, abstain: bool = False
+    model: Classifier,
+    top_k: int,
+    threads: int | None = None,
+    abstain: bool = False,
+    unknown: UnknownCount | None = None,
 ) -> Iterator[Best]:
-    """The best labels of the lines of standard input, of those that are there at a time."""
+    """The best labels of the lines of standard input, of those that are there at a time.
+
+    unknown  counts the lines without a known word, if it is given
+    """
     text = model.known.text
     if text is not None:
         for lines in arriving_lines():
             features = features_of_lines(lines, text)
+            if unknown is not None:
+                unknown.add(model.unknown_rows(features))
             yield from model.iter_top_k(features, top_k, threads=threads, abstain=abstain)
 
 
@@ -247,8 +255,10 @@ def _best_of_rows(
 # ---- test data of a saved classifier
 
 
-def test_metrics(request: EvaluateRequest, progress: Progress) -> dict[str, float]:
-    """The metrics of a saved classifier on test data, and of its decisions.
+def test_metrics(
+    request: EvaluateRequest, progress: Progress
+) -> tuple[dict[str, float], detail.Detail]:
+    """The metrics of a saved classifier on test data and of its decisions, and their detail.
 
     Those of each label are written to the file of --per-label.
     """
@@ -258,15 +268,16 @@ def test_metrics(request: EvaluateRequest, progress: Progress) -> dict[str, floa
         outputs.check_file(per_label, request.overwrite)
     model, data = _tested(request, path, progress)
     metrics = model.evaluate(data, progress=progress)
+    detailed = detail.detail_of(detail.predictions(model, data), model.counts)
     has_several_labels = model.has_several_labels
     if per_label is None and has_several_labels and not model.has_probabilities:
-        return metrics
+        return metrics, detailed
     measures, counts = model.evaluate_decisions(data, progress=progress)
     if per_label is not None:
         names = [model.name(label) for label in range(model.n_labels)]
         rows = per_label_rows(names, model.counts, measures.get("threshold"), counts)
         atomic.write_text(per_label, csv_text(rows))
-    return metrics | measures
+    return metrics | measures, detailed
 
 
 def _tested(request: EvaluateRequest, path: str, progress: Progress) -> tuple[Classifier, Labeled]:

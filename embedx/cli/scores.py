@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embedx.cli.requests import EvaluateRequest
 from embedx.cli.streams import reporter
 from embedx.errors import InapplicableError, Setting, Text
-from embedx.pages.plain import tab_separated
+from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.storage.folder import task_of
@@ -64,17 +64,27 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
 
 def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
     """Print the metrics of a classifier, or of several, on test data."""
+    from embedx.classification.detail import frequency_rows, threshold_rows
     from embedx.cli.labels import test_metrics
     from embedx.cli.training_results import metric_lines, plain_numbers
 
     if len(request.models) > 1 or request.against:
         _compare_classifiers(request, progress)
         return
-    metrics = test_metrics(request, progress)
+    metrics, detail = test_metrics(request, progress)
     if request.as_json:
-        print(json.dumps({"test": plain_numbers(metrics)}))
-    else:
-        print("\n".join(metric_lines(metrics)))
+        print(json.dumps({"test": plain_numbers(metrics), **detail.as_dict()}))
+        return
+    lines = metric_lines(metrics)
+    if sys.stdout.isatty():
+        frequency = aligned(frequency_rows(detail.by_frequency))
+        thresholds = aligned(threshold_rows(detail.thresholds))
+        parts = [detail.headlines, lines, frequency, thresholds]
+        print("\n\n".join("\n".join(part) for part in parts if part))
+        return
+    for headline in detail.headlines:
+        progress.note(headline)
+    print("\n".join(lines))
 
 
 def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:

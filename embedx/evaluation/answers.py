@@ -21,9 +21,11 @@ from scipy.sparse import csr_matrix
 from embedx.evaluation.labels import hits, ratio
 from embedx.labeled.data import Labels
 
-# Of the occurrences of labels in training.
-THIRDS = ("head", "middle", "tail")
+# The most training rows of a label of each bin but the last.
+MAX_ROWS_OF_BINS = (1, 5, 20, 100, 1_000, 10_000)
 UNSEEN = "not in training"
+# Probabilities of the best label from which on it may be taken.
+THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Bins of a reliability diagram.
 BINS = 10
 # The rank of a label that is not among the predictions.
@@ -34,18 +36,15 @@ NOT_PREDICTED = 2**31 - 1
 class FrequencyBin:
     """Labels of similar training frequency, with recall and precision on test rows.
 
-    labels              their number
-    min_rows, max_rows  training rows of a label
-    occurrences         in test rows
-    recall              by k: the share of the occurrences that is among the k best predictions
-    predicted           rows whose first prediction is in this bin
-    precision           the share of these that is correct
+    labels       their number
+    occurrences  in test rows
+    recall       by k: the share of the occurrences that is among the k best predictions
+    predicted    rows whose first prediction is in this bin
+    precision    the share of these that is correct
     """
 
     name: str
     labels: int
-    min_rows: int
-    max_rows: int
     occurrences: int
     recall: dict[int, float]
     predicted: int
@@ -77,24 +76,38 @@ class Reliability:
     error: float
 
 
-def bin_of_labels(counts: ndarray) -> ndarray:
-    """The frequency bin of each label, int (n_labels + 1,): 0 to 2 for THIRDS, 3 for UNSEEN.
+@dataclass(frozen=True)
+class Accepted:
+    """The rows whose first prediction has at least a probability.
 
-    The last number, 3, is that of all other ids.
+    coverage  their share of all rows
+    accuracy  the share of them whose first prediction is correct; nan where there are none
+    """
+
+    threshold: float
+    coverage: float
+    accuracy: float
+
+
+def names_of_bins() -> list[str]:
+    """The bins of labels by their training rows, from rare to frequent: `1`, `2 to 5`, ...; the
+    first is that of labels without any.
+    """
+    names = [UNSEEN]
+    first = 1
+    for last in MAX_ROWS_OF_BINS:
+        names.append(f"{first:,} to {last:,}" if first < last else f"{last:,}")
+        first = last + 1
+    return [*names, f"{first:,} and more"]
+
+
+def bin_of_labels(counts: ndarray) -> ndarray:
+    """The place of each label's bin among `names_of_bins`, int (n_labels + 1,). The last number, 0,
+    is that of all other ids.
 
     counts  in how many training rows each label is, int (n_labels,)
-
-    The labels before one, all that are more frequent, have less than a third of all occurrences
-    together if it is in the head, and less than two thirds if it is in the middle. Labels of equal
-    counts are in the same bin.
     """
-    unseen = len(THIRDS)
-    # groups of labels with equal counts, the most frequent first
-    values, group = np.unique(-counts, return_inverse=True)
-    occurrences = np.bincount(group, weights=counts, minlength=len(values))
-    more_frequent = (np.cumsum(occurrences) - occurrences)[group]
-    third = np.minimum(3 * more_frequent // max(counts.sum(), 1), 2).astype(int64)
-    return np.append(np.where(counts > 0, third, unseen), unseen)
+    return np.append(np.searchsorted((0, *MAX_ROWS_OF_BINS), counts), 0)
 
 
 def by_frequency(
@@ -113,7 +126,7 @@ def by_frequency(
     first_is_right = hits(top[:, :1], labels)[:, 0]
     bin_of_first = bins[top[:, 0]]
     result = []
-    for k, name in enumerate((*THIRDS, UNSEEN)):
+    for k, name in enumerate(names_of_bins()):
         counts_in_bin = counts[bins[:-1] == k]
         rank_in_bin = rank[bin_of_occurrence == k]
         is_right_in_bin = first_is_right[bin_of_first == k]
@@ -121,12 +134,9 @@ def by_frequency(
         if not len(counts_in_bin) and not n_occurrences:
             continue
         n_predicted = len(is_right_in_bin)
-        largest = int(counts_in_bin.max(initial=0))
         frequency_bin = FrequencyBin(
             name=name,
             labels=len(counts_in_bin),
-            min_rows=int(counts_in_bin.min(initial=largest)),
-            max_rows=largest,
             occurrences=n_occurrences,
             recall={n: ratio(int((rank_in_bin < n).sum()), n_occurrences) for n in ks},
             predicted=n_predicted,
@@ -180,6 +190,34 @@ def reliability(probability: ndarray, is_right: ndarray) -> Reliability:
         accuracy = np.bincount(bin_of_row, weights=is_right, minlength=BINS) / n
     error = ratio(float(np.nansum(n * np.abs(accuracy - confidence))), float(n.sum()))
     return Reliability(n, confidence, accuracy, error)
+
+
+def accepted(probability: ndarray, is_right: ndarray) -> list[Accepted]:
+    """Coverage and accuracy at each of THRESHOLDS.
+
+    probability  float (n,), of the first predictions; `is_right` bool (n,)
+    """
+    rows = []
+    for threshold in THRESHOLDS:
+        is_accepted = probability >= threshold
+        n_accepted = int(is_accepted.sum())
+        coverage = ratio(n_accepted, len(probability))
+        accuracy = ratio(int(is_right[is_accepted].sum()), n_accepted)
+        rows.append(Accepted(threshold, coverage, accuracy))
+    return rows
+
+
+def coverage_curve(probability: ndarray, is_right: ndarray) -> tuple[ndarray, ndarray]:
+    """Coverage and accuracy at each probability that occurs as a threshold, the highest first:
+    float64 (n_distinct,) each.
+    """
+    order = np.argsort(-probability, kind="stable")
+    falling = probability[order]
+    n_right = np.cumsum(is_right[order])
+    is_last = np.append(falling[1:] != falling[:-1], True)[: len(falling)]
+    ends = np.flatnonzero(is_last)
+    n_accepted = ends + 1.0
+    return n_accepted / len(falling), n_right[ends] / n_accepted
 
 
 def ranks(top: ndarray, labels: Labels) -> ndarray:

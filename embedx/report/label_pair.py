@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.classification.classifier import Classifier
+from embedx.classification.detail import predictions
 from embedx.evaluation import statistics
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
@@ -13,7 +14,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.read import read
 from embedx.pages import charts as drawing
 from embedx.report.contract import PageRequest
-from embedx.report.labels import by_label, predictions, scores_at_each_k
+from embedx.report.labels import by_label, scores_at_each_k
 from embedx.report.runs import SIDES, STYLES
 from embedx.runtime.progress import Progress
 

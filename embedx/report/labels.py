@@ -1,18 +1,24 @@
 """The page of a classifier: its predictions for test data."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy import int32, ndarray
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
+from embedx.classification.detail import (
+    Predictions,
+    detail_of,
+    frequency_rows,
+    predictions,
+    threshold_rows,
+)
 from embedx.classification.settings import ClassifySettings
 from embedx.evaluation import answers
-from embedx.evaluation.answers import FrequencyBin, Reliability
+from embedx.evaluation.answers import Reliability
 from embedx.evaluation.labels import LabelMetrics, hits, per_label_rows
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
@@ -25,7 +31,6 @@ from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Progress
 from embedx.settings import Settings
 
-N_PREDICTIONS = 10
 N_SHOWN_PREDICTIONS = 5
 N_SHOWN_WORDS = 12
 N_MISTAKES = 10
@@ -36,22 +41,9 @@ MAX_LABELS = 100
 DASH = "–"
 # opacity of the bar of a bin with few predictions
 MIN_OPACITY = 0.35
+# of a curve
+MAX_POINTS = 200
 MEASURES = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
-
-
-class Predictions(NamedTuple):
-    """The best labels of the test rows that can be scored.
-
-    top          int32 (rows, N_PREDICTIONS): ids of labels, the best first
-    probability  float32 (rows, N_PREDICTIONS)
-    labels       the labels that these rows have
-    kept         int (rows,): places of these rows among all rows of the data
-    """
-
-    top: ndarray
-    probability: ndarray
-    labels: Labels
-    kept: ndarray
 
 
 def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any]:
@@ -80,7 +72,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
     for name, title in MEASURES.items():
         if name in metrics:
             key_figures[title] = f"{metrics[name]:.4f}"
-    frequency_bins = answers.by_frequency(predicted.top, predicted.labels, classifier.counts)
+    detail = detail_of(predicted, classifier.counts)
     return values | {
         "key_figures": key_figures,
         "source": Path(source).name,
@@ -88,7 +80,10 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         "warning": classifier.likelihood_warning(metrics),
         **at_each_k(predicted.top, predicted.labels),
         "chart_of_reliability": reliability_of(classifier, predicted),
-        "bins": frequency_rows(frequency_bins),
+        "headlines": " ".join(detail.headlines),
+        "thresholds": threshold_rows(detail.thresholds),
+        "chart_of_coverage": coverage_chart(predicted),
+        "bins": frequency_rows(detail.by_frequency),
         "by_label": label_rows[: 1 + MAX_LABELS],
         "confused": confusion_rows(classifier, predicted),
         **example_tables(classifier, data, predicted, request.settings),
@@ -105,19 +100,6 @@ def default_settings(classifier: Classifier) -> dict[str, Any]:
     for group in groups:
         defaults |= group().record()
     return defaults
-
-
-def predictions(classifier: Classifier, data: Labeled, progress: Progress) -> Predictions:
-    """The best labels of the test rows that can be scored."""
-    labels, kept = classifier.tested_labels(data.labels)
-    parts = list(classifier.iter_top_k(data.features[kept], N_PREDICTIONS, progress))
-    if parts:
-        top = np.concatenate([ids for ids, _ in parts])
-        probability = np.concatenate([probabilities for _, probabilities in parts])
-    else:
-        probability = np.zeros((0, min(N_PREDICTIONS, classifier.n_labels)), np.float32)
-        top = probability
-    return Predictions(top.astype(int32), probability, labels, kept)
 
 
 # ---- test rows with their predictions
@@ -201,17 +183,12 @@ def heaviest(data: Labeled, row: int) -> list[str]:
 # ---- tables of labels
 
 
-def percent(value: float) -> str:
-    """A share as a table has it."""
-    return f"{100 * value:.1f} %" if math.isfinite(value) else DASH
-
-
 def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     """How often labels occur in training: by frequency, and the most frequent ones."""
     no_rows = np.zeros((0, 1), int32)
     bins = answers.by_frequency(no_rows, Labels.of_rows([]), classifier.counts)
     # columns about test rows are left out
-    bin_rows = [row[:3] for row in frequency_rows(bins)]
+    bin_rows = [row[:2] for row in frequency_rows(bins)]
 
     most_frequent = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS]
     label_rows = [
@@ -250,31 +227,38 @@ def confusion_rows(classifier: Classifier, predicted: Predictions) -> list[list[
     return rows
 
 
-def frequency_rows(bins: Sequence[FrequencyBin]) -> list[list[str]]:
-    """A table of the bins."""
-    ks = list(bins[0].recall) if bins else []
-    head = [
-        "labels",
-        "how many",
-        "training rows of a label",
-        "in test rows",
-        *(f"recall at {k}" for k in ks),
-        "top predictions",
-        "precision",
-    ]
-    rows = [head]
-    for frequency_bin in bins:
-        row = [
-            frequency_bin.name,
-            f"{frequency_bin.labels:,}",
-            f"{frequency_bin.min_rows:,} to {frequency_bin.max_rows:,}",
-            f"{frequency_bin.occurrences:,}",
-            *(percent(frequency_bin.recall[k]) for k in ks),
-            f"{frequency_bin.predicted:,}",
-            percent(frequency_bin.precision),
-        ]
-        rows.append(row)
-    return rows
+# ---- thresholds
+
+
+def coverage_chart(predicted: Predictions) -> dict[str, Any] | None:
+    """The chart of accuracy against coverage, for the template; None without labelled rows."""
+    probability, is_right = predicted.first
+    if not len(probability):
+        return None
+    coverage, accuracy = answers.coverage_curve(probability, is_right)
+    points = np.unique(np.linspace(0, len(coverage) - 1, MAX_POINTS).round().astype(int))
+    x = Axis("share of the rows that are accepted", 0.0, 1.0, LEFT, RIGHT)
+    y = Axis("share of these that is correct", 0.0, 1.0, BOTTOM, TOP)
+    line = " ".join(f"{x(coverage[k])},{y(accuracy[k])}" for k in points)
+    marks = []
+    for row in answers.accepted(probability, is_right):
+        if row.coverage > 0:
+            cells = [f"{row.threshold:g}", *map(drawing.shown, (row.coverage, row.accuracy))]
+            marks.append((x(row.coverage), y(row.accuracy), "c0", cells))
+    caption = (
+        "Coverage: best labels of at least a probability are accepted; the higher the threshold,"
+        " the fewer rows, and the more of them are right. Points are the thresholds of the table."
+    )
+    return drawing.chart(
+        x,
+        y,
+        "coverage",
+        ["threshold", "rows accepted", "right of these"],
+        lines=[("c0", line, "")],
+        marks=marks,
+        caption=caption,
+        has_columns=False,
+    )
 
 
 # ---- the best k predictions
@@ -329,9 +313,7 @@ def at_each_k(top: ndarray, labels: Labels) -> dict[str, Any]:
 
 def reliability_of(classifier: Classifier, predicted: Predictions) -> dict[str, Any]:
     """The chart of probabilities against shares of correct predictions, for the template."""
-    labelled = np.flatnonzero(predicted.labels.n_of_row)
-    is_right = hits(predicted.top, predicted.labels)[labelled, 0]
-    probability = predicted.probability[labelled, 0].astype(np.float64)
+    probability, is_right = predicted.first
     reliability = answers.reliability(probability, is_right)
     return reliability_chart(reliability, about_reliability(classifier, reliability))
 
