@@ -12,9 +12,9 @@ from embedx import api
 from embedx.classification import classifier, row_blocks
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.row_blocks import all_rows
-from embedx.cli.app import application
 from embedx.errors import DataError
 from embedx.labeled.read import read
+from tests.support.commands import invoke
 from tests.support.needs import needs_pandas
 from tests.support.refusals import refused_data
 
@@ -121,7 +121,7 @@ def test_arrays_of_the_numbers_of_a_table_are_read_as_its_rows(tmp_path, suffix,
     answers = []
     for file in (tmp_path / "rows.csv", array):
         words = ["predict", str(tmp_path / "model"), str(file), "--json"]
-        application(words)(words, standalone_mode=False)
+        invoke(*words)
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1]
     assert json.loads(answers[0].splitlines()[0])[0]["label"] == "house"
@@ -193,7 +193,7 @@ def test_eval_takes_the_column_of_labels(tmp_path, capsys):
     file.write_text("area,truth\n" + "1,a\n2,b\n" * 20)
     command = ["eval", tmp_path / "model", "--test", file, "--label-column", "truth", "--json"]
     words = [str(word) for word in command]
-    application(words)(words, standalone_mode=False)
+    invoke(*words)
     assert json.loads(capsys.readouterr().out)["test"]["accuracy"] == 1
 
 

@@ -12,9 +12,9 @@ from embedx.errors import InapplicableError
 from embedx.evaluation import heldout
 from embedx.skipgram.configuration import configure
 from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.objectives import make
 from tests.support.refusals import refused
 from tests.support.resumed_runs import assert_resumes, word_run
-from tests.support.skipgram_forms import make
 from tests.support.skipgram_setup import Setup
 from tests.support.topic_vectors import assert_knows_the_topics, fit
 

@@ -8,19 +8,15 @@ from scipy.sparse import random as random_rows
 
 from embedx import SoftmaxClassifier
 from embedx.classification.classifier import load
-from embedx.cli.app import application
 from embedx.errors import InapplicableError
 from embedx.labeled.read import read
+from tests.support.commands import invoke as run
 from tests.support.refusals import refused
 
 TEXT = "".join(
     f"__label__{name} {word} a film\n" for name, word in (("good", "nice"), ("bad", "awful")) * 40
 )
 MORE = "__label__odd strange a plot\n" * 40 + TEXT[: len(TEXT) // 2]
-
-
-def run(*words):
-    application(words)(list(words), standalone_mode=False)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from embedx.classification import classifier
-from embedx.cli.app import application
 from embedx.distributed import predict, ray_backend, run
 from embedx.distributed.replica import ParameterReplica
 from embedx.distributed.server import Parameters
@@ -30,6 +29,7 @@ from embedx.tasks.words import WordTask
 from embedx.vectors.model import load_folder
 from tests.support.checkpoints import end_at_a_checkpoint
 from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train
+from tests.support.commands import invoke
 from tests.support.label_data import ova, settings, topics, write_xc
 from tests.support.ray_cluster import NODE, Watching, cluster_of
 from tests.support.refusals import refused
@@ -94,7 +94,7 @@ def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_cos
 
 
 def embedx(*words):
-    application(words)(words, standalone_mode=False)
+    invoke(*words)
 
 
 def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, here, capsys):

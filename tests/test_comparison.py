@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from embedx.cli.app import application
 from embedx.comparison import compare as comparison, runs, tables, tuning
 from embedx.comparison.data import listed
 from embedx.comparison.labels import LabelledData, looks_labelled
@@ -22,6 +21,7 @@ from embedx.pages import charts
 from embedx.runtime.progress import Silent
 from embedx.tasks.requests import request_of_json
 from tests.support import forked
+from tests.support.commands import invoke
 from tests.support.compared import ranked, run
 from tests.support.refusals import refused, refused_data
 from tests.support.report_setup import Page
@@ -302,7 +302,7 @@ def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
         "--threads",
         "1",
     ]
-    application(typed)([*typed, "--json"], standalone_mode=False)
+    invoke(*typed, "--json")
     printed = json.loads(capsys.readouterr().out)
     assert printed["ranked_by"] == "log_likelihood"
     assert [entry["objective"] for entry in printed["objectives"]] == ["softmax", "ns"]

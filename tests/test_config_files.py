@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from embedx.cli.app import application
 from embedx.errors import DataError
+from tests.support.commands import invoke
 from tests.support.refusals import refused, refused_on_command_line
 
 
@@ -64,26 +64,22 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
 def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
     path = file(text)
     with refused_on_command_line(f"^{re.escape(path)}: {re.escape(message)}") as raised:
-        application(["train"])(["train", "x", "--config", path], standalone_mode=False)
+        invoke("train", "x", "--config", path)
     assert raised.value.exit_code == 2
 
 
 def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
     with refused_on_command_line(r"^--dim abc: must be a whole number"):
-        application(["train"])(
-            ["train", "x", "--config", file("dim = 5"), "--dim", "abc"], standalone_mode=False
-        )
+        invoke("train", "x", "--config", file("dim = 5"), "--dim", "abc")
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with refused("config", value=Path("nowhere.toml")) as raised:
-        application(["train"])(["train", "x", "--config", "nowhere.toml"], standalone_mode=False)
+        invoke("train", "x", "--config", "nowhere.toml")
     assert raised.value.problem == "cannot be read: No such file or directory"
     (tmp_path / "latin.toml").write_bytes(b"vocab = '\xe9'")
     with refused(kind=DataError, file=tmp_path / "latin.toml", line=None) as raised:
-        application(["train"])(
-            ["train", "x", "--config", str(tmp_path / "latin.toml")], standalone_mode=False
-        )
+        invoke("train", "x", "--config", str(tmp_path / "latin.toml"))
     assert raised.value.problem.startswith("not TOML: 'utf-8' codec can't decode byte")
 
 

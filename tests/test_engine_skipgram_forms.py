@@ -9,7 +9,8 @@ from reference import NAIVE_OPTIMIZERS
 from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
-from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
+from tests.support.objectives import make
+from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference
 from tests.support.skipgram_setup import Setup
 
 FORMS = {

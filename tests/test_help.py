@@ -25,7 +25,7 @@ from embedx.samplers import SAMPLERS
 from embedx.settings import is_fine, option_name, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
-from tests.support.commands import run_command
+from tests.support.commands import invoke, run_command
 from tests.support.refusals import refused, refused_on_command_line
 
 COMMAND = [sys.executable, "-m", "embedx"]
@@ -221,12 +221,12 @@ def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypa
         (tmp_path / name).write_text("a b c\n")
     words = words.split()
     with refused_on_command_line(f"^{re.escape(message)}"):
-        application(words)(words, standalone_mode=False)
+        invoke(*words)
 
 
 def listed_objective(capsys, name, *options):
     """What `embedx objectives NAME` prints."""
-    application(["objectives"])(["objectives", name, *options], standalone_mode=False)
+    invoke("objectives", name, *options)
     return capsys.readouterr().out
 
 
@@ -277,7 +277,7 @@ def test_the_settings_of_an_objective_as_json(capsys):
 
 def test_an_objective_that_does_not_exist_is_refused():
     with refused("objective", value="implict"):
-        application(["objectives"])(["objectives", "implict"], standalone_mode=False)
+        invoke("objectives", "implict")
 
 
 @pytest.mark.parametrize("command", ["train", "classify"])

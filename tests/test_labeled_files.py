@@ -10,8 +10,8 @@ from scipy import sparse
 
 import embedx
 from embedx.classification import classifier
-from embedx.cli.app import application
 from embedx.labeled.read import read
+from tests.support.commands import invoke
 from tests.support.refusals import refused_data
 
 TICKETS = [
@@ -186,7 +186,7 @@ def test_classify_takes_files_globs_and_folders(tmp_path, capsys):
     for k, data in enumerate((parts, [folder], [f"{folder}/*.csv"])):
         output = str(tmp_path / f"m{k}")
         words = ["classify", *data, *options, "--output", output]
-        application(words)(words, standalone_mode=False)
+        invoke(*words)
         assert "24 labelled test rows" in capsys.readouterr().out
         trained.append(classifier.load(output))
     trained.append(embedx.classify(parts, epochs=2, threads=1, deterministic=True))

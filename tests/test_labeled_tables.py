@@ -13,11 +13,11 @@ import pytest
 from pyarrow import parquet
 
 from embedx.classification import classifier
-from embedx.cli.app import application
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.cells import labels_of
 from embedx.labeled.read import read
 from embedx.labeled.tables.settings import TableSettings
+from tests.support.commands import invoke
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
@@ -361,7 +361,7 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
     (here / "few.csv").write_text("text,title,id\na password,,x\ninvoice,,y\n")
 
     def run(*words):
-        application(words)([*words], standalone_mode=False)
+        invoke(*words)
         return capsys.readouterr().out.splitlines()
 
     how = [

@@ -8,9 +8,9 @@ import reference_state
 from scipy import optimize, special
 
 from embedx.kernels.batch import new_batch
-from embedx.objectives import OBJECTIVES
 from embedx.objectives.contract import log_softmax
 from embedx.testing.objectives import coefficients_of
+from tests.support.objectives import make
 from tests.support.state_laws import LAWS
 
 K = 6
@@ -21,11 +21,6 @@ RELATIVE = {
     "umax": {"double_sum": "proposed"},
     "sgd-double-sum": {"double_sum": "proposed"},
 }
-
-
-def make(name, **settings):
-    kind = OBJECTIVES[name]
-    return kind(kind.Settings(**settings))
 
 
 def run(

@@ -5,14 +5,11 @@ itself would give.
 import numpy as np
 import pytest
 
-from embedx.objectives import OBJECTIVES, utility
+from embedx.objectives import utility
+from tests.support.objectives import make
 
 K = 3000
 LAWS = ("ar-probit", "ar-logistic")
-
-
-def make(name):
-    return OBJECTIVES[name](OBJECTIVES[name].Settings())
 
 
 def score_ranges():

@@ -14,11 +14,8 @@ import embedx
 from embedx.cli import aliases
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
+from tests.support.commands import invoke as run
 from tests.support.refusals import refused_data, refused_on_command_line
-
-
-def run(*words):
-    application(words)(list(words), standalone_mode=False)
 
 
 @pytest.mark.parametrize(

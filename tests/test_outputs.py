@@ -8,11 +8,12 @@ import pytest
 
 from embedx import SkipGram, SoftmaxClassifier
 from embedx.cli import files
-from embedx.cli.app import COMMANDS, application
+from embedx.cli.app import COMMANDS
 from embedx.cli.requests import parameters_of
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.runtime import atomic
 from embedx.storage import outputs
+from tests.support.commands import invoke
 from tests.support.refusals import refused, refused_data
 
 EVENTS = "user,item,time\nu,a,1\nu,b,2\nv,a,1\nv,c,5\n"
@@ -68,7 +69,7 @@ def work(here, models, monkeypatch):
 
 def run(line):
     words = line.split()
-    application(words)(words, standalone_mode=False)
+    invoke(*words)
 
 
 def content(folder):
@@ -119,12 +120,13 @@ def test_a_file_that_is_there_is_kept_unless_overwrite_is_given(command, work):
 @pytest.mark.parametrize("command", WRITES, ids="-".join)
 def test_an_input_is_never_written_over(command, link, work):
     for name in READS[command[0]]:
+        input_name = name.split("/")[0]
         out = name
         if link is not None:
             out = f"link-to-{name.replace('/', '-')}"
             link(work / name, work / out)
         before = content(work)
-        with refused_data(out, quoting=name):
+        with refused_data(out, quoting=input_name):
             run(WRITES[command].replace("OUT", out) + " --overwrite")
         assert content(work) == before
 

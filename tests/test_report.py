@@ -11,7 +11,6 @@ import pytest
 
 from embedx.classification.classifier import load
 from embedx.classification.detail import Predictions, detail_of
-from embedx.cli.app import application
 from embedx.errors import InapplicableError
 from embedx.evaluation import answers, learning_curves
 from embedx.evaluation.word_sets import WordTests
@@ -24,6 +23,7 @@ from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Silent
 from embedx.vectors.model import UnknownWordError, load_folder
+from tests.support.commands import invoke
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused, refused_data
 from tests.support.report_setup import (
@@ -463,7 +463,7 @@ def test_the_page_of_two_models_of_words_has_the_neighbours_by_both(
         "--nearest",
         "3",
     ]
-    application(typed)(typed, standalone_mode=False)
+    invoke(*typed)
     assert capsys.readouterr().out == "a-b.report.html\n"
     text = (tmp_path / "a-b.report.html").read_text("utf-8")
     for name in ("a.embedx", "b.embedx"):
@@ -479,14 +479,14 @@ def test_the_command_writes_a_page_named_after_the_model(tmp_path, monkeypatch, 
     label_folder(tmp_path / "c.softmax.embedx")
     monkeypatch.chdir(tmp_path)
     typed = ["report", "c.softmax.embedx", "--examples", "2"]
-    application(typed)(typed, standalone_mode=False)
+    invoke(*typed)
     assert capsys.readouterr().out == "c.softmax.report.html\n"
     assert default_output("elsewhere/c.softmax.embedx") == Path("c.softmax.report.html")
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
     with refused_data("c.softmax.report.html", "overwrite"):
-        application(typed)(typed, standalone_mode=False)
+        invoke(*typed)
     (tmp_path / "c.softmax.report.html").write_text("old")
-    application(typed)([*typed, "--overwrite"], standalone_mode=False)
+    invoke(*typed, "--overwrite")
     Page((tmp_path / "c.softmax.report.html").read_text("utf-8"))
 
 

@@ -11,7 +11,6 @@ from scipy.sparse import csr_matrix
 import embedx
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
-from embedx.cli.app import application
 from embedx.cli.options import classify_options, train_options
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -25,6 +24,7 @@ from embedx.runtime.progress import Reporter
 from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.task import train as train_words
+from tests.support.commands import invoke
 from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
@@ -281,9 +281,7 @@ def test_predict_by_search_reports_its_recall(tmp_path, capsys):
         "3",
         "--search",
     ]
-    application(words)(
-        [*words, "--threads", "1", "--scored-fraction", "0.5"], standalone_mode=False
-    )
+    invoke(*words, "--threads", "1", "--scored-fraction", "0.5")
     printed = capsys.readouterr()
     assert [line.count("\t") for line in printed.out.splitlines()] == [5] * 600
     assert "150 of 300 labels are scored for each row, which finds" in printed.err

@@ -16,9 +16,9 @@ from scipy.optimize import minimize
 
 from embedx.engine.select import SUMMED
 from embedx.kernels.random import stream_key
-from embedx.objectives import OBJECTIVES
 from embedx.skipgram.strategies import form_of
 from embedx.testing.objectives import evaluate
+from tests.support.objectives import make
 from tests.support.skipgram_setup import Setup
 from tests.support.state_laws import LAWS
 
@@ -52,10 +52,6 @@ def toy(n_words=50, rank=8, n_tokens=12_000):
     return Toy(
         tokens, counts, np.column_stack([directions[:, :rank] * np.sqrt(n_words), np.ones(n_words)])
     )
-
-
-def make(name):
-    return OBJECTIVES[name](OBJECTIVES[name].Settings())
 
 
 def log_likelihood(task, objective, outputs):

@@ -21,6 +21,7 @@ from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
 from embedx.vectors.model import WordVectors
+from tests.support.commands import invoke
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data, refused_on_command_line
@@ -413,7 +414,6 @@ def test_a_vocabulary_of_a_list(write):
 def test_the_command_keeps_the_models_settings_and_the_model(
     folder, write, tmp_path, monkeypatch, capsys
 ):
-    from embedx.cli.app import application
 
     monkeypatch.chdir(tmp_path)
     more = write("\n".join(map(" ".join, MORE)), "more.txt")
@@ -428,7 +428,7 @@ def test_the_command_keeps_the_models_settings_and_the_model(
         "1",
         "--output",
     ]
-    application(typed)([*typed, "out", "--json"], standalone_mode=False)
+    invoke(*typed, "out", "--json")
     new = embedx.load("out")
     assert (new.facts["objective"], new.vectors.shape) == ("ar", (18, 8))
     assert "continuing from" in capsys.readouterr().err
@@ -443,5 +443,5 @@ def test_the_command_keeps_the_models_settings_and_the_model(
         ),
     ):
         with refused_on_command_line(complaint):
-            application(words)(words, standalone_mode=False)
+            invoke(*words)
     assert not (tmp_path / "other").exists()

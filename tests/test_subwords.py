@@ -22,11 +22,13 @@ from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors import export
 from embedx.vectors.model import UnknownWordError
+from tests.support.commands import invoke
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.needs import needs_gensim
+from tests.support.objectives import make
 from tests.support.refusals import refused
 from tests.support.resumed_runs import assert_resumes, same, word_run
-from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference, make
+from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference
 from tests.support.skipgram_setup import Setup
 from tests.support.topic_vectors import CARS, CATS, assert_knows_the_topics, fit
 
@@ -259,7 +261,6 @@ def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch)
 
 
 def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
-    from embedx.cli.app import application
 
     typed = [
         "corpus",
@@ -275,7 +276,7 @@ def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
     ]
     printed = []
     for words in (typed, [argument for argument in typed if argument not in ("--subwords", "3-4")]):
-        application(words)(words, standalone_mode=False)
+        invoke(*words)
         printed.append(json.loads(capsys.readouterr().out)["training"])
     with_them, without = printed
     n = len(
@@ -365,10 +366,9 @@ def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
 
 
 def test_the_command_answers_for_words_never_seen(trained, capsys):
-    from embedx.cli.app import application
 
     words = ["nn", str(trained[1]), "trucks", "--top-k", "1"]
-    application(words)(words, standalone_mode=False)
+    invoke(*words)
     assert capsys.readouterr().out.split("\t")[:2] == ["trucks", "truck"]
 
 

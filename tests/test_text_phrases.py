@@ -16,6 +16,7 @@ from embedx.text.encode import encode
 from embedx.text.phrases import phrases_of
 from embedx.text.sentences import encode_sentences
 from embedx.text.settings import PhraseSettings, TextSettings
+from tests.support.commands import invoke
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
 
@@ -244,7 +245,6 @@ def test_words_with_white_space_are_refused(tmp_path):
 
 
 def test_the_command_lists_them(write, capsys, tmp_path):
-    from embedx.cli.app import application
 
     text = write("\n".join(map(" ".join, SENTENCES)))
     typed = [
@@ -255,14 +255,14 @@ def test_the_command_lists_them(write, capsys, tmp_path):
         "--cache-dir",
         f"{tmp_path}/cache",
     ]
-    application(typed)(typed, standalone_mode=False)
+    invoke(*typed)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     (model,), _ = by_gensim(SENTENCES, settings(phrase_min_count=5, connector_words=CONNECTORS))
     shown = {phrase: int(count) for phrase, count, *_ in rows}
     assert "bank_of_america" in shown
     assert shown["new_york"] == model.vocab["new_york"]
     assert rows == sorted(rows, key=lambda row: -float(row[2]))
-    application(typed)([*typed, "--json", "--top-k", "2"], standalone_mode=False)
+    invoke(*typed, "--json", "--top-k", "2")
     printed = json.loads(capsys.readouterr().out)
     assert [entry["phrase"] for entry in printed] == [row[0] for row in rows[:2]]
     assert printed[0].keys() == {"phrase", "words", "count", "score", "pass"}

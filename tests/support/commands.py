@@ -25,6 +25,13 @@ class Ended(NamedTuple):
     stderr: str
 
 
+def invoke(*words):
+    """Run `embedx` with these words; its errors are raised, and it prints where the test does."""
+    from embedx.cli.app import application
+
+    application(words)(list(words), standalone_mode=False)
+
+
 def run_command(home, *arguments, input="", check=True):
     """Run `embedx` with these arguments in the folder `home`.
 

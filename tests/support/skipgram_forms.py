@@ -4,12 +4,6 @@ import numpy as np
 import pytest
 from reference_skipgram import Naive, blocks_of
 
-from embedx.objectives import OBJECTIVES
-
-
-def make(name, **settings):
-    return OBJECTIVES[name](OBJECTIVES[name].Settings(**settings))
-
 
 def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200):
     """Train on tokens[start:stop], by the kernel and by the naive reference; all tables
