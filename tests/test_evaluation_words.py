@@ -25,6 +25,7 @@ from embedx.labeled.schema import read_label_names
 from embedx.runtime.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors
+from tests.support.commands import run_command
 from tests.support.needs import HAS_NO_GENSIM, WHY_NO_GENSIM, needs_data
 from tests.support.refusals import refused, refused_data
 
@@ -99,6 +100,29 @@ def test_pairs_are_scored_as_gensim_scores_the_file(name):
     assert stats.spearmanr(answers.test.gold[used], answers.values[used])[0] == pytest.approx(
         answers.score, abs=1e-9
     )
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_every_packaged_set_has_gensims_score_to_all_digits(tmp_path, cased):
+    """By the command and the file that users have: words in several spellings, a fifth missing."""
+    with_ties = toy(seed=4, share=0.8, cased=cased)
+    rng = np.random.default_rng(5)
+    table = rng.normal(0.3, 1, with_ties.vectors.shape).astype(np.float32)
+    export.export(WordVectors(with_ties.words, {"input": table}), "word2vec", tmp_path / "v.vec")
+    done = run_command(tmp_path, "eval", "v.vec", "--protocol", "gensim", "--json")
+    printed = {score["set"]: score for score in json.loads(done.stdout)["scores"]}
+    assert set(printed) == {"WordSim-353", "SimLex-999", "Google analogies", "pooled"}
+
+    keyed = gensim_models.KeyedVectors.load_word2vec_format(str(tmp_path / "v.vec"))
+    for name, file in (("WordSim-353", "wordsim353.tsv"), ("SimLex-999", "simlex999.txt")):
+        _, spearman, share_unknown = keyed.evaluate_word_pairs(datapath(file))
+        score = printed[name]
+        assert score["score"] == pytest.approx(spearman[0], abs=1e-14)
+        assert 100 * score["oov"] / (score["used"] + score["oov"]) == pytest.approx(share_unknown, abs=1e-12)
+        assert score["oov"] > 50
+    accuracy, _ = keyed.evaluate_word_analogies(datapath("questions-words.txt"))
+    assert printed["Google analogies"]["score"] == accuracy
+    assert 0 < accuracy < 1
 
 
 # gensim divides by the norm of the zero vector
