@@ -64,10 +64,11 @@ def measured_objectives() -> str:
     )
     about = objectives.measured()["about"]
     how = (
-        f"Skip-gram at each objective's defaults on {about['corpus']} ({about['words']:,} words),"
-        f" {about['epochs']} epochs, {about['threads']} threads of {about['machine']},"
-        f" {about['date']}. The log-likelihood is the mean in nats over pairs of the"
-        f" {about['heldout']} held out; the unigram model has {about['unigram']:.3f}."
+        f"Skip-gram at the defaults that each objective had on {about['date']}, which may have"
+        f" changed since, on {about['corpus']} ({about['words']:,} words), {about['epochs']}"
+        f" epochs, {about['threads']} threads of {about['machine']}. The log-likelihood is the"
+        f" mean in nats over pairs of the {about['heldout']} held out; the unigram model has"
+        f" {about['unigram']:.3f}."
     )
     return f"{markdown(head, rows)}\n\n{how}"
 

@@ -246,7 +246,7 @@ def claims_of_unbiased_softmax():
         of("bibtex", "Implicit", 100.0),
         of("bibtex", "OVE", 0.1),
     )
-    yield "log-loss is the paper's within {:.3f} on MNIST", max(implicit)
+    yield "log-loss is that of the authors' files within {:.3f} on MNIST", max(implicit)
     yield (
         "Test errors on Bibtex, Vanilla aside, are {:.2f} to {:.2f} here",
         min(errors),

@@ -118,7 +118,9 @@ def test_every_packaged_set_has_gensims_score_to_all_digits(tmp_path, cased):
         _, spearman, share_unknown = keyed.evaluate_word_pairs(datapath(file))
         score = printed[name]
         assert score["score"] == pytest.approx(spearman[0], abs=1e-14)
-        assert 100 * score["oov"] / (score["used"] + score["oov"]) == pytest.approx(share_unknown, abs=1e-12)
+        assert 100 * score["oov"] / (score["used"] + score["oov"]) == pytest.approx(
+            share_unknown, abs=1e-12
+        )
         assert score["oov"] > 50
     accuracy, _ = keyed.evaluate_word_analogies(datapath("questions-words.txt"))
     assert printed["Google analogies"]["score"] == accuracy

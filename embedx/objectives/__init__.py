@@ -199,8 +199,8 @@ def measured_how() -> str:
     if not about:
         return "The last three columns are filled by `python -m eval objectives --publish`."
     return (
-        f"The last three columns: skip-gram at each objective's defaults on {about['corpus']}"
+        f"The last three columns: skip-gram at the defaults of {about['date']} on {about['corpus']}"
         f" ({about['words']:,} words), {about['epochs']} epochs, {about['threads']} threads of"
-        f" {about['machine']}, {about['date']}; the log-likelihood is of the {about['heldout']}"
+        f" {about['machine']}; the log-likelihood is of the {about['heldout']}"
         f" held out, where the unigram model has {about['unigram']:.3f}."
     )

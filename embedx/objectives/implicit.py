@@ -264,8 +264,8 @@ class Implicit(LocalObjective):
         paper="a variant of Fagan & Iyengar 2018, whose own method is `--set double-sum=proposed`",
         formula="as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)",
         advice=(
-            "like umax, with bounded steps; at large learning rates it is complementary sampled"
-            " softmax, which is biased"
+            "like umax, by proximal steps; at large learning rates it is complementary sampled"
+            " softmax, which is biased; on words ten times its own rate diverges"
         ),
     )
     Settings = DoubleSumSettings
