@@ -118,6 +118,10 @@ class LabelledData(Data):
         self._choose_measures()
         self.converging |= self._converging_variants(training)
         self.run_options = self._options_of_runs(len(training))
+        text = training.schema.text
+        if text is not None:
+            # All runs have the features of the test rows.
+            self.run_options["word_ngrams"] = text.settings["word_ngrams"]
         return {
             "training rows": len(training),
             "features": training.n_features,

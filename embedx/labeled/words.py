@@ -51,7 +51,8 @@ class TextFeatureSettings(Settings):
 
     word_ngrams: int | None = param(
         None,
-        "text: maximum length of word n-grams; by default 2 for raw text, 1 for tokenised text",
+        "text: maximum length of word n-grams; by default 1 for tokenised text, 2 for raw text, but"
+        " with 1,000 to 20,000 rows 1 where that predicts held-out rows better",
         at_least=1,
         at_most=20,
     )

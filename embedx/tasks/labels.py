@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from embedx.classification import classifier
+from embedx.classification import classifier, word_ngrams
 from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
 from embedx.classification.settings import ClassifySettings, share_of_rows
@@ -46,6 +46,8 @@ class LabelTask:
         self.request = request
         self.progress = progress
         self.given = request.typed
+        # What the word n-grams were chosen from, where they were.
+        self.reason_of_ngrams: str | None = None
         validation = ClassifySettings.from_options(request.typed).validation
         if validation is not None and share_of_rows(validation) is None:
             check_there(validation)
@@ -180,13 +182,19 @@ class LabelTask:
         check_used(
             request.typed, ((name, learns_text, need) for name in settings_of(TextFeatureSettings))
         )
-        return training
+        if not learns_text or self.cluster.is_asked_for:
+            return training
+        choice = word_ngrams.choose(training, request.objective, request.typed, self.progress)
+        self.reason_of_ngrams = choice.reason
+        return choice.data
 
     # ---- resolve
 
     def resolve(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
         """The run on the training rows."""
         run = ClassifierRun(data, self.run_settings, self.progress, start=self.start, wrap=wrap)
+        if self.reason_of_ngrams is not None:
+            run.origins = {**run.origins, "word_ngrams": self.reason_of_ngrams}
         if self.cluster.is_asked_for:
             from embedx.distributed import labels
 

@@ -1,0 +1,83 @@
+"""The default of word n-grams, chosen by held-out rows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from embedx.classification.classifier import load
+from embedx.cli.app import application
+
+
+def run(*words):
+    application(words)(list(words), standalone_mode=False)
+
+
+def random_words(n, rng):
+    """Texts of words in random order, two of which depend on the label."""
+    rows = []
+    for _ in range(n):
+        label = rng.integers(10)
+        words = [f"c{k}" for k in rng.integers(0, 20, 12)]
+        for place in rng.integers(0, 12, 2):
+            words[place] = f"w{(4 * label + rng.integers(8)) % 40}"
+        rows.append((f"l{label}", f"{' '.join(words)}, please."))
+    return rows
+
+
+def phrases(n, rng):
+    """Texts of the same words for all labels, which only their order tells apart."""
+    rows = []
+    for _ in range(n):
+        label = rng.integers(4)
+        order = [("not", "good"), ("good", "not"), ("not", "bad"), ("bad", "not")][label]
+        words = [f"c{k}" for k in rng.integers(0, 40, 8)]
+        words[3:5] = order
+        rows.append((f"l{label}", f"{' '.join(words)} good bad, please."))
+    return rows
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(rows):
+        lines = [f'{label},"{text}"\n' for label, text in rows]
+        (tmp_path / "rows.csv").write_text("".join(["label,text\n", *lines]))
+
+    return write
+
+
+def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(written, capsys):
+    written(random_words(3000, np.random.default_rng(0)))
+    run("classify", "rows.csv", "--output", "m", "--threads", "1")
+    model = load("m")
+    assert model.known.text.settings["word_ngrams"] == 1
+    assert len(model.known.text.hashes) == 0
+    assert model.known.n_features == len(model.known.text.vocabulary)
+    assert model.facts["chosen"]["word_ngrams"] == "from 500 held-out rows"
+    assert "word n-grams: 1, chosen from 500 held-out rows: P@1 " in capsys.readouterr().err
+    assert model.predict(["c1 w4 c2 w5"]).tolist() == model.predict(["w5 c2 w4 c1"]).tolist()
+
+
+def test_pairs_of_words_are_kept_where_the_order_matters(written, capsys):
+    written(phrases(1500, np.random.default_rng(0)))
+    run("classify", "rows.csv", "--output", "m", "--threads", "1")
+    assert load("m").known.text.settings["word_ngrams"] == 2
+    assert "word n-grams" not in capsys.readouterr().err
+
+
+def test_a_number_of_words_that_is_given_stays(written):
+    written(random_words(3000, np.random.default_rng(0)))
+    run("classify", "rows.csv", "--output", "m", "--threads", "1", "--word-ngrams", "2")
+    model = load("m")
+    assert model.known.text.settings["word_ngrams"] == 2
+    assert "word_ngrams" not in model.facts["chosen"]
+
+
+def test_all_runs_of_a_comparison_have_the_features_of_the_test_rows(written, tmp_path, capsys):
+    written(random_words(1500, np.random.default_rng(0)))
+    options = ["--objectives", "softmax,ova", "--seeds", "1", "--epochs", "1", "--json"]
+    run("compare", "rows.csv", "--test", "rows.csv", "--output", "c", *options)
+    ranking = json.loads(capsys.readouterr().out)
+    assert {row["objective"] for row in ranking["objectives"]} == {"softmax", "ova"}
