@@ -11,6 +11,8 @@ import pytest
 from scipy import sparse
 
 from embedx.classification import classifier
+from embedx.comparison import compare as comparison
+from embedx.comparison.settings import CompareSettings
 from embedx.labeled.read import read, read_training, rows_to_test_on
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch
@@ -44,11 +46,20 @@ def pecos_archive(**more):
         features, labels = rows(n)
         files[f"tfidf-attnxml/X.{part}.npz"] = npz(features)
         files[f"Y.{part}.npz"] = npz(labels)
+    return archive_of(
+        {
+            name if name.startswith("..") else f"xmc-base/zoo/{name}": data
+            for name, data in (files | more).items()
+        }
+    )
+
+
+def archive_of(files):
+    """The bytes of a tar.gz with these files."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        for name, data in (files | more).items():
-            path = name if name.startswith("..") else f"xmc-base/zoo/{name}"
-            member = tarfile.TarInfo(path)
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return content.getvalue()
@@ -121,6 +132,12 @@ def test_classify_by_name_trains_on_one_part_and_scores_the_other(zoo, here):
     assert "test data: zoo:test" in done.stderr
     assert '"accuracy": 1.0' in done.stdout
     assert classifier.load(here / "model").known.names == ["fish", "fowl", "beast"]
+
+
+def test_compare_scores_on_the_test_part_of_a_recipe(zoo, here):
+    fetch(zoo())
+    data = comparison.data_of(["zoo"], {}, CompareSettings())
+    assert (data.command, data.test) == ("classify", "zoo:test")
 
 
 def test_a_cut_archive_is_resumed_and_a_wrong_one_refused(zoo, site):
@@ -251,3 +268,44 @@ def test_rows_by_number_are_trained_on_and_tested_by_one_name(here):
     training = read_training("bibtex")
     test = read(rows_to_test_on("bibtex"), like=training.schema)
     assert (len(training), len(test)) == (3, 1)
+
+
+@pytest.mark.parametrize("names", ["fish\nfowl\nfish\n", "fish\n", "0\tfish\n2\tfowl\n"])
+def test_names_of_labels_that_do_not_fit_are_left_out_and_said(zoo, here, names):
+    fetch(zoo())
+    (data_folder() / "xmc-base/zoo/output-items.txt").write_text(names)
+    done = run_command(here, "classify", "zoo", "--epochs", 1, "-o", "model")
+    assert "labels are called by their numbers" in done.stderr
+    assert classifier.load(here / "model").known.names is None
+
+
+GROUPS = """kind = "classes"
+reader = "fasttext"
+files = ["groups/train.txt"]
+members = "by-date-train/*/*"
+urls = ["{url}/groups.tar.gz"]
+[parts.test]
+files = ["groups/test.txt"]
+members = "by-date-test/*/*"
+"""
+
+
+def test_texts_in_folders_are_rows_labelled_by_their_folder(site, here):
+    (here / "groups.toml").write_text(GROUPS.format(url=site.url))
+    site.content = archive_of(
+        {
+            "by-date-train/sci.space/1": b"From: a\n\nThe moon\t is far",
+            "by-date-train/rec.autos/2": "Fast caf\u00e9 cars".encode("latin-1"),
+            "by-date-test/rec.autos/3": b"Cars",
+        }
+    )
+    train, test = fetch("groups")
+    lines = train.read_text("utf-8").splitlines()
+    assert lines == [
+        "__label__sci.space From: a The moon is far",
+        "__label__rec.autos Fast caf\u00e9 cars",
+    ]
+    assert test.read_text("utf-8") == "__label__rec.autos Cars\n"
+    training = read_training("groups")
+    assert training.schema.names == ["sci.space", "rec.autos"]
+    assert read(rows_to_test_on("groups", Notes()), like=training.schema).labels.ids.tolist() == [1]

@@ -129,12 +129,14 @@ class LabelTask:
     def _read(self) -> tuple[Labeled, Labeled | None]:
         """See `data`."""
         request = self.request
-        names_file = self._label_names_file()
-        names = None if names_file is None else read_label_names(names_file)
+        request = self.request
+        names = None if request.label_names is None else read_label_names(request.label_names)
         test = self._test_source()
         training = self._training_data()
         if names is not None:
-            training = with_names(training, names, str(names_file))
+            training = with_names(training, names, str(request.label_names))
+        elif request.train_labels is None and self.start is None:
+            training = self._with_names_of_recipe(training)
         if not test:
             return training, None
         schema = training.schema
@@ -154,12 +156,16 @@ class LabelTask:
         check_there(request.test)
         return request.test
 
-    def _label_names_file(self) -> str | None:
-        """The file with the names of the labels: the one that is given, or that of the recipe."""
-        request = self.request
-        if request.label_names is not None or request.train_labels or self.start is not None:
-            return request.label_names
-        return label_names_of_recipe(request.train)
+    def _with_names_of_recipe(self, training: Labeled) -> Labeled:
+        """The training rows, their labels called as their recipe has them, if it can be read."""
+        try:
+            file = label_names_of_recipe(self.request.train)
+            if file is None:
+                return training
+            return with_names(training, read_label_names(file), file)
+        except DataError as error:
+            self.progress.warn(f"labels are called by their numbers: {error}")
+            return training
 
     def _training_data(self) -> Labeled:
         """The training rows. Raises `EmbedxError` for settings of text where there is none to

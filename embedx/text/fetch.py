@@ -7,8 +7,8 @@ them, named once they are whole.
 
 A part is resumed if the server still has the version of that date (If-Range).
 
-Of an archive of labelled data, the files that the recipe names are unpacked beside it; archives of
-text are read as they are.
+Of an archive of labelled data, the files that the recipe names are unpacked beside it, or texts in
+folders called like their labels written as lines; archives of text are read as they are.
 """
 
 import contextlib
@@ -187,6 +187,9 @@ def _unpacked(recipe: Recipe, path: Path, to: Path | None, progress: Progress) -
     if not ARCHIVE_NAME.fullmatch(path.name):
         return [path]
     folder = to or data_folder()
+    parts = [part for part in (recipe, *map(recipe.part, recipe.parts)) if part.members]
+    if parts:
+        return [_texts_by_folder(part, path, folder, to, progress) for part in parts]
     source = Source(str(path), "any", None)
     files = []
     progress.start(f"unpacking {path.name}", path.stat().st_size, "B")
@@ -203,6 +206,35 @@ def _unpacked(recipe: Recipe, path: Path, to: Path | None, progress: Progress) -
         problem = f"holds none of the files of {recipe.name}, such as {recipe.files[0]}"
         raise DataError(path, None, problem, "correct files in the recipe")
     return files
+
+
+def _texts_by_folder(
+    part: Recipe, path: Path, folder: Path, to: Path | None, progress: Progress
+) -> Path:
+    """The file of a part, written from the texts in an archive that it names: a line for each, with
+    the name of its folder as its label.
+    """
+    file = folder / part.files[0]
+    source = Source(str(path), "any", None)
+    progress.start(f"reading {path.name}", path.stat().st_size, "B")
+    with _writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        damage_explained(source),
+        open_source(source) as stored,
+        _writing(file),
+        replacing(file) as out,
+    ):
+        for name, content in members(stored, part.members, partial(unpacked, source)):
+            label = PurePosixPath(name).parent.name
+            text = b"".join(iter(partial(_read_member, content), b""))
+            words = " ".join(text.decode("latin-1").split())
+            out.write(f"__label__{label} {words}\n".encode())
+            progress.update(stored.count)
+    progress.finish()
+    if to is not None:
+        _link(file, part.files[0], progress)
+    return file
 
 
 def _member_named(recipe: Recipe, name: str) -> PurePosixPath | None:

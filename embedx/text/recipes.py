@@ -35,7 +35,7 @@ from embedx.runtime.disk import amount
 from embedx.settings import Record
 
 # The purposes of recipes, and the readers of each.
-KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "idx", "npz")}
+KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "fasttext", "idx", "npz")}
 # Fields that a part has instead of those of its recipe.
 PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
 # Fields of a part that are empty, not those of its recipe, unless it has them.
