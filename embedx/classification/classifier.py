@@ -250,7 +250,7 @@ class Classifier(LabelRanking):
                 f"{n_unlabelled:,} of {len(data):,} test rows have no label and are not scored"
             )
         features = data.features[kept] if len(kept) < len(data) else data.features
-        metrics = self._new_metrics()
+        metrics = self.new_metrics()
         tempered = LabelMetrics(self.n_labels)
         has_temperature = "temperature" in self.facts
         if self.has_neighbours or self.is_searched:
@@ -272,7 +272,7 @@ class Classifier(LabelRanking):
             progress.warn(warning)
         return result
 
-    def _new_metrics(self) -> LabelMetrics:
+    def new_metrics(self) -> LabelMetrics:
         """Metrics of no rows yet, with the propensities of the training data."""
         a = self.settings.get("propensity_a", PROPENSITY_A)
         b = self.settings.get("propensity_b", PROPENSITY_B)

@@ -27,6 +27,7 @@ INPUTS = frozenset(
         "node_types",
         "non_links",
         "pairs",
+        "predictions",
         "pretrained",
         "pretrained_vectors",
         "read_vocab",

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from numpy import ndarray
 
 from embedx.classification import classifier, detail
 from embedx.classification.classifier import Classifier
 from embedx.classification.ranking import UnknownCount
 from embedx.classification.row_blocks import Best
+from embedx.classification.suggestions import read_suggestions
 from embedx.cli import training_results as results
 from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
@@ -53,6 +55,13 @@ METRICS_IN_LINE = (
     "psp@1",
     "psp@3",
     "psp@5",
+)
+# Means over rows, whose differences are paired. PSP@k is a ratio of sums.
+PAIRED_METRICS = (
+    "accuracy",
+    "log_likelihood",
+    "log_likelihood_tempered",
+    *(f"{name}@{k}" for name in ("p", "ndcg") for k in (1, 3, 5)),
 )
 
 
@@ -287,26 +296,41 @@ def _tested(request: EvaluateRequest, path: str, progress: Progress) -> tuple[Cl
         raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
     note_probabilities(model, progress)
     table = TableSettings(label_column=request.label_column, header=request.header)
-    data = read(request.test, request.test_labels, progress=progress, like=model.known, table=table)
+    data = read(
+        request.test,
+        request.test_labels,
+        progress=progress,
+        like=model.known,
+        table=table,
+        names_new_labels=request.predictions is not None,
+        is_test=True,
+    )
     return model, data
 
 
 def compared_metrics(
     request: EvaluateRequest, progress: Progress
 ) -> tuple[list[dict[str, float]], dict[str, Estimate]]:
-    """The metrics of several classifiers on the same test rows and, of two, how much better the
-    first is, paired by rows.
+    """The metrics of several classifiers, and of the labels that another program suggests, on the
+    same test rows and, of two, how much better the first is, paired by rows.
     """
     if request.per_label is not None:
         remedy = "score one classifier at a time"
         raise InapplicableError("per_label", None, "does not apply to several models", remedy)
+    n_sides = len(request.models) + (request.predictions is not None)
     metrics = []
     scores = []
     for path in request.models:
         model, data = _tested(request, path, progress)
         metrics.append(model.evaluate(data, progress=progress))
-        if len(request.models) == 2:
-            scores.append(scores_by_groups(model.evaluate, data, METRICS_IN_LINE))
+        if n_sides == 2:
+            scores.append(scores_by_groups(model.evaluate, data, PAIRED_METRICS))
+    if request.predictions is not None:
+        suggested = read_suggestions(request.predictions, model, data)
+        numbered = dataclasses.replace(data, ids=np.arange(len(data)))
+        metrics.append(suggested.evaluate(numbered))
+        if n_sides == 2:
+            scores.append(scores_by_groups(suggested.evaluate, numbered, PAIRED_METRICS))
     differences = {}
     if scores:
         first, second = scores

@@ -116,7 +116,9 @@ METAVARS = {
     **dict.fromkeys(
         ("train_labels", "test", "test_labels", "label_names", "start", "pairs"), "path"
     ),
-    **dict.fromkeys(("links", "non_links", "node_labels", "next_item", "histories"), "path"),
+    **dict.fromkeys(
+        ("links", "non_links", "node_labels", "next_item", "histories", "predictions"), "path"
+    ),
     "objective": "name",
     "objectives": "name,...",
     "exclude": "word,...",

@@ -82,6 +82,7 @@ class EvaluateRequest(Request):
     test_labels: str | None = None
     label_column: str | None = None
     header: str | None = None
+    predictions: str | None = None
     per_label: Path | None = None
     overwrite: bool = False
     links: str | None = None

@@ -30,6 +30,8 @@ def evaluate(request: EvaluateRequest) -> None:
             return
 
     model = request.models[0]
+    if request.predictions is not None and request.test is None:
+        raise InapplicableError("predictions", None, ("needs ", Setting("test")))
     if request.test is not None or task_of(Path(model)) == "classification":
         _score_classifier(request, progress)
         return
@@ -68,7 +70,7 @@ def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
     from embedx.cli.labels import test_metrics
     from embedx.cli.training_results import metric_lines, plain_numbers
 
-    if len(request.models) > 1 or request.against:
+    if len(request.models) > 1 or request.against or request.predictions:
         _compare_classifiers(request, progress)
         return
     metrics, detail = test_metrics(request, progress)
@@ -98,13 +100,16 @@ def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
     metrics, differences = compared_metrics(request, progress)
     columns = [*metrics]
     names = [*request.models]
+    if request.predictions is not None:
+        names.append(request.predictions)
+    sides = [*names]
     if differences:
         columns.append({name: difference.value for name, difference in differences.items()})
         columns.append({name: difference.interval()[0] for name, difference in differences.items()})
         columns.append({name: difference.interval()[1] for name, difference in differences.items()})
         names += ["difference", "from", "to"]
     if request.as_json:
-        record = {"models": request.models, "metrics": [*map(plain_numbers, metrics)]}
+        record = {"models": sides, "metrics": [*map(plain_numbers, metrics)]}
         if differences:
             for name, column in zip(names[2:], columns[2:], strict=True):
                 record[name] = plain_numbers(column)

@@ -159,7 +159,7 @@ class LabelMetrics:
         self, hit: ndarray, top: ndarray, labels: Labels, weights: ndarray
     ) -> None:
         """Add to the sums of psp@k, over the predictions and over the best ones possible."""
-        gain = np.where(hit, weights[top], 0.0)
+        gain = np.where(hit, weights[np.minimum(top, self.n_labels)], 0.0)
         row = labels.row_of_id
         true_weights = weights[np.minimum(labels.ids, self.n_labels)]
         largest_first = np.lexsort((-true_weights, row))

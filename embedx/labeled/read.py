@@ -63,6 +63,7 @@ def read(
     text: TextFeatureSettings = TEXT,
     table: TableSettings = TABLE,
     names_new_labels: bool = False,
+    is_test: bool | None = None,
 ) -> Labeled:
     """The rows in `source`, one file or several of one format, with the labels in the file `labels`
     if they have none of their own; they may also have none at all.
@@ -71,8 +72,9 @@ def read(
     used. `like` is the schema of the training data, which decides that too. Features not in it are
     dropped. Labels not in it are kept: they get ids of at least its `n_labels`, while `n_labels` of
     the result stays that of the training data. With `names_new_labels` the schema has their names
-    too. With `keeps_empty` empty lines at the end of a file without a header are rows, as those
-    between others always are.
+    too. `is_test` says which rows of a recipe are meant; by default the test rows with `like`,
+    unless new labels are named. With `keeps_empty` empty lines at the end of a file without a
+    header are rows, as those between others always are.
     """
     names = named(source)
     if labels == STANDARD_INPUT and STANDARD_INPUT in names:
@@ -82,7 +84,8 @@ def read(
         training, test = digits()
         return training if like is None else test
 
-    is_test = like is not None and not names_new_labels
+    if is_test is None:
+        is_test = like is not None and not names_new_labels
     names, split = _split_of(names, is_test, progress)
     if labels is None:
         labels = _labels_of_recipe(names)

@@ -1,0 +1,139 @@
+"""The labels that another program suggests for test rows, read from a file and scored as those of a
+classifier.
+
+A line has the suggestions for a row, the best first: as `embedx predict` writes them, in text or
+JSON, as `fasttext predict-prob` does, or labels between tabs. Ids of rows, and probabilities, are
+left out.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy import int64, ndarray
+
+from embedx.classification.classifier import Classifier
+from embedx.errors import DataError
+from embedx.labeled.data import Labeled
+from embedx.labeled.files import Lines, source_of
+from embedx.labeled.schema import decoded
+from embedx.labeled.words import PREFIX
+from embedx.runtime.progress import SILENT
+
+# Suggestions that are scored, at most.
+MAX_SUGGESTIONS = 10
+
+
+class Suggestions:
+    """The suggestions for the rows of test data, which are scored by the rules of a classifier.
+
+    top  int64 (n_rows, MAX_SUGGESTIONS): ids of labels; where there are fewer, an id of none
+    """
+
+    def __init__(self, classifier: Classifier, top: ndarray) -> None:
+        self._classifier = classifier
+        self.top = top
+
+    def evaluate(self, data: Labeled) -> dict[str, float]:
+        """The metrics of some of the rows, whose `ids` are their numbers."""
+        assert data.ids is not None
+        labels, kept = self._classifier.tested_labels(data.labels)
+        metrics = self._classifier.new_metrics()
+        metrics.add_ranked(self.top[data.ids[kept].astype(int64)], labels)
+        return metrics.result()
+
+
+def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Suggestions:
+    """The suggestions in a file for test data, whose schema names labels that are new.
+
+    Raises `DataError` where the file has not a line for each row, or no label that is known.
+    """
+    rows = [_suggestions_of(line) for line in _lines(file, len(data))]
+    rows = _without_ids(rows, data)
+    rows = _without_probabilities(rows)
+    ids = _ids_of_labels(classifier, data)
+    by_number = data.schema.names is None
+
+    none = max(classifier.n_labels, int(data.labels.ids.max(initial=0)) + 1)
+    top = np.full((len(data), MAX_SUGGESTIONS), none, int64)
+    for row, labels in enumerate(rows):
+        for place, label in enumerate(labels[:MAX_SUGGESTIONS]):
+            name = label.removeprefix(PREFIX)
+            if by_number:
+                top[row, place] = int(name) if name.isdecimal() and len(name) < 10 else none
+            else:
+                top[row, place] = ids.get(label, ids.get(name, none))
+    if (top == none).all():
+        first = next((labels[0] for labels in rows if labels), "")
+        problem = f'no label of the model or of the test data, but such as "{first}"'
+        raise DataError(file, None, problem, "write the labels as the test data have them")
+    return Suggestions(classifier, top)
+
+
+def _lines(file: str, n_rows: int) -> list[str]:
+    """The lines of a file of so many rows, the last of which may be empty."""
+    lines = Lines(source_of(file), SILENT)
+    lines.min_lines = n_rows
+    found = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]
+    if len(found) != n_rows:
+        problem = f"{len(found):,} lines, but the test data have {n_rows:,} rows"
+        raise DataError(file, None, problem, "write one line for each row, empty where none fits")
+    return [line.rstrip("\r") for line in found]
+
+
+def _suggestions_of(line: str) -> list[str]:
+    """The cells of a line: labels, perhaps with an id before them and probabilities between."""
+    if line.startswith(("[", "{")):
+        return _labels_of_json(line)
+    if "\t" in line:
+        return line.split("\t")
+    if line.startswith(PREFIX):
+        return line.split()
+    return [line] if line.strip() else []
+
+
+def _labels_of_json(line: str) -> list[str]:
+    """The labels of a line of `embedx predict --json`; the line itself if it is no JSON."""
+    try:
+        value: Any = json.loads(line)
+    except ValueError:
+        return [line]
+    if isinstance(value, dict):
+        value = value.get("labels", [])
+    names = [item.get("label") if isinstance(item, dict) else item for item in value]
+    return [str(name) for name in names if name is not None]
+
+
+def _without_ids(rows: Sequence[list[str]], data: Labeled) -> list[list[str]]:
+    """The rows without the ids of the test rows, where each that has cells begins with its own."""
+    if data.ids is None:
+        return list(rows)
+    ids = [" ".join(str(row_id).split()) for row_id in data.ids]
+    if all(cells[0] == row_id for cells, row_id in zip(rows, ids, strict=True) if cells):
+        return [cells[1:] for cells in rows]
+    return list(rows)
+
+
+def _without_probabilities(rows: Sequence[list[str]]) -> list[list[str]]:
+    """The rows without every second cell, where all of these are numbers from 0 to 1."""
+    others = [cell for cells in rows for cell in cells[1::2]]
+    if others and all(map(_is_probability, others)):
+        return [cells[::2] for cells in rows]
+    return list(rows)
+
+
+def _is_probability(cell: str) -> bool:
+    try:
+        return 0 <= float(cell) <= 1.001  # fastText's are a little above 1
+    except ValueError:
+        return False
+
+
+def _ids_of_labels(classifier: Classifier, data: Labeled) -> dict[str, int]:
+    """The ids of labels by name: those of the model, and those that test rows alone have."""
+    names = data.schema.names or []
+    ids = {name: label for label, name in enumerate(names)}
+    for label in range(classifier.n_labels):
+        ids.setdefault(classifier.name(label), label)
+    return ids

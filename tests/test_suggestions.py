@@ -1,0 +1,108 @@
+"""Labels that another program suggests, scored beside those of a classifier."""
+
+import json
+
+import pytest
+
+from embedx.classification.classifier import load
+from embedx.cli.app import application
+from embedx.errors import InapplicableError
+from tests.support.refusals import refused, refused_data
+
+WORDS = {"billing": "invoice refund", "login": "password reset", "delivery": "parcel late"}
+
+
+def run(*words):
+    application(words)(list(words), standalone_mode=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a model `m` and test rows, one of which has a label that the model lacks."""
+    folder = tmp_path_factory.mktemp("suggestions")
+    rows = [f"{k},{words},{label}" for k, (label, words) in enumerate([*WORDS.items()] * 10)]
+    (folder / "train.csv").write_text("\n".join(["id,text,label", *rows, ""]))
+    tests = ["7,invoice,billing", "8,password,login", "9,parcel,delivery", "10,refund,other"]
+    (folder / "test.csv").write_text("\n".join(["id,text,label", *tests, ""]))
+    run("classify", str(folder / "train.csv"), "--output", str(folder / "m"), "--quiet")
+    return folder
+
+
+@pytest.fixture
+def scored(folder, capsys):
+    """Scores the model beside a file of suggestions: the metrics of both, and the differences."""
+
+    def score(text):
+        (folder / "other").write_text(text)
+        test = ["--test", str(folder / "test.csv"), "--predictions", str(folder / "other")]
+        capsys.readouterr()
+        run("eval", str(folder / "m"), *test, "--json", "--quiet")
+        return json.loads(capsys.readouterr().out)["test"]
+
+    return score
+
+
+def predicted(folder, capsys, *options):
+    run("predict", str(folder / "m"), str(folder / "test.csv"), *options)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_predictions_of_the_model_itself_score_as_it_does(folder, scored, capsys, options):
+    record = scored(predicted(folder, capsys, *options))
+    ours, theirs = record["metrics"]
+    assert {name: theirs[name] for name in ("n", "p@1", "p@3", "ndcg@5", "psp@1")} == {
+        name: ours[name] for name in ("n", "p@1", "p@3", "ndcg@5", "psp@1")
+    }
+    assert record["difference"]["p@1"] == record["from"]["p@1"] == record["to"]["p@1"] == 0
+    assert "psp@1" not in record["difference"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # with probabilities; without; an empty line
+        "login\t0.9\tbilling\t0.1\nlogin\t1\nbilling\t0.5\nother\t0.2\n",
+        "login\tbilling\nlogin\nbilling\nother\n",
+        "login\nlogin\n\nother\n",
+        "7\tlogin\n8\tlogin\n9\tbilling\n10\tother\n",
+        "__label__login 0.9 __label__billing 0.1\n__label__login 1.00001\n\n__label__other 0.4\n",
+    ],
+)
+def test_suggestions_are_read_as_programs_write_them(scored, text):
+    _, theirs = scored(text)["metrics"]
+    assert theirs["n"] == 4
+    # A label that the model does not know is right where the test row has it.
+    assert theirs["p@1"] == 0.5
+
+
+def test_the_difference_is_paired_and_has_an_interval(scored):
+    record = scored("login\nlogin\ndelivery\nx\n")
+    ours, theirs = record["metrics"]
+    assert (ours["p@1"], theirs["p@1"]) == (0.75, 0.5)
+    assert record["difference"]["p@1"] == pytest.approx(0.25)
+    assert record["from"]["p@1"] < 0.25 < record["to"]["p@1"]
+    assert record["models"][1].endswith("other")
+
+
+def test_files_that_do_not_fit_the_test_rows_are_refused(folder, scored):
+    with refused_data("other", quoting=["2 lines", "4 rows"]):
+        scored("login\nlogin\n")
+    with refused_data("other", quoting='"cats"'):
+        scored("cats\ndogs\ncats\ndogs\n")
+    with refused("predictions", "test", kind=InapplicableError):
+        run("eval", str(folder / "m"), "--predictions", str(folder / "other"))
+
+
+def test_suggestions_of_labels_by_number(tmp_path, capsys):
+    (tmp_path / "train.txt").write_text("4 3 3\n0 0:1\n1 1:1\n2,0 2:1\n1 1:1\n")
+    (tmp_path / "test.txt").write_text("2 3 3\n0 0:1\n1,2 1:1\n")
+    (tmp_path / "other").write_text("2\t0\n1\t2\n")
+    model = str(tmp_path / "m")
+    run("classify", str(tmp_path / "train.txt"), "--output", model, "--quiet")
+    assert load(model).known.names is None
+    capsys.readouterr()
+    test = ["--test", str(tmp_path / "test.txt"), "--predictions", str(tmp_path / "other")]
+    run("eval", model, *test, "--json", "--quiet")
+    _, theirs = json.loads(capsys.readouterr().out)["test"]["metrics"]
+    assert (theirs["p@1"], theirs["p@3"]) == (0.5, 0.5)
