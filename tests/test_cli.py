@@ -783,3 +783,25 @@ def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
         "P@1\t1",
         "R@1\t1",
     ]
+
+
+def test_rows_of_standard_input_are_of_the_formats_of_files(tmp_path):
+    rows = "".join(f"A {i % 3 + 1}:1 4:1\nB {i % 3 + 5}:1 8:1\n" for i in range(30))
+    (tmp_path / "rows.svm").write_text(rows)
+    table = "id,text,topic\n" + "a,red wine,A\nb,blue sea,B\n" * 30
+    (tmp_path / "table.csv").write_text(table)
+    run_command(tmp_path, *["classify", "rows.svm", "--output", "sparse", "--epochs", "3"])
+    columns = ["--label-column", "topic", "--text-column", "text", "--id-column", "id"]
+    run_command(
+        tmp_path, *["classify", "table.csv", "--output", "table", "--epochs", "3"], *columns
+    )
+
+    sparse = ["predict", "sparse", "-", "--top-k", "1"]
+    answers = [*answered(tmp_path, *sparse, lines=["1:1 4:1", "A 5:1 8:1 # a comment"])]
+    assert [answer[0] for answer in answers] == ["A", "B"]
+    with_header = run_command(tmp_path, *sparse, input="2 9 2\n0 5:1 8:1\n1 1:1 4:1\n\n").stdout
+    assert len(with_header.splitlines()) == 2
+
+    records = ['{"id": "x", "text": "red wine"}', '{"id": "y", "text": "blue sea"}']
+    answers = [*answered(tmp_path, "predict", "table", "-", "--top-k", "1", lines=records)]
+    assert [answer.split("\t")[:2] for answer in answers] == [["x", "A"], ["y", "B"]]

@@ -26,13 +26,11 @@ from embedx.evaluation import statistics
 from embedx.evaluation.labels import per_label_rows, scores_by_groups
 from embedx.evaluation.statistics import Estimate
 from embedx.labeled.data import Labeled
-from embedx.labeled.files import arriving_lines
-from embedx.labeled.formats.fasttext import features_of_lines
-from embedx.labeled.read import read
+from embedx.labeled.read import ArrivedRows, read, read_arriving
 from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import as_cell, csv_text, tab_separated
 from embedx.runtime import atomic
-from embedx.runtime.progress import Progress
+from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.storage import outputs
 from embedx.tasks.labels import note_probabilities
@@ -117,47 +115,82 @@ class PrintedCounts:
     empty_rows: int = 0
 
 
+class AnsweredRows(NamedTuple):
+    """The best labels of some rows, and the ids of those rows where a table has them."""
+
+    best: Best
+    row_ids: ndarray | None
+
+
 def predict(request: PredictRequest) -> None:
     """Print the best labels of each row, by name, with their probabilities."""
-    cluster = ClusterSettings(request.cluster, request.workers)
+    _check_options_go_together(request)
     progress = reporter(request, is_alone=request.output is not None or not is_read_at_once())
-    if request.coverage is not None and (request.search or request.threshold is not None):
-        problem: Text = ("does not apply with ", Setting("threshold"), " or ", Setting("search"))
-        raise InapplicableError("coverage", None, problem, "leave out one of them")
     model = classifier.load(request.model)
     note_probabilities(model, progress)
     label_filter = _label_filter(request, model)
-    if request.abstain and (request.search or cluster.is_asked_for or request.coverage is not None):
-        others = (Setting("search"), ", ", Setting("cluster"), " or ", Setting("coverage"))
-        problem = ("does not apply with ", *others)
-        raise InapplicableError("abstain", None, problem, "leave out one of them")
-    if request.search and cluster.is_asked_for:
-        problem = ("does not apply with ", Setting("cluster"))
-        raise InapplicableError("search", None, problem, "leave out one of them")
-
-    best: Iterable[Best]
-    row_ids = None
-    unknown = UnknownCount()
-    if takes_lines(model, request.data) and not (request.search or cluster.is_asked_for):
-        best = best_of_lines(model, label_filter.top_k, request.threads, request.abstain, unknown)
-    else:
-        data = _prediction_data(request, model, progress)
-        unknown.add(model.unknown_rows(data.features))
-        best = _best_of_rows(data, model, request, label_filter.top_k, cluster, progress)
-        row_ids = data.ids
 
     names: list[str | None] = [model.name(label) for label in range(model.n_labels)]
     if request.abstain:
         # The id NONE is the last place.
         names.append(None if request.as_json else NONE_OF_THESE)
-    counts = _print_labels(best, names, label_filter, row_ids, request.as_json)
-    unknown.note(progress)
+    answers = _answers(request, model, label_filter.top_k, progress)
+    counts = _print_labels(answers, names, label_filter, request.as_json)
     if label_filter.is_decision and counts.rows:
         progress.note(
             f"labels of probability {label_filter.min_probability:.4g} and more:"
             f" {counts.labels / counts.rows:.2f} for each of {counts.rows:,} rows on average, none"
             f" for {counts.empty_rows:,}"
         )
+
+
+def _check_options_go_together(request: PredictRequest) -> None:
+    """Raise `InapplicableError` for options of which only one can be followed."""
+    has_cluster = ClusterSettings(request.cluster, request.workers).is_asked_for
+    has_coverage = request.coverage is not None
+    if has_coverage and (request.search or request.threshold is not None):
+        raise _inapplicable("coverage", Setting("threshold"), " or ", Setting("search"))
+    if request.abstain and (request.search or has_cluster or has_coverage):
+        others = (Setting("search"), ", ", Setting("cluster"), " or ", Setting("coverage"))
+        raise _inapplicable("abstain", *others)
+    if request.search and has_cluster:
+        raise _inapplicable("search", Setting("cluster"))
+
+
+def _inapplicable(setting: str, *others: Text) -> InapplicableError:
+    """The error for an option that does not go with others."""
+    problem = ("does not apply with ", *others)
+    return InapplicableError(setting, None, problem, "leave out one of them")
+
+
+def _answers(
+    request: PredictRequest, model: Classifier, top_k: int, progress: Progress
+) -> Iterator[AnsweredRows]:
+    """The best labels of all rows, in their order; those of standard input as they come."""
+    cluster = ClusterSettings(request.cluster, request.workers)
+    table = TableSettings(request.text_column, None, request.id_column, header=request.header)
+    is_answered_as_it_comes = not (request.search or cluster.is_asked_for)
+    if request.data == STANDARD_INPUT and is_answered_as_it_comes:
+        arriving = read_arriving(model.known, progress=progress, table=table)
+        yield from best_of_arriving(
+            model, arriving, top_k, progress, request.threads, request.abstain
+        )
+        return
+    data = read(request.data, progress=progress, like=model.known, keeps_empty=True, table=table)
+    unknown = UnknownCount()
+    unknown.add(model.unknown_rows(data.features))
+    best = _best_of_rows(data, model, request, top_k, cluster, progress)
+    yield from _with_ids(best, data.ids)
+    unknown.note(progress)
+
+
+def _with_ids(best: Iterable[Best], row_ids: ndarray | None) -> Iterator[AnsweredRows]:
+    """The labels of blocks of rows, with the ids of the rows of each."""
+    end = 0
+    for block in best:
+        start = end
+        end += len(block[0])
+        yield AnsweredRows(block, None if row_ids is None else row_ids[start:end])
 
 
 def _label_filter(request: PredictRequest, model: Classifier) -> LabelFilter:
@@ -172,29 +205,23 @@ def _label_filter(request: PredictRequest, model: Classifier) -> LabelFilter:
     )
 
 
-def _prediction_data(request: PredictRequest, model: Classifier, progress: Progress) -> Labeled:
-    """The rows to predict, with the feature ids of the model."""
-    table = TableSettings(request.text_column, None, request.id_column, header=request.header)
-    return read(request.data, progress=progress, like=model.known, keeps_empty=True, table=table)
-
-
 def _print_labels(
-    best: Iterable[Best],
+    answers: Iterable[AnsweredRows],
     names: list[str | None],
     label_filter: LabelFilter,
-    row_ids: ndarray | None,
     as_json: bool,
 ) -> PrintedCounts:
     """Print the labels of each row, after its id if rows have ids; how many they were."""
     counts = PrintedCounts()
-    for ids, probabilities in best:
-        for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):
+    for (ids, probabilities), row_ids in answers:
+        rows = zip(ids.tolist(), probabilities.tolist(), strict=True)
+        for number, (row, row_probabilities) in enumerate(rows):
             labels = [
                 {"label": names[label], "probability": probability}
                 for label, probability in zip(row, row_probabilities, strict=True)
                 if probability >= label_filter.min_probability
             ]
-            row_id = None if row_ids is None else row_ids[counts.rows]
+            row_id = None if row_ids is None else row_ids[number]
             _print_row(labels, row_ids is not None, row_id, as_json)
             counts.rows += 1
             counts.labels += len(labels)
@@ -215,30 +242,21 @@ def _print_row(labels: list[Record], has_id: bool, row_id: object, as_json: bool
     print(*tab_separated([cells]))
 
 
-def takes_lines(model: Classifier, data: str) -> bool:
-    """Whether data are lines of text on standard input, which are answered as they come."""
-    schema = model.known
-    return data == STANDARD_INPUT and schema.text is not None and schema.columns is None
-
-
-def best_of_lines(
+def best_of_arriving(
     model: Classifier,
+    arriving: Iterable[ArrivedRows],
     top_k: int,
+    progress: Progress = SILENT,
     threads: int | None = None,
     abstain: bool = False,
-    unknown: UnknownCount | None = None,
-) -> Iterator[Best]:
-    """The best labels of the lines of standard input, of those that are there at a time.
-
-    unknown  counts the lines without a known word, if it is given
-    """
-    text = model.known.text
-    if text is not None:
-        for lines in arriving_lines():
-            features = features_of_lines(lines, text)
-            if unknown is not None:
-                unknown.add(model.unknown_rows(features))
-            yield from model.iter_top_k(features, top_k, threads=threads, abstain=abstain)
+) -> Iterator[AnsweredRows]:
+    """The best labels of rows that arrive on standard input, of those that are there at a time."""
+    unknown = UnknownCount()
+    for features, row_ids in arriving:
+        unknown.add(model.unknown_rows(features))
+        best = model.iter_top_k(features, top_k, threads=threads, abstain=abstain)
+        yield from _with_ids(best, row_ids)
+    unknown.note(progress)
 
 
 def _best_of_rows(

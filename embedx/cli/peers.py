@@ -313,16 +313,18 @@ def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
 def print_best(model: str, data: str, k: int, threshold: float, has_probabilities: bool) -> None:
     """Print the best labels of each row as fastText does."""
     from embedx.classification.classifier import load
-    from embedx.cli.labels import best_of_lines, takes_lines
-    from embedx.labeled.read import read
+    from embedx.cli.labels import best_of_arriving
+    from embedx.labeled.read import read, read_arriving
+    from embedx.text.sources import STANDARD_INPUT
 
     classifier = load(folder_of(model))
     prefix = _prefix(classifier)
-    if takes_lines(classifier, data):
-        best = best_of_lines(classifier, k)
+    if data == STANDARD_INPUT:
+        arriving = read_arriving(classifier.known)
+        best = (answered.best for answered in best_of_arriving(classifier, arriving, k))
     else:
         rows = read(data, like=classifier.known, keeps_empty=True)
-        best = classifier.iter_top_k(rows.features, k)
+        best = (block for block in classifier.iter_top_k(rows.features, k))
     for ids, probabilities in best:
         for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):
             words = []

@@ -10,7 +10,7 @@ import glob
 import io
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import IO
 
@@ -105,18 +105,19 @@ def head_of(source: Source) -> bytes:
             return b""  # whoever reads it as text explains what is wrong
 
 
-def arriving_lines() -> Iterator[list[bytes]]:
-    """The lines of standard input, all that are there at a time: each can be answered before the
-    next is written.
+def arriving_lines() -> Iterator[bytes]:
+    """The whole lines of standard input, all that are there at a time: each can be answered before
+    the next is written.
     """
     begun = b""
     with UnpackedReader(source_of(STANDARD_INPUT), as_it_comes=True) as file:
         while block := file.read(READ_BYTES):
-            *lines, begun = (begun + block).split(b"\n")
-            if lines:
-                yield lines
+            lines, end, rest = (begun + block).rpartition(b"\n")
+            begun = rest
+            if end:
+                yield lines + end
     if begun:
-        yield [begun]
+        yield begun + b"\n"
 
 
 class MemoryBudget:
@@ -149,15 +150,20 @@ class Lines:
 
     Empty lines at the end are left out but for those that make `min_lines`, which may be set before
     iteration.
+
+    arrived  text to read in place of the source's
     """
 
     min_lines: float = 0
 
-    def __init__(self, source: Source, progress: Progress) -> None:
+    def __init__(
+        self, source: Source, progress: Progress, arrived: Iterable[bytes] | None = None
+    ) -> None:
         self.name = source.name
         self.line = 1  # number of the first line of the chunk given last
         self.budget = MemoryBudget(source.name)
-        self._chunks = self._read(source, progress)
+        blocks = _blocks_of(source) if arrived is None else ((block, 0) for block in arrived)
+        self._chunks = self._read(blocks, source, progress)
         # the first chunk, by which the format is known
         self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)
         if not self.head:
@@ -198,20 +204,21 @@ class Lines:
         self.head = self.head.split(b"\n", n)[n]
         self.line += n
 
-    def _read(self, source: Source, progress: Progress) -> Iterator[bytes]:
+    def _read(
+        self, blocks: Iterable[tuple[bytes, int]], source: Source, progress: Progress
+    ) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
         # an incomplete line, and empty lines, which are given with the line after them
         rest = bytearray()
-        with ReadAhead([source]) as blocks:
-            for _, block, stored in blocks:
-                rest += block
-                if len(rest) > MAX_LINE_BYTES + len(block):
-                    line = self.line + rest.count(b"\n")
-                    problem = f"a line of more than {MAX_LINE_BYTES:,} bytes"
-                    raise DataError(self.name, line, problem, "is it the right file?")
-                if block.strip(b"\r\n"):
-                    yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
-                progress.update(stored)
+        for block, stored in blocks:
+            rest += block
+            if len(rest) > MAX_LINE_BYTES + len(block):
+                line = self.line + rest.count(b"\n")
+                problem = f"a line of more than {MAX_LINE_BYTES:,} bytes"
+                raise DataError(self.name, line, problem, "is it the right file?")
+            if block.strip(b"\r\n"):
+                yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
+            progress.update(stored)
         yield from self._whole_lines(rest, len(rest))
         progress.finish()
         n_empty = rest.count(b"\n") + rest.endswith(b"\r")
@@ -229,13 +236,26 @@ class Lines:
             yield lines if lines.endswith(b"\n") else lines + b"\n"
 
 
-class LabelledFile:
-    """A file, URL or standard input: its first bytes, its lines, or all that it unpacks to."""
+def _blocks_of(source: Source) -> Iterator[tuple[bytes, int]]:
+    """The text of a source in blocks, each with the number of bytes read so far, as stored."""
+    with ReadAhead([source]) as blocks:
+        for _, block, stored in blocks:
+            yield block, stored
 
-    def __init__(self, source: Source, progress: Progress) -> None:
+
+class LabelledFile:
+    """A file, URL or standard input: its first bytes, its lines, or all that it unpacks to.
+
+    arrived  text of it that is there, in place of what opening it gives
+    """
+
+    def __init__(
+        self, source: Source, progress: Progress, arrived: Iterable[bytes] | None = None
+    ) -> None:
         self.source = source
         self.name = source.name
         self.progress = progress
+        self._arrived = arrived
 
     @cached_property
     def head(self) -> bytes:
@@ -245,7 +265,7 @@ class LabelledFile:
     @cached_property
     def lines(self) -> Lines:
         """The lines of a text; they can be iterated once."""
-        return Lines(self.source, self.progress)
+        return Lines(self.source, self.progress, self._arrived)
 
     @property
     def is_plain(self) -> bool:
@@ -265,9 +285,14 @@ class LabelledFile:
 class LabelledFiles:
     """Files whose rows are one data set. They are opened one after the other."""
 
-    def __init__(self, sources: Sequence[Source], progress: Progress) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        progress: Progress,
+        arrived: Iterable[bytes] | None = None,
+    ) -> None:
         self.progress = progress
-        self.first = LabelledFile(sources[0], progress)
+        self.first = LabelledFile(sources[0], progress, arrived)
         self._others = sources[1:]
         # Raises `DataError` for a file that does not go with the first.
         self.check: Callable[[LabelledFile], None] = lambda file: None

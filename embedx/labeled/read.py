@@ -15,13 +15,14 @@ numbers: there +1, 01 and 1 are the same.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
 
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.arrays import check_finite, labels_in
@@ -35,9 +36,18 @@ from embedx.labeled.data import (
     with_unknown_last,
 )
 from embedx.labeled.digits import GENERATED, digits
-from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, source_of, sources_of
-from embedx.labeled.formats import array_format_of, format_of, names_of_tables
+from embedx.labeled.files import (
+    UTF8_MARK,
+    LabelledFile,
+    LabelledFiles,
+    Lines,
+    arriving_lines,
+    source_of,
+    sources_of,
+)
+from embedx.labeled.formats import array_format_of, format_of, format_of_arriving, names_of_tables
 from embedx.labeled.formats.contract import Format
+from embedx.labeled.formats.fasttext import features_of_lines
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
 from embedx.labeled.tables.separators import note_separator
@@ -51,6 +61,13 @@ SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
 TEXT = TextFeatureSettings()
 TABLE = TableSettings()
+
+
+class ArrivedRows(NamedTuple):
+    """Rows of standard input: features, and ids where a table has them."""
+
+    features: csr_matrix
+    ids: np.ndarray | None
 
 
 def read(
@@ -115,6 +132,56 @@ def read(
         raise DataError(
             name, None, "takes more memory than is available", "use fewer rows or more memory"
         ) from error
+
+
+def read_arriving(
+    like: DataSchema, *, progress: Progress = SILENT, table: TableSettings = TABLE
+) -> Iterator[ArrivedRows]:
+    """The rows of standard input, those that are there at a time, so that each can be answered
+    before the next is written. Formats whose lines are no rows by themselves are read to the end.
+
+    The first line shows the format, as that of a file does; `like` is the schema of the training
+    data, whose kind of features is looked for first.
+    """
+    options = ReadOptions(like, table=table, keeps_empty=True)
+    format = None
+    arriving = arriving_lines()
+    for lines in arriving:
+        is_blank = not lines.strip()
+        if format is None and not is_blank:
+            lines = lines.removeprefix(UTF8_MARK)
+            format = format_of_arriving(_arrived([lines], SILENT).first, like, options)
+            if not format.is_of_lines:
+                data = _rows_of(_arrived(chain([lines], arriving), progress), options, format)
+                yield ArrivedRows(data.features, data.ids)
+                return
+        if is_blank and like.columns:
+            continue
+        yield _rows_of_lines(lines, format, options, progress)
+        # what is noted of the first rows holds for all
+        progress = SILENT
+
+
+def _rows_of_lines(
+    lines: bytes, format: Format | None, options: ReadOptions, progress: Progress
+) -> ArrivedRows:
+    """The rows of some lines, whose format is known unless they are all blank."""
+    like = options.like
+    assert like is not None
+    is_text = like.text is not None and like.columns is None
+    if is_text and (format is None or format.features == "words"):
+        assert like.text is not None
+        return ArrivedRows(features_of_lines(lines.split(b"\n")[:-1], like.text), None)
+    if not lines.strip():
+        shape = (lines.count(b"\n"), like.n_features)
+        return ArrivedRows(csr_matrix(shape, dtype=np.float32), None)
+    data = _rows_of(_arrived([lines], progress), options, format)
+    return ArrivedRows(data.features, data.ids)
+
+
+def _arrived(lines: Iterable[bytes], progress: Progress) -> LabelledFiles:
+    """Lines of standard input as a file."""
+    return LabelledFiles([source_of(STANDARD_INPUT)], progress, lines)
 
 
 def _check_separator_is_used(name: str, table: TableSettings, data: Labeled) -> None:
@@ -371,11 +438,11 @@ def _split_named(source: str) -> tuple[str, Split | None]:
     return match["data"], Split(match["split"], int(match["column"] or 1))
 
 
-def _rows_of(files: LabelledFiles, options: ReadOptions) -> Labeled:
+def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None = None) -> Labeled:
     """The rows of files of one format, with the features of the training data."""
     like = options.like
     name = files.name
-    format = format_of(files.first, options)
+    format = format or format_of(files.first, options)
     if like:
         _check_kind_of_features(files.first.name, format, like)
     files.check = partial(_check_format, format=format, first=files.first.name, options=options)

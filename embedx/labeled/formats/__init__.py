@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from embedx import registry
 from embedx.errors import DataError, Setting
+from embedx.labeled.data import DataSchema
 from embedx.labeled.files import LabelledFile
 from embedx.labeled.formats.arrays import check_not_called_idx
 from embedx.labeled.formats.contract import Format
@@ -49,6 +50,17 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
             Setting("text_column"),
         ),
     )
+
+
+def format_of_arriving(file: LabelledFile, like: DataSchema, options: ReadOptions) -> Format:
+    """The format of lines that arrive, which has the features of the training data or columns."""
+    kind = "ID:VALUE" if like.text is None else "words"
+    for format in TEXT:
+        if format.features in (kind, "columns") and format.recognises(file, options):
+            return format
+    if like.columns is None:
+        return FORMATS["LIBSVM" if like.text is None else "fastText"]
+    return format_of(file, options)
 
 
 def array_format_of(file: LabelledFile) -> Format | None:

@@ -20,6 +20,7 @@ class Format:
     recognises    whether a file is of this format: by `file.head`, the first bytes, if it is
                   binary, else by `file.lines`
     read          the rows of such files, one after the other
+    is_of_lines   whether each line is a row by itself, which can be read before the next is written
     is_binary     whether it is recognised by its first bytes, before formats of text are
     read_array    the array in such a file, which may hold the labels of other rows too
     advice        what to write so that text is read as this format, for messages
@@ -31,6 +32,7 @@ class Format:
     features: Literal["words", "ID:VALUE", "columns", "array"]
     recognises: Callable[[LabelledFile, ReadOptions], bool]
     read: Callable[[LabelledFiles, ReadOptions], FileRows]
+    is_of_lines: bool = False
     is_binary: bool = False
     read_array: Callable[[LabelledFile], Any] | None = None
     advice: str = ""

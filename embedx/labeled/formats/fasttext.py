@@ -67,5 +67,6 @@ FASTTEXT = Format(
     features="words",
     recognises=recognises,
     read=read,
+    is_of_lines=True,
     advice="lines __label__NAME and words",
 )

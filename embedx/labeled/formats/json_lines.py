@@ -43,5 +43,6 @@ JSON_LINES = Format(
     features="columns",
     recognises=recognises,
     read=read,
+    is_of_lines=True,
     example_name="data.jsonl",
 )

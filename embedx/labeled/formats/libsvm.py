@@ -80,5 +80,6 @@ LIBSVM = Format(
     features="ID:VALUE",
     recognises=recognises,
     read=read,
+    is_of_lines=True,
     advice="write lines LABEL ID:VALUE ID:VALUE",
 )
