@@ -17,6 +17,7 @@ from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import Text
 from embedx.errors import DataError, InapplicableError, Setting
+from embedx.evaluation.statistics import Score
 from embedx.pages import charts
 from embedx.runtime.progress import Silent
 from embedx.tasks.requests import request_of_json
@@ -66,7 +67,10 @@ def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them()
             " is significant."
         ),
         "Of these ns is the fastest, with 3,000 words per second.",
-        "In word similarity ar and ns are best (0.400).",
+        (
+            "In word similarity ar and ns share the first rank (0.400): no difference between them"
+            " is significant."
+        ),
     ]
     assert [line.standings["log_likelihood"].rank for line in ranking.lines] == [1, 1]
 
@@ -78,6 +82,38 @@ def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
         for advice in ranking.advice
     )
     assert "three seeds" in ranking.advice[-1]
+    assert ranking.advice[0].startswith("ns has the highest log-likelihood, -8.500")
+    assert ranking.best("log_likelihood") is None
+
+
+def test_none_is_best_among_scores_that_differ_less_than_their_seeds():
+    ranking = ranked(
+        run("ns", 1, -8.5, similarity=0.10),
+        run("ns", 2, -8.5, similarity=0.298),
+        run("ove", 1, -8.2, similarity=0.2),
+        run("ove", 2, -8.2, similarity=0.086),
+    )
+    assert ranking.best("log_likelihood").objective == "ove"
+    assert ranking.best("similarity") is None
+    assert ranking.advice[-1] == (
+        "In word similarity ns and ove share the first rank (0.199 to 0.143): no difference"
+        " between them is significant."
+    )
+
+
+def test_likelihoods_of_other_heldout_pairs_are_not_ranked_by():
+    wide = run("ns:window=9", 1, -8.0, similarity=0.3)
+    scores = wide["result"]["scores"]
+    scores["log_likelihood"] = Score.of_groups([-7.5, -8.0, -8.5], [1, 1, 1]).record()
+    ranking = ranked(wide, run("ns", 1, -8.5, similarity=0.4))
+    assert ranking.by == "similarity"
+    dots_of_similarity, _, dots_of_likelihood = tables.score_charts(
+        ranking, {"ns": "c0", "ns:window=9": "c1"}
+    )
+    assert dots_of_similarity["x_label"] == "word similarity minus that of ns"
+    assert dots_of_likelihood["x_label"] == "log-likelihood"
+    assert [line.objective for line in ranking.lines] == ["ns", "ns:window=9"]
+    assert ranking.advice[-1].startswith("Scores in log-likelihood are of different items")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +157,9 @@ def test_the_page_has_every_number_and_needs_nothing_else():
     check_page(text, tables.csv_text(ranking))
     assert "<ar>" not in text
     assert "hs, seed 1: diverged: the loss is &lt;not&gt; finite" in text
-    assert text.count("<polyline") == 2 * 2 + 2  # means of the runs in two charts, and the legend
+    # means of the runs in two charts, the legend, and 0 in two charts of differences
+    assert text.count("<polyline") == 2 * 2 + 2 + 2
+    assert "Ranking by log-likelihood" in text
     assert text.count("<polygon") == 2 * 2  # from the lowest to the highest
     assert text.index("<figure") < text.index("<h2")  # scores with intervals, and against speed
     assert text.count("<circle") == 2 * 2 + 2 * 2 * 3
@@ -129,6 +167,48 @@ def test_the_page_has_every_number_and_needs_nothing_else():
     empty = ranked(records[-1])
     assert "No run has finished" in tables.page("x", empty, "y", {})
     assert tables.csv_text(empty) == ""
+
+
+def test_charts_show_the_differences_that_ranks_are_made_of():
+    records = [
+        run(name, seed, value + seed, pace)
+        for name, value, pace in (("ns", -9.25, 3000), ("ar", -9.0, 2000))
+        for seed in (1, 2)
+    ]
+    ranking = ranked(*records)
+    dots, speed = tables.score_charts(ranking, {"ns": "c0", "ar": "c1"})
+    assert [row[:2] for *_, row in dots["marks"]] == [["ar", 0.0], ["ns", -0.25]]
+    assert len(dots["spans"]) == len(speed["spans"]) == 1  # ar is the reference
+    assert dots["x_label"] == speed["y_label"] == "log-likelihood minus that of ar"
+    ((_, points, _),) = dots["lines"]
+    (_, x0, y0, x1, y1) = ("", *map(float, points.replace(",", " ").split()))
+    assert x0 == x1 == dots["marks"][0][0]
+    assert y0 < y1
+
+
+def test_a_line_of_a_chart_reaches_0_where_objectives_share_a_rank():
+    values = {"ns": (-8.0, -8.1), "hs": (-8.15, -8.25), "ove": (-8.23, -8.33)}
+    ranking = ranked(
+        *(run(name, seed, of[seed - 1]) for name, of in values.items() for seed in (1, 2))
+    )
+    assert [line.standings["log_likelihood"].rank for line in ranking.lines] == [1, 1, 1]
+    intervals = tables.intervals(ranking, "log_likelihood")
+    low, high = ranking.lines[2].standings["log_likelihood"].behind.interval()
+    assert high < 0 < intervals["ove"][2]  # alone it would be significant
+    assert intervals["ove"][1] < low
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (72_000, 1_500_000, [100_000, 200_000, 500_000, 1_000_000]),
+        (2_100_000, 4_500_000, [2_500_000, 3_000_000, 3_500_000, 4_000_000, 4_500_000]),
+        (1_900, 8_500, [2_000, 3_000, 5_000, 7_000]),
+        (50, 2_000_000, [100, 1_000, 10_000, 100_000, 1_000_000]),
+    ],
+)
+def test_an_axis_of_speeds_has_ticks_however_near_they_are(low, high, expected):
+    assert charts.log_ticks(low, high) == pytest.approx(expected)
 
 
 def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():

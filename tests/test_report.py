@@ -2,6 +2,7 @@
 mistakes.
 """
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -17,7 +18,7 @@ from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read
 from embedx.pages import charts
-from embedx.report import labels as label_pages, projection, words as word_pages
+from embedx.report import labels as label_pages, projection, runs, words as word_pages
 from embedx.report.contract import PageRequest
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
@@ -291,6 +292,47 @@ def test_curves_are_what_the_folder_has_of_them():
         learning_curves.loss_points({"history": [{"epoch": 1, "seconds": 2, "loss": float("nan")}]})
         == []
     )
+
+
+def test_a_loss_that_goes_up_and_down_within_each_epoch_falls_over_epochs():
+    """The second half of each epoch is harder: the loss rises in it, though training goes on."""
+    points = [[k / 2, k, 3 - k / 10 + 0.4 * (k % 2 == 0)] for k in range(1, 11)]
+    assert any(a[2] < b[2] for a, b in itertools.pairwise(points))
+    smooth = learning_curves.mean_over_epoch(points)
+    assert [point[:2] for point in smooth] == [point[:2] for point in points]
+    assert all(a[2] > b[2] for a, b in itertools.pairwise(smooth[1:]))
+    assert smooth[5][2] == pytest.approx((points[4][2] + points[5][2]) / 2)
+    by_epoch = [[1, 1.0, 5.0], [2, 2.0, 4.0], [4, 3.0, 3.0]]
+    assert learning_curves.mean_over_epoch(by_epoch) == by_epoch
+    assert learning_curves.mean_over_epoch([]) == []
+
+
+def test_the_best_epoch_is_marked_and_in_words():
+    points = [[1, 2.0, -8.5], [2, 4.0, -8.25], [3, 6.0, -8.375]]
+    assert runs.best_epoch("held-out log-likelihood", points) == (
+        "Held-out log-likelihood is highest after epoch 2: -8.2500. At the end, after epoch 3, it"
+        " is -8.3750."
+    )
+    assert runs.best_epoch("validation P@1", points[:2]) == (
+        "Validation P@1 is highest after epoch 2, the last: -8.2500."
+    )
+    curves = {"score": {"score": points}, "loss": {"loss": points}}
+    drawn = runs.charts_of(curves, "loss", {"score": learning_curves.best_point(points)})
+    assert [(chart["y_label"], len(chart["rings"])) for chart in drawn] == [
+        ("score", 1),
+        ("loss", 0),
+    ] * 2
+    for chart in drawn[::2]:
+        x, y, _ = chart["rings"][0]
+        assert (x, y) == chart["marks"][1][:2]
+
+
+def test_what_a_chart_cuts_off_is_said():
+    curve = [(0, 0, 9.0), (5, 5, 3.0), (10, 10, 2.0)]
+    cut = charts.curves_chart({"a": [curve]}, charts.EPOCHS, "loss", falls=True)
+    assert cut["caption"] == "values at the beginning are above the chart, up to 9"
+    whole = charts.curves_chart({"a": [[(0, 0, 4.0), *curve[1:]]]}, charts.EPOCHS, "l", falls=True)
+    assert whole["caption"] == ""
 
 
 def test_a_chart_of_a_loss_cuts_off_what_is_high_at_the_beginning():

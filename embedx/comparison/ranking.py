@@ -79,8 +79,19 @@ class Ranking:
 
     @property
     def first(self) -> Line:
-        """The best objective."""
+        """The objective of the highest score."""
         return self.lines[0]
+
+    def best(self, measure: str | None) -> Line | None:
+        """The objective that is shown to be best in a measure: alone on the first rank, by
+        differences whose errors have the variance over seeds; None without one.
+        """
+        measured = [line for line in self.lines if measure in line.standings]
+        leaders = [line for line in measured if line.standings[str(measure)].rank == 1]
+        has_variance = any(len(line.seeds) > 1 for line in measured)
+        if len(leaders) == 1 and len(measured) > 1 and has_variance:
+            return leaders[0]
+        return None
 
 
 def ranked(
@@ -91,6 +102,7 @@ def ranked(
     scores = {measure: scores_of(finished, measure) for measure in measures}
     scores = {measure: by_objective for measure, by_objective in scores.items() if by_objective}
     by = ranking_measure(scores, len(finished))
+    not_ranked_by = measures_of_differing_items(scores)
     standings = standings_of(scores, by)
 
     in_order: list[str] = []
@@ -114,6 +126,7 @@ def ranked(
     )
     if by is not None:
         ranking.advice.extend(advice(ranking))
+        ranking.advice.extend(map(about_differing_items, not_ranked_by))
     return ranking
 
 
@@ -147,14 +160,30 @@ def scores_of(finished: Mapping[str, Sequence[Run]], measure: str) -> dict[str, 
     return scores
 
 
+def measures_of_differing_items(
+    scores: Mapping[str, Mapping[str, Sequence[Score]]],
+) -> list[str]:
+    """The measures in which not all objectives are scored on the same items."""
+    measures = []
+    for measure, by_objective in scores.items():
+        every_score = [score for of_runs in by_objective.values() for score in of_runs]
+        if not all(score.is_of_same_items(every_score[0]) for score in every_score):
+            measures.append(measure)
+    return measures
+
+
 def ranking_measure(
     scores: Mapping[str, Mapping[str, Sequence[Score]]], n_objectives: int
 ) -> str | None:
-    """The first measure that all objectives have, else the first of all; None without any."""
-    for measure, by_objective in scores.items():
-        if len(by_objective) == n_objectives:
-            return measure
-    return next(iter(scores), None)
+    """The first measure that all objectives have on the same items, else the first that all have,
+    else the first of all; None without any.
+    """
+    of_all = [
+        measure for measure, by_objective in scores.items() if len(by_objective) == n_objectives
+    ]
+    differing = measures_of_differing_items(scores)
+    comparable = [measure for measure in of_all if measure not in differing]
+    return next(iter([*comparable, *of_all, *scores]), None)
 
 
 def standings_of(
@@ -232,7 +261,7 @@ def advice(ranking: Ranking) -> list[str]:
     ranked_lines = [line for line in ranking.lines if by in line.standings]
     leaders = [line for line in ranked_lines if line.standings[by].rank == 1]
     sentences = [
-        about_leaders(by, ranked_lines, leaders),
+        about_leaders(ranking, ranked_lines, leaders),
         *about_pace(ranking, ranked_lines, leaders),
         *about_second_measure(ranking),
     ]
@@ -254,8 +283,9 @@ def advice(ranking: Ranking) -> list[str]:
     return sentences
 
 
-def about_leaders(by: str, ranked_lines: Sequence[Line], leaders: Sequence[Line]) -> str:
+def about_leaders(ranking: Ranking, ranked_lines: Sequence[Line], leaders: Sequence[Line]) -> str:
     """The best, and how much better it is, or those that share the first rank."""
+    by = str(ranking.by)
     first = ranked_lines[0].objective
     value = spoken(value_of(ranked_lines[0], by))
     if len(ranked_lines) == 1:
@@ -266,13 +296,16 @@ def about_leaders(by: str, ranked_lines: Sequence[Line], leaders: Sequence[Line]
             f" difference to {first} is significant."
         )
 
+    verb = f"has the highest {NAMES[by]}"
+    if ranking.best(by) is not None:
+        verb = f"is best in {NAMES[by]}"
     second = ranked_lines[1]
     behind = second.standings[by].behind
     lead = ""
     if behind is not None:
         difference = f"{spoken(-behind.value)} ± {spoken(behind.error)}"
         lead = f", {difference} above {second.objective}, the next"
-    return f"{first} is best in {NAMES[by]}, {value}{lead}."
+    return f"{first} {verb}, {value}{lead}."
 
 
 def about_pace(
@@ -301,18 +334,36 @@ def about_pace(
 
 
 def about_second_measure(ranking: Ranking) -> list[str]:
-    """The best in the second measure."""
+    """The best in the second measure, or those that share the first rank."""
     measure = SECOND_MEASURE[ranking.unit]
     measured = [line for line in ranking.lines if measure in line.standings]
     if measure == ranking.by or len(measured) < 2:
         return []
-    best = sorted(
+    leaders = sorted(
         (line for line in measured if line.standings[measure].rank == 1),
         key=lambda line: -value_of(line, measure),
     )
-    verb = "is" if len(best) == 1 else "are"
-    value = spoken(value_of(best[0], measure))
-    return [f"In {NAMES[measure]} {listed(best)} {verb} best ({value})."]
+    highest = spoken(value_of(leaders[0], measure))
+    lowest = spoken(value_of(leaders[-1], measure))
+    if len(leaders) > 1:
+        scores = highest
+        if lowest != highest:
+            scores = f"{highest} to {lowest}"
+        return [
+            f"In {NAMES[measure]} {listed(leaders)} share the first rank ({scores}): no difference"
+            " between them is significant."
+        ]
+    if ranking.best(measure) is None:
+        return [f"In {NAMES[measure]} {leaders[0].objective} is the highest ({highest})."]
+    return [f"In {NAMES[measure]} {leaders[0].objective} is best ({highest})."]
+
+
+def about_differing_items(measure: str) -> str:
+    """Why a measure is not compared."""
+    return (
+        f"Scores in {NAMES[measure]} are of different items, and not compared: settings such as the"
+        " window or subsampling change which pairs are held out."
+    )
 
 
 def value_of(line: Line, measure: str) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
-from embedx.evaluation.statistics import Standing
+from embedx.evaluation.statistics import LEVEL, Standing
 from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.pages.plain import aligned, csv_text as as_csv
@@ -14,10 +14,15 @@ from embedx.settings import as_arguments
 MEGABYTE = 1e6
 DASH = "-"
 NOTE = (
-    "± beside a score: half of its 95 % interval; beside a difference: its standard error."
+    " ± beside a score: half of its 95 % interval; beside a difference: its standard error."
     " Objectives share a rank unless they differ significantly (Student's t at 5 %, with Holm's"
     " correction for all pairs of objectives)."
 )
+
+
+def about(ranking: Ranking) -> str:
+    """What the table is ranked by, and what its errors and ranks are."""
+    return f"Ranked by {NAMES[str(ranking.by)]}.{NOTE}"
 
 
 def shown(value: float, error: float, sign: str = "") -> str:
@@ -75,7 +80,7 @@ def text(ranking: Ranking) -> str:
     if not ranking.lines:
         return "\n".join(ranking.troubles)
     lines = aligned(table([cells(ranking, line) for line in ranking.lines]))
-    return "\n".join([*lines, NOTE, *ranking.troubles, "", *ranking.advice])
+    return "\n".join([*lines, about(ranking), *ranking.troubles, "", *ranking.advice])
 
 
 def numbers(ranking: Ranking) -> list[dict[str, Any]]:
@@ -156,51 +161,110 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
             for against in (drawing.SECONDS, drawing.EPOCHS)
         ]
 
-    about = dict(circumstances)
-    when = about.pop("when", "")
-    command = about.pop("command", None)
-    origin = [when, about.get("versions", ""), about.get("machine", "")]
+    facts = dict(circumstances)
+    when = facts.pop("when", "")
+    command = facts.pop("command", None)
+    origin = [when, facts.get("versions", ""), facts.get("machine", "")]
+    measure = ""
+    explanation = ""
+    if ranking.by is not None:
+        measure = NAMES[ranking.by]
+        explanation = about(ranking)
     return render(
         "compare.html",
         f"Objectives compared on {name}",
         advice=ranking.advice,
         troubles=ranking.troubles,
-        about=NOTE,
+        measure=measure,
+        about=explanation,
+        about_charts=about_charts(ranking),
         command=command,
         when=list(filter(None, origin)),
         scores=score_charts(ranking, styles),
         names=styles,
         rows=table([cells(ranking, line) for line in ranking.lines]),
-        best=[is_best(ranking, line) for line in ranking.lines],
+        best=[line is ranking.best(ranking.by) for line in ranking.lines],
         charts=charts,
         numbers=table(numbers(ranking)),
-        circumstances=[f"{key}: {value}" for key, value in about.items()],
+        circumstances=[f"{key}: {value}" for key, value in facts.items()],
     )
 
 
-def is_best(ranking: Ranking, line: Line) -> bool:
-    """Whether an objective has the first rank, alone or with others."""
-    by = ranking.by
-    return by in line.standings and line.standings[by].rank == 1
+def about_charts(ranking: Ranking) -> str:
+    """What the dots and lines of the charts of scores are; empty without scores."""
+    if ranking.by is None:
+        return ""
+    first = ranking.first.objective
+    return (
+        f"Dots are differences to {first} on the same items, means over seeds. Lines are their"
+        " intervals, which hold for all pairs of objectives together at 95 %, as ranks do: where"
+        f" one reaches 0, the dashed line, no difference to {first} is shown. The scores themselves"
+        " are in the table."
+    )
 
 
 def score_charts(ranking: Ranking, styles: Mapping[str, str]) -> list[dict[str, Any]]:
     """The score ranked by against speed, and each score as a dot plot, that one first."""
-    scores: dict[str, dict[str, drawing.Interval]] = {}
-    for line in ranking.lines:
-        for measure, standing in line.standings.items():
-            interval = (standing.score.value, *standing.score.interval())
-            scores.setdefault(measure, {})[line.objective] = interval
-    if ranking.by not in scores:
+    if ranking.by is None:
         return []
-
+    by = ranking.by
     paces = {line.objective: max(line.pace, 1.0) for line in ranking.lines}
     speed = drawing.against_speed(
-        scores[ranking.by], paces, NAMES[ranking.by], f"{ranking.unit}/s", "speed", styles
+        intervals(ranking, by), paces, axis_title(ranking, by), f"{ranking.unit}/s", "speed", styles
     )
-    dot_plots = {
-        measure: drawing.dot_plot(by_objective, NAMES[measure], f"dots{k}", styles)
-        for k, (measure, by_objective) in enumerate(scores.items())
+    in_order = [by, *(measure for measure in ranking.measures if measure != by)]
+    dot_plots = [
+        drawing.dot_plot(
+            intervals(ranking, measure), axis_title(ranking, measure), f"dots{k}", styles
+        )
+        for k, measure in enumerate(in_order)
+    ]
+    return [dot_plots[0], speed, *dot_plots[1:]]
+
+
+def has_differences(ranking: Ranking, measure: str) -> bool:
+    """Whether there are others than the first, and all are scored on the same items as it."""
+    standings = {
+        line.objective: line.standings[measure]
+        for line in ranking.lines
+        if measure in line.standings
     }
-    others = [plot for measure, plot in dot_plots.items() if measure != ranking.by]
-    return [dot_plots[ranking.by], speed, *others]
+    reference = ranking.first.objective
+    if reference not in standings or len(standings) < 2:
+        return False
+    return all(
+        standing.behind is not None for name, standing in standings.items() if name != reference
+    )
+
+
+def intervals(ranking: Ranking, measure: str) -> dict[str, drawing.Interval]:
+    """By objective: the difference to the first with its interval, or, where the items differ, the
+    score with its 95 % interval.
+
+    Intervals of differences hold for all pairs of objectives together, by Bonferroni's correction.
+    """
+    standings = {
+        line.objective: line.standings[measure]
+        for line in ranking.lines
+        if measure in line.standings
+    }
+    if not has_differences(ranking, measure):
+        return {
+            name: (standing.score.value, *standing.score.interval())
+            for name, standing in standings.items()
+        }
+    n_pairs = max(1, math.comb(len(standings), 2))
+    by_objective = dict.fromkeys(standings, (0.0, math.nan, math.nan))
+    for name, standing in standings.items():
+        if standing.behind is not None:
+            difference = standing.behind.value
+            width = standing.behind.half_width(LEVEL / n_pairs)
+            by_objective[name] = (difference, difference - width, difference + width)
+    return by_objective
+
+
+def axis_title(ranking: Ranking, measure: str) -> str:
+    """What the axis of a chart of `intervals` has."""
+    if has_differences(ranking, measure):
+        return f"{NAMES[measure]} minus that of {ranking.first.objective}"
+    return NAMES[measure]

@@ -4,7 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 Points = list[list[float]]
+# place of the value in a point
+VALUE = 2
 
 
 def heldout_points(facts: Mapping[str, Any]) -> Points:
@@ -28,6 +32,29 @@ def loss_points(facts: Mapping[str, Any]) -> Points:
         return by_epoch
     by_twentieth = _points(facts.get("loss_curve") or [], "loss")
     return by_twentieth or by_epoch
+
+
+def mean_over_epoch(points: Points) -> Points:
+    """Each loss as the mean over the epoch that ends at its point.
+
+    The loss of the parts of an epoch goes up and down with its data, the same way in every epoch;
+    the mean over a whole epoch does not. In the first epoch it is the mean since the beginning.
+    """
+    if not points:
+        return []
+    epochs, seconds, losses = np.array(points, np.float64).T
+    begins = np.concatenate([[0.0], epochs[:-1]])
+    means = []
+    for end in epochs:
+        in_epoch = np.clip(epochs, end - 1, end) - np.clip(begins, end - 1, end)
+        means.append(np.average(losses, weights=in_epoch))
+    smooth = np.column_stack([epochs, seconds, means])
+    return smooth.tolist()
+
+
+def best_point(points: Points) -> list[float] | None:
+    """The first point of the highest value; None without points."""
+    return max(points, key=lambda point: point[VALUE], default=None)
 
 
 def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:

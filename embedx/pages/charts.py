@@ -35,13 +35,18 @@ MAX_LETTERS = 18
 # Between names beside points, so that all are readable.
 NAME_HEIGHT = 13
 N_TICKS = 5
+MIN_LOG_TICKS = 3
 # Relative difference of scores that are computed in another order.
 ROUNDING = 1e-9
 # Those of the page; further names are dashed.
 N_COLOURS = 8
+# Of the line at 0 in a chart of differences.
+ZERO_STYLE = "zero dashed"
 # Share of the longest run at its beginning whose scores may be cut off if all later ones are
 # better: the ends of curves matter.
 EARLY_SHARE = 0.15
+# They are if all later ones would else have less than this share of the height.
+MIN_LATE_SHARE = 1 / 3
 
 
 class Axis:
@@ -71,17 +76,9 @@ class Axis:
         return round(self.start + (self.end - self.start) * share, 1)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Places and labels of round numbers; 1, 2 and 5 times powers of ten on an axis of
-        logarithms.
-        """
+        """Places and labels of round numbers."""
         if self.is_log:
-            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
-            values = [times * 10.0**power for power in powers for times in (1, 2, 5)]
-            return [
-                (self(value), f"{value:,.15g}")
-                for value in values
-                if self.low <= value <= self.high
-            ]
+            return [(self(value), f"{value:,.15g}") for value in log_ticks(self.low, self.high)]
         values = ticks(self.low, self.high)
         return [(self(value), tick_label(value, values)) for value in values]
 
@@ -106,6 +103,7 @@ def chart(x: Axis, y: Axis, id: str, columns: Sequence[str], **parts: Any) -> di
         "bars": [],
         "marks": [],
         "texts": [],
+        "rings": [],
         "has_columns": True,
     }
     plain = {"caption": "", "is_curve": False}
@@ -160,11 +158,15 @@ def curves_chart(
     falls: bool = False,
     styles: Mapping[str, str] | None = None,
     x_label: str | None = None,
+    best: Sequence[float] | None = None,
+    about: str = "",
 ) -> dict[str, Any]:
     """Scores against epochs or seconds: means over runs, and bands from the lowest to the highest.
 
     against  the place of x in a point: EPOCHS or SECONDS
     falls    the scores are losses
+    best     the point that is marked as the best
+    about    the beginning of the caption
     """
     points = [point for runs in curves.values() for run in runs for point in run]
     x_max = max(point[against] for point in points) or 1.0
@@ -191,12 +193,48 @@ def curves_chart(
         rows = [[name, *map(shown, row)] for row in columns.T.tolist()]
         marks += [(a, b, style, row) for (a, b), row in zip(mean_line, rows, strict=True)]
     names = ["", x.label, y_label]
-    caption = ""
+    captions = [about]
     n_runs = max(map(len, curves.values()))
     if n_runs > 1:
         names += ["lowest", "highest"]
-        caption = f"mean of {n_runs} seeds, band from the lowest to the highest"
-    return chart(x, y, id, names, lines=lines, marks=marks, is_curve=True, caption=caption)
+        captions.append(f"mean of {n_runs} seeds, band from the lowest to the highest")
+    captions.append(about_cut_off(points, y))
+    rings = []
+    texts = []
+    if best is not None:
+        place = (x(best[against]), y(best[SCORE]))
+        rings.append((*place, style_of(0)))
+        texts.append(name_beside(place, "best"))
+    return chart(
+        x,
+        y,
+        id,
+        names,
+        lines=lines,
+        marks=marks,
+        rings=rings,
+        texts=texts,
+        is_curve=True,
+        caption="; ".join(filter(None, captions)),
+    )
+
+
+def about_cut_off(points: Sequence[Sequence[float]], y: Axis) -> str:
+    """Which values lie beyond the ends of the axis; empty where none does."""
+    values = [point[SCORE] for point in points]
+    if max(values) > y.high:
+        return f"values at the beginning are above the chart, up to {shown(max(values)):g}"
+    if min(values) < y.low:
+        return f"values at the beginning are below the chart, down to {shown(min(values)):g}"
+    return ""
+
+
+def name_beside(place: tuple[float, float], name: str) -> tuple[float, float, str, str]:
+    """A name beside a point, on the side that has more room: x, y, alignment and name."""
+    x, y = place
+    if x > (LEFT + RIGHT) / 2:
+        return x - 9, round(y + 4, 1), "end", name
+    return x + 9, round(y + 4, 1), "start", name
 
 
 def _svg_points(points: Sequence[tuple[float, float]]) -> str:
@@ -209,9 +247,17 @@ def y_range(
     """The lowest and the highest score, or loss, shown, with a margin."""
     scores = [point[SCORE] for point in points]
     late = [point[SCORE] for point in points if point[against] >= EARLY_SHARE * x_max] or scores
+    low = min(scores)
+    high = max(scores)
     if falls:
-        return with_margin(min(scores), max(late))
-    return with_margin(min(late), max(scores))
+        shown_low = low
+        shown_high = max(late)
+    else:
+        shown_low = min(late)
+        shown_high = high
+    if shown_high - shown_low >= MIN_LATE_SHARE * (high - low):
+        return with_margin(low, high)
+    return with_margin(shown_low, shown_high)
 
 
 def with_margin(low: float, high: float) -> tuple[float, float]:
@@ -239,6 +285,9 @@ def dot_plot(
     names = []
     spans = []
     marks = []
+    zero = []
+    if is_of_differences(scores):
+        zero.append((ZERO_STYLE, f"{x(0)},{TOP} {x(0)},{bottom}", ""))
     for k, (name, interval) in enumerate(scores.items()):
         line = y(k + 0.5)
         names.append((line, _shortened(name)))
@@ -256,9 +305,15 @@ def dot_plot(
         bottom=bottom,
         height=bottom + HEIGHT - BOTTOM,
         y_ticks=names,
+        lines=zero,
         spans=spans,
         marks=marks,
     )
+
+
+def is_of_differences(scores: Mapping[str, Interval]) -> bool:
+    """Whether the scores are differences to one of them, which is 0 and has no interval."""
+    return len(scores) > 1 and any(known_values(interval) == [0.0] for interval in scores.values())
 
 
 def _shortened(name: str) -> str:
@@ -287,6 +342,9 @@ def against_speed(
     x = Axis(unit, slowest, fastest, LEFT, RIGHT, is_log=True)
     y = Axis(measure, *with_margin(*ends_of(scores)), BOTTOM, TOP)
     places = {name: (x(speeds[name]), y(score)) for name, (score, _, _) in scores.items()}
+    zero = []
+    if is_of_differences(scores):
+        zero.append((ZERO_STYLE, f"{LEFT},{y(0)} {RIGHT},{y(0)}", ""))
     spans = []
     marks = []
     for name, interval in scores.items():
@@ -301,6 +359,7 @@ def against_speed(
         y,
         id,
         ["", unit, measure, "low", "high"],
+        lines=zero,
         spans=spans,
         marks=marks,
         texts=_names_beside(places),
@@ -316,12 +375,9 @@ def _names_beside(
     texts = []
     last_y = -math.inf
     for name, (x, y) in sorted(places.items(), key=lambda item: item[1][1]):
-        last_y = max(y + 4, last_y + NAME_HEIGHT)
-        is_in_right_half = x > (LEFT + RIGHT) / 2
-        if is_in_right_half:
-            texts.append((x - 9, round(last_y, 1), "end", name))
-        else:
-            texts.append((x + 9, round(last_y, 1), "start", name))
+        place_x, place_y, anchor, _ = name_beside((x, y), name)
+        last_y = max(place_y, last_y + NAME_HEIGHT)
+        texts.append((place_x, round(last_y, 1), anchor, name))
     return texts
 
 
@@ -335,6 +391,19 @@ def ticks(low: float, high: float) -> list[float]:
     step = next(power * times for times in (1, 2, 5, 10) if power * times >= min_step)
     first = math.ceil(low / step - 1e-9)
     return [step * k for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`: powers of ten, with multiples of them where these are
+    fewer than three, or in equal steps where all are.
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    for multiples in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        values = [times * 10.0**power for power in powers for times in multiples]
+        inside = [value for value in values if low <= value <= high]
+        if len(inside) >= MIN_LOG_TICKS:
+            return inside
+    return ticks(low, high)
 
 
 def tick_label(value: float, among: Sequence[float]) -> str:

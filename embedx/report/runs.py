@@ -26,6 +26,7 @@ FIGURES = {
     "final_loss": "loss at the end",
     "baseline_loss": "loss by frequencies alone",
 }
+ABOUT_LOSS = "of training rows or text; each point is the mean over the epoch before it"
 SETTINGS = ("setting", "value", "default", "chosen from")
 # facts that are not single values, or shown elsewhere
 SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
@@ -39,7 +40,10 @@ def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     facts = model.facts
     loss = f"loss, {facts['loss_unit']}" if facts.get("loss_unit") else "loss"
-    curves = {**values["curve_of"], loss: learning_curves.loss_points(facts)}
+    scores = values["curve_of"]
+    losses = learning_curves.mean_over_epoch(learning_curves.loss_points(facts))
+    curves = {**scores, loss: losses}
+    best = {title: learning_curves.best_point(points) for title, points in scores.items()}
 
     used = settings_used(model, values["defaults"])
     changed = [row for row in used if row[1] != row[2]]
@@ -54,7 +58,10 @@ def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
         "command": facts.get("command"),
         "when": when,
         "figures_of_run": figures_of_run(model),
-        "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss),
+        "charts": charts_of({name: {name: points} for name, points in curves.items()}, loss, best),
+        "best_epochs": [
+            best_epoch(title, points) for title, points in scores.items() if len(points) > 1
+        ],
         "changed": [SETTINGS, *changed],
         "settings": [SETTINGS, *used],
         "facts": rows_of("fact", listed_facts),
@@ -66,7 +73,10 @@ def about_pair(models: Sequence[Model]) -> dict[str, Any]:
     facts = [model.facts for model in models]
     figures = [figures_of_run(model) for model in models]
     settings = [shown(model.settings) for model in models]
-    losses = dict(zip(SIDES, map(learning_curves.loss_points, facts), strict=True))
+    losses = {
+        side: learning_curves.mean_over_epoch(learning_curves.loss_points(run))
+        for side, run in zip(SIDES, facts, strict=True)
+    }
     return {
         "runs": side_by_side("run", figures),
         "commands": [run.get("command") for run in facts],
@@ -92,24 +102,60 @@ def side_by_side(
 
 
 def charts_of(
-    curves: Mapping[str, Mapping[str, learning_curves.Points]], loss: str
+    curves: Mapping[str, Mapping[str, learning_curves.Points]],
+    loss: str,
+    best: Mapping[str, Sequence[float] | None] | None = None,
 ) -> list[dict[str, Any]]:
-    """A chart against epochs and one against seconds for each title of `curves`.
+    """A chart against epochs for each title of `curves`, and then one against seconds for each.
 
     curves  by title, by name; those of fewer than two points are left out
     loss    the title under which values fall
+    best    by title: the point that is marked
     """
     charts = []
-    for k, (title, points_by_name) in enumerate(curves.items()):
-        lines = drawing.drawable({name: [points] for name, points in points_by_name.items()})
-        if not lines:
-            continue
-        for against in (drawing.EPOCHS, drawing.SECONDS):
+    for against in (drawing.EPOCHS, drawing.SECONDS):
+        for k, (title, points_by_name) in enumerate(curves.items()):
+            lines = drawing.drawable({name: [points] for name, points in points_by_name.items()})
+            if not lines:
+                continue
+            about = ""
+            if title == loss:
+                about = ABOUT_LOSS
             chart = drawing.curves_chart(
-                lines, against, title, f"plot{k}-{against}", title == loss, STYLES
+                lines,
+                against,
+                title,
+                f"plot{k}-{against}",
+                title == loss,
+                STYLES,
+                best=(best or {}).get(title),
+                about=about,
             )
             charts.append(chart)
     return charts
+
+
+def best_epoch(title: str, points: learning_curves.Points) -> str:
+    """After which epoch a score was highest, and what it is at the end.
+
+    points  at least one
+    """
+    best = learning_curves.best_point(points)
+    assert best is not None
+    end = points[-1]
+    highest = f"{capitalized(title)} is highest after epoch {best[drawing.EPOCHS]:.3g}"
+    value = f"{best[learning_curves.VALUE]:.4f}"
+    if best == end:
+        return f"{highest}, the last: {value}."
+    return (
+        f"{highest}: {value}. At the end, after epoch {end[drawing.EPOCHS]:.3g}, it is"
+        f" {end[learning_curves.VALUE]:.4f}."
+    )
+
+
+def capitalized(title: str) -> str:
+    """The title as the beginning of a sentence, the rest of it unchanged."""
+    return title[:1].upper() + title[1:]
 
 
 def settings_used(model: Model, defaults: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
