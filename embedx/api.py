@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from embedx.classification import classifier, model_folder
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
+from embedx.comparison.data import listed
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.evaluation import words
@@ -131,7 +132,7 @@ def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
 @python_names()
 def compare(
     data: str | Sequence[str],
-    objectives: Sequence[str],
+    objectives: str | Sequence[str],
     output: str | Path,
     *,
     overwrite: bool = False,
@@ -142,14 +143,18 @@ def compare(
     """Train several objectives on the same data and rank them, as `embedx compare` does: `ranking`,
     and a page in `output`.
 
-    data      text, or labelled data with `test`, which are named as on the command line
-    settings  those of `embedx compare`, of each run, and files: test, train_labels, test_labels,
-              pairs, analogies, next_item, cache_dir
+    data        text, or labelled data with `test`, which are named as on the command line
+    objectives  names, a list or separated by commas: `"ns,hs"`
+    settings    those of `embedx compare`, of each run, and files: test, train_labels, test_labels,
+                pairs, analogies, next_item, cache_dir
     """
     files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
-    names, given = [data] if isinstance(data, str) else list(data), settled(settings, fields)
+    given = settled(settings, fields)
+    names = [data] if isinstance(data, str) else list(data)
+    if isinstance(objectives, str):
+        objectives = listed(objectives)
     with reporter(verbose) as progress:
         return comparison.compared(
             names,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import embedx
 from embedx.comparison import compare as comparison, runs, tables, tuning
 from embedx.comparison.data import listed
 from embedx.comparison.labels import LabelledData, looks_labelled
@@ -324,6 +325,22 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
         problem="of a comparison with other until",
     ):
         comparison.compare(other, names, other.settings, folder, resume=True)
+
+
+def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
+    two_topics, tmp_path, monkeypatch
+):
+    def measured(data, name, seed, *arguments):
+        return {"result": run(name, seed, {"ns": -2.0, "hs": -3.0}[name])["result"]}
+
+    monkeypatch.setattr(runs, "measured", measured)
+    outcome = embedx.compare(
+        str(two_topics), "ns, hs", tmp_path / "out", epochs=1, seeds=2, threads=1
+    )
+    assert [line.objective for line in outcome.ranking.lines] == ["ns", "hs"]
+    heading, first, second, *_ = repr(outcome).splitlines()
+    assert heading.split()[:2] == ["objective", "rank"]
+    assert [first.split()[0], second.split()[0]] == ["ns", "hs"]
 
 
 def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):

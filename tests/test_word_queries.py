@@ -7,6 +7,7 @@ import embedx
 from embedx.errors import DataError
 from embedx.vectors import model
 from embedx.vectors.model import UnknownWordError
+from tests.support.commands import run_command
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused
 
@@ -131,6 +132,82 @@ def test_unknown_words_row_numbers_and_weights_are_taken_as_by_gensim(ours, thei
     assert_same(
         ours.similar_by_vector(ours["w3"], **how), theirs.similar_by_vector(ours["w3"], **how)
     )
+
+
+@needs_gensim
+def test_ranks_and_closer_words_are_those_of_gensim(ours, theirs):
+    for word, other in (("w1", "w2"), ("w299", "w0"), (4, "w7"), ("w3", "w3")):
+        assert ours.rank(word, other) == theirs.rank(word, other)
+        assert ours.closer_than(word, other) == theirs.closer_than(word, other)
+    nearest, _ = ours.most_similar("w1", top_k=1)[0]
+    assert ours.rank("w1", nearest) == 1
+    for ask in (ours.rank, ours.closer_than):
+        with refused(kind=UnknownWordError, quoting="new"):
+            ask("w1", "new")
+
+
+@needs_gensim
+def test_counts_are_asked_for_as_in_gensim(theirs):
+    counts = np.arange(300, 0, -1)
+    counted = model.WordVectors(WORDS, {"input": theirs.vectors}, counts=counts)
+    for word, count in zip(WORDS, counts.tolist(), strict=True):
+        theirs.set_vecattr(word, "count", count)
+    for key in ("w0", "w299", 7):
+        assert counted.get_vecattr(key, "count") == theirs.get_vecattr(key, "count")
+    with refused(kind=UnknownWordError, quoting="new"):
+        counted.get_vecattr("new", "count")
+    with refused("attr", value="length"):
+        counted.get_vecattr("w0", "length")
+
+
+def test_words_without_counts_have_no_attribute(ours):
+    with refused(kind=DataError, quoting="no counts"):
+        ours.get_vecattr("w0", "count")
+    with refused(kind=DataError, quoting="no counts"):
+        ours.n_frequent(5)
+
+
+def test_neighbours_among_the_words_of_a_least_count():
+    counts = np.array([90, 20, 20, 5])
+    vectors = np.array([[1, 0], [0, 1], [1, 1], [1, 0.1]], np.float32)
+    counted = model.WordVectors(["a", "b", "c", "d"], {"input": vectors}, counts=counts)
+    n_words_of_least_count = {1: 4, 5: 4, 6: 3, 20: 3, 21: 1, 90: 1, 91: 0}
+    for least_count, n_words in n_words_of_least_count.items():
+        assert counted.n_frequent(least_count) == n_words
+    frequent = counted.most_similar("a", restrict_vocab=counted.n_frequent(20))
+    assert [word for word, _ in frequent] == ["c", "b"]
+    assert counted.most_similar("a", restrict_vocab=counted.n_frequent(91)) == []
+    with refused("restrict_vocab", value=-1):
+        counted.most_similar("a", restrict_vocab=-1)
+
+
+def test_rare_neighbours_of_a_frequent_word_are_noted_and_left_out(tmp_path):
+    vectors = np.array([[1, 0], [0, 1], [1, 1], [1, 0.1]], np.float32)
+    counts = np.array([900, 200, 20, 5])
+    embedx.WordVectors(
+        ["had", "the", "been", "leveled"],
+        {"input": vectors},
+        counts=counts,
+        facts={"objective": "ns", "words": 4},
+    ).save(tmp_path / "model")
+    noted = run_command(tmp_path, "nn", "model", "had")
+    assert noted.stdout.splitlines()[0].startswith("had\tleveled\t")
+    assert noted.stderr.startswith("leveled: occur fewer than 20 times")
+    assert "--min-count 20" in noted.stderr
+    frequent = run_command(tmp_path, "nn", "model", "had", "--min-count", 20)
+    assert [line.split()[1] for line in frequent.stdout.splitlines()] == ["been", "the"]
+    assert frequent.stderr == ""
+    assert run_command(tmp_path, "nn", "model", "leveled").stderr == ""
+    none = run_command(tmp_path, "nn", "model", "had", "--min-count", 901, check=False)
+    assert none.returncode == 2
+    assert "--min-count 901" in none.stderr
+
+
+def test_a_model_says_what_it_is():
+    vectors = np.ones((2, 3), np.float32)
+    facts = {"objective": "ns"}
+    trained = model.WordVectors(["a", "b"], {"input": vectors}, facts=facts)
+    assert repr(trained) == "WordVectors(2 words, dim 3, ns)"
 
 
 @pytest.mark.parametrize(

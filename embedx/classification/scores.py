@@ -24,7 +24,7 @@ from embedx.samplers.contract import Sampler
 BLOCK_FLOATS = 1 << 23
 
 
-@dataclass
+@dataclass(repr=False)
 class LabelScores:
     """The parameters of a classifier, and the scores of all labels that follow from them."""
 
@@ -35,6 +35,11 @@ class LabelScores:
     counts: ndarray
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.n_labels:,} labels, {self.known.n_features:,} features"
+        rows = f"{self.n_training_rows:,} training rows"
+        return f"{type(self).__name__}({self.objective.name}, {sizes}, {rows})"
 
     @property
     def n_labels(self) -> int:

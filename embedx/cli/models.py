@@ -146,6 +146,7 @@ def nearest(
     vectors: str = "input",
     restrict: Annotated[int | None, typer.Option(min=1)] = None,
     exclude: str = "",
+    min_count: Annotated[int | None, typer.Option(min=1)] = None,
     as_json: bool = False,
 ) -> None:
     """List the words nearest to each word: word, neighbour, cosine.
@@ -156,6 +157,8 @@ def nearest(
               words or a number of neighbours means `fasttext nn`
     restrict  look only at the N most frequent words
     exclude   leave out these words
+    min_count  leave out words that occur fewer than N times in the training text, whose vectors are
+               uncertain
     """
     from embedx.cli import fasttext_queries, queries
     from embedx.cli.peers import folder_of
@@ -165,9 +168,10 @@ def nearest(
         fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
         return
     loaded = load(folder_of(model)).of(vectors)
-    search = queries.NeighbourSearch(loaded, top_k, restrict, exclude.split(","))
+    search = queries.NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count)
     if words and words != [STANDARD_INPUT]:
-        queries.show_neighbours(words, search, as_json)
+        with command_progress() as progress:
+            queries.show_neighbours(words, search, as_json, progress)
     else:
         queries.answer_words(queries.asked(words or [], search.vectors), search, as_json)
 

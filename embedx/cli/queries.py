@@ -5,7 +5,6 @@ neighbours and vectors.
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,15 +12,20 @@ import numpy as np
 
 from embedx.cli import tables
 from embedx.cli.streams import results_to
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
 from embedx.text.sources import STANDARD_INPUT, resolve
-from embedx.vectors.model import UnknownWordError, WordVectors
+from embedx.vectors.model import COUNT, UnknownWordError, WordVectors
 
 # A word and its cosine.
 Neighbour = tuple[str, float]
 
+# Occurrences from which the vector of a word is reliable, and from which a word is frequent: rare
+# words among the neighbours of a frequent one are noted.
+RELIABLE = 20
+FREQUENT = 200
+MAX_RARE_SAID = 5
 MAX_UNKNOWN_SAID = 5  # histories without a known item that are named one by one
 
 # ---- words
@@ -58,34 +62,62 @@ def input_lines() -> Iterator[str]:
 class NeighbourSearch(NamedTuple):
     """Which neighbours of a word are listed.
 
-    restrict  only those among this number of the most frequent words
-    excluded  words that are left out
+    restrict   only those among this number of the most frequent words
+    excluded   words that are left out
+    min_count  only words that occur at least this often
     """
 
     vectors: WordVectors
     top_k: int
     restrict: int | None
     excluded: Sequence[str]
+    min_count: int | None = None
 
     def neighbours(self, word: str) -> list[Neighbour]:
         """The nearest words of a word."""
         vectors = self.vectors
         query = vectors[word]
         left_out = {vectors.spelled(name) for name in (word, *self.excluded)}
-        if self.restrict is not None:
-            vectors = replace(
-                vectors,
-                words=vectors.words[: self.restrict],
-                arrays={"input": vectors.vectors[: self.restrict]},
-                counts=None,
-            )
-        nearest = vectors.most_similar(query, top_k=self.top_k + len(left_out))
+        nearest = vectors.similar_by_vector(query, self.top_k + len(left_out), self.n_candidates)
         return [(name, cosine) for name, cosine in nearest if name not in left_out][: self.top_k]
 
+    @property
+    def n_candidates(self) -> int:
+        """How many of the words, from the most frequent on, may be neighbours."""
+        n_words = len(self.vectors)
+        if self.restrict is not None:
+            n_words = min(n_words, self.restrict)
+        if self.min_count is not None:
+            n_frequent = self.vectors.n_frequent(self.min_count)
+            if n_frequent == 0:
+                problem = "no word of the model occurs so often"
+                raise SettingError("min_count", self.min_count, problem)
+            n_words = min(n_words, n_frequent)
+        return n_words
 
-def show_neighbours(words: Sequence[str], search: NeighbourSearch, as_json: bool) -> None:
-    """Print the neighbours of all the words that are known; raises the error of the first that is
-    not.
+    def rare_neighbours(self, neighbours_of_word: Mapping[str, Sequence[Neighbour]]) -> list[str]:
+        """The neighbours of frequent words that are too rare to have reliable vectors, if the
+        counts of words are known and no smallest one was given.
+        """
+        vectors = self.vectors
+        if self.min_count is not None or vectors.counts is None:
+            return []
+        rare: dict[str, None] = {}
+        for word, neighbours in neighbours_of_word.items():
+            if word not in vectors or vectors.get_vecattr(word, COUNT) < FREQUENT:
+                continue
+            names = [name for name, _ in neighbours]
+            rare |= dict.fromkeys(
+                name for name in names if vectors.get_vecattr(name, COUNT) < RELIABLE
+            )
+        return list(rare)
+
+
+def show_neighbours(
+    words: Sequence[str], search: NeighbourSearch, as_json: bool, progress: Progress
+) -> None:
+    """Print the neighbours of all the words that are known, and note rare ones; raises the error
+    of the first word that is not known.
     """
     neighbours_of_word: dict[str, list[Neighbour]] = {}
     first_unknown = None
@@ -96,8 +128,22 @@ def show_neighbours(words: Sequence[str], search: NeighbourSearch, as_json: bool
             first_unknown = first_unknown or error
     if neighbours_of_word:
         _print_neighbours(neighbours_of_word, as_json)
+        _note_rare(search.rare_neighbours(neighbours_of_word), progress)
     if first_unknown:
         raise first_unknown
+
+
+def _note_rare(words: Sequence[str], progress: Progress) -> None:
+    """Say which neighbours are rare, and how they are left out."""
+    if not words:
+        return
+    names = ", ".join(words[:MAX_RARE_SAID])
+    if len(words) > MAX_RARE_SAID:
+        names += ", ..."
+    leave_out = (Setting("min_count", RELIABLE), " leaves them out")
+    progress.note(
+        f"{names}: occur fewer than {RELIABLE} times, their vectors are uncertain; ", leave_out
+    )
 
 
 def answer_words(words: Iterable[str], search: NeighbourSearch, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, Run
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.tables import csv_text, page
+from embedx.comparison.tables import csv_text, page, text
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
@@ -75,9 +75,10 @@ def data_of(
     return Text(names, options, settings, **files)
 
 
-@dataclass
+@dataclass(repr=False)
 class Comparison:
-    """Objectives compared on data, and the folder with the outcome.
+    """Objectives compared on data, and the folder with the outcome; it prints as the table of
+    `embedx compare`.
 
     names          objectives, with settings of their own
     circumstances  what the page says of the runs, by heading
@@ -92,6 +93,9 @@ class Comparison:
     progress: Progress
     circumstances: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
+
+    def __repr__(self) -> str:
+        return text(self.ranking)
 
     def measure(self) -> None:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""

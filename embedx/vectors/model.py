@@ -52,6 +52,7 @@ from embedx.vectors.subwords import Subwords
 
 TASK = "skipgram"
 VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
+COUNT = "count"  # the attribute of a word, as gensim calls it
 TOP_K = 10  # words that a query returns
 SHOWN = ("objective", "epochs", "final_loss", "words_per_second", "source")  # facts in a notebook
 MAX_SUGGESTED = 50_000  # words that are compared with an unknown one to suggest the nearest
@@ -157,7 +158,9 @@ class WordVectors:
         return replace(self, arrays={"input": vectors}, subwords=None)
 
     def __repr__(self) -> str:
-        return f"WordVectors({len(self):,} words, dim {self.vectors.shape[1]})"
+        parts = [f"{len(self):,} words", f"dim {self.vector_size}"]
+        parts += [str(self.facts[name]) for name in ("objective", "source") if name in self.facts]
+        return f"WordVectors({', '.join(parts)})"
 
     def __len__(self) -> int:
         return len(self.words)
@@ -315,6 +318,51 @@ class WordVectors:
             raise DataError("words", None, problem, "give words of the vocabulary")
         return known, vectors
 
+    def rank(self, word: Key, other: Key) -> int:
+        """The place of `other` among the words nearest to `word`, from 1, as gensim counts it."""
+        return len(self.closer_than(word, other)) + 1
+
+    def closer_than(self, word: Key, other: Key) -> list[str]:
+        """The words whose cosine to `word` is larger than that of `other`, the most frequent first.
+        Raises KeyError where one of both is not in the vocabulary.
+        """
+        row = self._row_of_known(word)
+        row_of_other = self._row_of_known(other)
+        cosines = self.vectors @ self._unit(row) / self._norms
+        is_closer = cosines > cosines[row_of_other]
+        is_closer[row] = False
+        return [self.words[k] for k in np.flatnonzero(is_closer).tolist()]
+
+    def get_vecattr(self, word: Key, attr: str) -> int:
+        """The count of a word in the training text, which is the only attribute, `"count"`.
+        Raises EmbedxError for a model without counts, and KeyError for an unknown word.
+        """
+        if attr != COUNT:
+            raise SettingError("attr", attr, choice(attr, [COUNT]))
+        return int(self._known_counts[self._row_of_known(word)])
+
+    def n_frequent(self, min_count: int) -> int:
+        """How many words occur at least `min_count` times; they are the first ones. Raises
+        EmbedxError for a model without counts.
+        """
+        rising = self._known_counts[::-1]
+        return len(self) - int(np.searchsorted(rising, min_count))
+
+    @property
+    def _known_counts(self) -> ndarray:
+        """The counts, int64 (words,). Raises DataError where the file has none."""
+        if self.counts is None:
+            name = self.facts.get("source", "this model")
+            raise DataError(name, None, "no counts of words", "a model folder has them")
+        return self.counts
+
+    def _row_of_known(self, key: Key) -> int:
+        """The row of a word or row number. Raises KeyError for an unknown one."""
+        row = self._row(key)
+        if row is None:
+            raise self._unknown(key)
+        return row
+
     def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
         """float32 (documents, dim): the mean of the vectors of each document's words; zeros where
         none has one. Raises EmbedxError for a document that is no list of strings.
@@ -354,7 +402,8 @@ class WordVectors:
         excluded, as in word2vec.c and gensim. A vector counts with its own length. `topn`, as
         gensim calls it, is another name of `top_k`. Raises EmbedxError for an empty query.
 
-        restrict_vocab  only the first words, which are the most frequent; None: all
+        restrict_vocab  only the first words, which are the most frequent; None: all. Of words that
+                        occur at least 20 times: `restrict_vocab=model.n_frequent(20)`
         """
         terms = [*weighted_terms(positive, 1.0), *weighted_terms(negative, -1.0)]
         if not terms:
@@ -465,6 +514,8 @@ class WordVectors:
         """
         if top_k < 0:
             raise SettingError("top_k", top_k, "must be at least 0")
+        if n_words is not None and n_words < 0:
+            raise SettingError("restrict_vocab", n_words, "must be at least 0")
         vectors = self.vectors[:n_words]
         norms = self._norms[:n_words]
         results = []
