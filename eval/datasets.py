@@ -16,6 +16,7 @@ import numpy as np
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.labeled.read import read, read_training
+from embedx.labeled.rules import chosen_labels
 from embedx.runtime.disk import amount
 from embedx.text.recipes import Recipe, find_recipe
 from eval.generated_labels import generated
@@ -33,6 +34,7 @@ TEXT = "enwiki-text"
 STAND_IN_ROWS = (1_000, 200)
 STAND_IN_FEATURES = 2_000
 STAND_IN_LABELS = 100
+ONE_LABEL_A_ROW = ("omniglot",)
 
 
 def recipe_of(name: str, folder: Path | None) -> Recipe:
@@ -97,7 +99,13 @@ def stand_in(name: str) -> tuple[Labeled, Labeled]:
     if name == "mnist":
         return digits()
     n_training, n_test = STAND_IN_ROWS
-    return _generated(n_training, seed=1), _generated(n_test, seed=2)
+    both = _generated(n_training, seed=1), _generated(n_test, seed=2)
+    if name in ONE_LABEL_A_ROW:
+        training, test = (
+            replace(half, labels=chosen_labels(half.labels, "first")) for half in both
+        )
+        return training, test
+    return both
 
 
 def _in_folder(name: str, folder: Path | None) -> Recipe:

@@ -21,7 +21,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun
 from embedx.training import life
 from eval.classification_process import best, quality
-from eval.defaults_data import halves
+from eval.defaults_data import MADE_OF, halves
 from eval.experiment import Experiment, Run
 from eval.page import listed, shown_settings, table
 from eval.records import Job, Records, Result
@@ -90,8 +90,15 @@ def jobs(run: Run) -> Iterator[Job]:
                     }
 
 
+def needs(run: Run) -> list[str]:
+    """The data sets that the chosen sets are made of."""
+    sections = run.chosen("section")
+    names = [name for section in sections for name in SECTIONS[section]]
+    return [MADE_OF[name] for name in names if name in run.chosen("set") and name in MADE_OF]
+
+
 def measure(run: Run, job: Job) -> Result:
-    train, test = halves(run.data, job["set"], run.quick)
+    train, test = halves(run.data_folder, job["set"], run.quick)
     if job["tool"] != "embedx":
         return measure_sklearn(job["tool"], train, test)
     options: Job = {"threads": job["threads"], "hidden": HIDDEN.get(job["set"]), "weights": "dense"}
@@ -334,6 +341,7 @@ EXPERIMENT = Experiment(
     packages=("scipy", "scikit-learn"),
     mixed=True,  # every run has one thread, and only quality is reported
     jobs=jobs,
+    needs=needs,
     measure=measure,
     tables={
         "sets": sets,

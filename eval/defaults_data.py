@@ -20,21 +20,34 @@ MNIST_ROWS, EURLEX_ROWS, FIRST_ROWS = 4_000, 5_000, 9_000
 CHARACTERS = 150  # of Omniglot, the first
 HELD_OUT = 0.25  # the share of a training file that is scored
 
+# The data set that each of the sets is made of, where it is not generated.
+MADE_OF = {
+    "bibtex": "bibtex",
+    "bibtex-first": "bibtex",
+    "mnist": "mnist",
+    "eurlex": "eurlex-4.3k",
+    "eurlex-first": "eurlex-4.3k",
+    "omniglot": "omniglot",
+    "pages": "enwiki-cat",
+}
+
 
 @functools.lru_cache(maxsize=1)  # one at a time
-def halves(data: Path, name: str, quick: bool = False) -> tuple[Any, Any]:
+def halves(folder: Path | None, name: str, quick: bool = False) -> tuple[Any, Any]:
     """The rows to train on and those to test on."""
     made: dict[str, Callable[[], tuple[Any, Any]]] = {
-        "bibtex": lambda: carved(load(data, "bibtex")[0]),
-        "bibtex-first": lambda: carved(first_labels(load(data, "bibtex")[0], 1)),
+        "bibtex": lambda: carved(load(folder, "bibtex", quick)[0]),
+        "bibtex-first": lambda: carved(first_labels(load(folder, "bibtex", quick)[0], 1)),
         "digits": lambda: carved(digits()),
-        "mnist": lambda: carved(sample(divided(load(data, "mnist")[0], 255), MNIST_ROWS)),
-        "eurlex": lambda: carved(sample(load(data, "eurlex-4.3k")[0], EURLEX_ROWS)),
-        "omniglot": lambda: tuple(below(half, CHARACTERS) for half in load(data, "omniglot")),
-        "eurlex-first": lambda: carved(
-            first_labels(sample(load(data, "eurlex-4.3k")[0], FIRST_ROWS), 5)
+        "mnist": lambda: carved(sample(divided(load(folder, "mnist", quick)[0], 255), MNIST_ROWS)),
+        "eurlex": lambda: carved(sample(load(folder, "eurlex-4.3k", quick)[0], EURLEX_ROWS)),
+        "omniglot": lambda: tuple(
+            below(half, CHARACTERS) for half in load(folder, "omniglot", quick)
         ),
-        "pages": lambda: carved(first_labels(load(data, "enwiki-cat")[0], 20)),
+        "eurlex-first": lambda: carved(
+            first_labels(sample(load(folder, "eurlex-4.3k", quick)[0], FIRST_ROWS), 5)
+        ),
+        "pages": lambda: carved(first_labels(load(folder, "enwiki-cat", quick)[0], 20)),
         "classes": lambda: carved(classes()),
         "articles": lambda: carved(articles()),
         "tags": lambda: carved(tags()),
