@@ -482,7 +482,7 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     losses = [
         event["loss"]
         for event in events
-        if event["stage"] == "training" and event.get("loss") is not None
+        if event.get("stage") == "training" and event.get("loss") is not None
     ]
     assert (
         {event["loss_unit"] for event in events if event.get("loss") is not None}

@@ -12,7 +12,6 @@ from embedx import SoftmaxClassifier
 from embedx.classification import damage, familiarity
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
-from embedx.cli.app import application
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
@@ -172,16 +171,7 @@ def test_an_estimator_abstains_as_the_classifier_that_it_holds():
     assert answers[0] == fitted.predict(rows)[0]
 
 
-def test_rows_of_standard_input_without_a_known_word_are_counted(tmp_path, capsys, monkeypatch):
-    texts, labels = tickets(1500, 0)
-    lines = [f"__label__{label} {text}\n" for text, label in zip(texts, labels, strict=True)]
-    (tmp_path / "train.txt").write_text("".join(lines))
-    words = ["classify", str(tmp_path / "train.txt"), "--output", str(tmp_path / "m"), "--quiet"]
-    application(words)(words, standalone_mode=False)
-    capsys.readouterr()
-    monkeypatch.setattr(
-        "embedx.cli.labels.arriving_lines", lambda: iter([[b"zzzz", b"refund"], [b"qqqq"]])
-    )
-    words = ["predict", str(tmp_path / "m"), "-"]
-    application(words)(words, standalone_mode=False)
-    assert "2 of 3 rows have no feature that the model knows" in capsys.readouterr().err
+def test_rows_of_standard_input_without_a_known_word_are_counted(model, tmp_path):
+    model.save(tmp_path / "m")
+    done = run_command(tmp_path, "predict", "m", "-", input="zzzz\nrefund\nqqqq\n")
+    assert "2 of 3 rows have no feature that the model knows" in done.stderr
