@@ -334,9 +334,8 @@ def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
         return {"result": run(name, seed, {"ns": -2.0, "hs": -3.0}[name])["result"]}
 
     monkeypatch.setattr(runs, "measured", measured)
-    outcome = embedx.compare(
-        str(two_topics), "ns, hs", tmp_path / "out", epochs=1, seeds=2, threads=1
-    )
+    settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
+    outcome = embedx.compare(str(two_topics), "ns, hs", tmp_path / "out", **settings)
     assert [line.objective for line in outcome.ranking.lines] == ["ns", "hs"]
     heading, first, second, *_ = repr(outcome).splitlines()
     assert heading.split()[:2] == ["objective", "rank"]
