@@ -76,7 +76,7 @@ def find(driver, selector):
 def labels_of(driver):
     """The words that the map shows, with the places of their middles in the window."""
     script = (
-        "return [...document.querySelectorAll('#plane text')].map(each => { const box ="
+        "return [...document.querySelectorAll('#plane text[data-word]')].map(each => { const box ="
         " each.getBoundingClientRect();return [each.textContent, box.x + box.width / 2, box.y +"
         " box.height / 2]; })"
     )
@@ -230,6 +230,45 @@ def test_tables_and_charts_are_saved_as_files(driver, pages, tmp_path, of, lines
     assert float(rows[0][2].split(" ")[0]) < 0  # a minus that programs read
     for picture in tmp_path.glob("*.svg"):
         assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_names_of_clusters_overlap_no_label_and_leave_with_their_colours(word_map):
+    script = (
+        "return [...document.querySelectorAll('#plane text')].map(text => {"
+        " const {left, right, top, bottom} = text.getBoundingClientRect();"
+        " return [text.classList.contains('cluster'), left, right, top, bottom]; })"
+    )
+    boxes = word_map.execute_script(script)
+    names = [box for is_name, *box in boxes if is_name]
+    labels = [box for is_name, *box in boxes if not is_name]
+    assert len(names) >= 2
+    for left, right, top, bottom in names:
+        for a, b, c, d in labels:
+            assert min(right, b) - max(left, a) < 2 or min(bottom, d) - max(top, c) < 2
+    find(word_map, "#colours option[value=frequency]")[0].click()
+    until(word_map, lambda: not find(word_map, "#plane text.cluster"))
+
+
+def test_the_map_is_saved_as_numbers_and_as_pictures_with_a_legend(word_map, tmp_path):
+    word_map.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    word_map.execute_script(
+        "document.querySelectorAll('#map > .files button').forEach(button => button.click())"
+    )
+    until(word_map, lambda: len([*tmp_path.glob("*-map-of-words.[cps][snv][vg]")]) == 3)
+    (table,) = tmp_path.glob("*-map-of-words.csv")
+    head, *rows = csv.reader(table.read_text("utf-8").split("\n")[:-1])
+    assert head == ["word", "rank", "count", "x", "y", "cluster", "cluster name"]
+    assert len(rows) == ON_MAP
+    assert np.array([row[3:5] for row in rows], float) == pytest.approx(GRID, abs=1e-4)
+    (picture,) = tmp_path.glob("*.svg")
+    written = [
+        text.text for text in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert {row[-1] for row in rows} <= set(written)
+    (pixels,) = tmp_path.glob("*.png")
+    assert pixels.read_bytes().startswith(b"\x89PNG")
 
 
 def spread(places, words):

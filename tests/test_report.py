@@ -276,6 +276,29 @@ def test_a_few_words_have_their_places(n, name):
     assert places.max() <= 1
 
 
+def test_a_cluster_is_named_by_its_frequent_central_words_without_function_words():
+    words_on_map = ["the", "of", "river", "lake", "s", "whom", "city", "town"]
+    avoided = word_pages.function_words(words_on_map * 5)
+    assert {"the", "of", "s"} <= avoided
+    assert not avoided & {"river", "lake", "city", "town"}
+    unit = np.array([[1, 0], [0, 1]] * 4, np.float32)
+    cluster = np.array([0, 1] * 4)
+    centres = np.eye(2, dtype=np.float32)
+    avoided = {"the", "of", "s"}
+    names = word_pages.naming_words(words_on_map, unit, centres, cluster, avoided)
+    assert names == [["river", "city"], ["lake", "whom", "town"]]
+    # a cluster of nothing else is named by what it has
+    names = word_pages.naming_words(
+        ["the", "of"], unit[[0, 0]], centres[:1], np.zeros(2, int), avoided
+    )
+    assert names == [["the", "of"]]
+
+
+def test_the_name_of_a_cluster_stands_at_one_of_its_words():
+    places = np.array([[0, 0], [0.1, 0], [0.2, 0], [1, 1]])
+    assert word_pages.centres_on_map(places, np.array([0, 0, 0, 1]), 2) == [[0.1, 0], [1, 1]]
+
+
 # ---- learning curves
 
 
@@ -381,7 +404,7 @@ def test_the_page_of_word_vectors(tmp_path, write):
     # rarer neighbours have places too
     assert len(on_map["x"]) == len(on_map["y"]) == len(on_map["words"]) > 40
     topics = {(cluster, k % TOPICS) for k, cluster in enumerate(on_map["clusters"])}
-    assert len(topics) == len(on_map["central"])  # a cluster holds words of one topic
+    assert len(topics) == len(on_map["names"])  # a cluster holds words of one topic
     changed, every = text.split("<summary>All settings</summary>")
     assert (">window<" in changed, ">window<" in every, ">tokenizer<" in changed) == (
         False,

@@ -28,7 +28,7 @@ const offerFiles = (() => {
   const inert = cell => cell.length > 1 && /^[=+\-@\t\r\n]/.test(cell) && !isNumber(cell) ? `'${cell}` : cell;
   const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   const csv = rows => rows.map(row => row.map(cell => quoted(inert(cell))).join(",") + "\n").join("");
-  const svg = picture => {  // with its style, so that it looks the same elsewhere
+  const svg = (picture, legend = []) => {  // with its style, so that it looks the same elsewhere
     const copy = picture.cloneNode(true), box = picture.viewBox.baseVal;
     const used = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap",
       "stroke-linejoin", "vector-effect", "font-size", "font-family", "font-weight", "font-style", "text-anchor",
@@ -39,11 +39,34 @@ const offerFiles = (() => {
       for (const name of used) to[i].style.setProperty(name, style.getPropertyValue(name));
       for (const name of ["class", "data-row"]) to[i].removeAttribute(name);
     });
+    const height = box.height + (legend.length ? 12 + 20 * legend.length : 0);
+    legend.forEach(([colour, text], line) => {  // below the picture, a line for each colour
+      const add = (kind, attributes) => {
+        const part = document.createElementNS("http://www.w3.org/2000/svg", kind);
+        for (const [name, value] of Object.entries(attributes)) part.setAttribute(name, value);
+        return copy.appendChild(part);
+      };
+      const y = box.height + 18 + 20 * line;
+      add("circle", {cx: 16, cy: y, r: 5, fill: colour});
+      add("text", {x: 28, y: y + 4, fill: getComputedStyle(document.body).color, "font-family": "sans-serif", "font-size": 13,
+        style: "stroke: none; text-anchor: start"}).textContent = text;
+    });
+    copy.setAttribute("viewBox", `0 0 ${box.width} ${height}`);
     copy.setAttribute("width", box.width);
-    copy.setAttribute("height", box.height);
+    copy.setAttribute("height", height);
     copy.style.background = getComputedStyle(document.body).backgroundColor;
     const text = new XMLSerializer().serializeToString(copy);
     return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");  // what XML cannot have
+  };
+  const png = (text, name) => {  // at four pixels for each of the screen, which is enough for print
+    const image = new Image(), address = URL.createObjectURL(new Blob([text], {type: "image/svg+xml"}));
+    image.addEventListener("load", () => {
+      const canvas = Object.assign(document.createElement("canvas"), {width: 4 * image.width, height: 4 * image.height});
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      URL.revokeObjectURL(address);
+      canvas.toBlob(picture => save(picture, "image/png", name));
+    });
+    image.src = address;
   };
   const cells = row => [...row.cells].map(cell => plain(cell.textContent));
   const rowsOf = block => {
@@ -52,17 +75,21 @@ const offerFiles = (() => {
       return JSON.parse(each.dataset.row).map(String);
     })];
   };
-  const name = (block, ending) => {
-    const about = block.querySelector("svg")?.getAttribute("aria-label") ?? block.querySelector("th")?.textContent ?? "";
+  const name = (block, ending, given) => {
+    const about = given ?? block.querySelector("svg")?.getAttribute("aria-label") ?? block.querySelector("th")?.textContent ?? "";
     return `${document.title} ${about}`.trim().replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 80) + ending;
   };
-  return (block, kinds, place = block) => {
+  // about, rows, legend: what the file of the block is named after, its rows as CSV and the colours of its picture, where the
+  // block itself does not have them
+  return (block, kinds, place = block, {about, rows = () => rowsOf(block), legend = () => []} = {}) => {
     const files = Object.assign(document.createElement("span"), {className: "files"});
     for (const kind of kinds) {
       const button = Object.assign(document.createElement("button"), {type: "button", textContent: kind, title: `save as ${kind}`});
       button.addEventListener("click", () => {
-        if (kind === "CSV") save(csv(rowsOf(block)), "text/csv", name(block, ".csv"));
-        else save(svg(block.querySelector("svg")), "image/svg+xml", name(block, ".svg"));
+        const file = name(block, `.${kind.toLowerCase()}`, about), picture = block.querySelector("svg");
+        if (kind === "CSV") save(csv(rows()), "text/csv", file);
+        else if (kind === "SVG") save(svg(picture, legend()), "image/svg+xml", file);
+        else png(svg(picture, legend()), file);
       });
       files.append(button);
     }

@@ -12,7 +12,7 @@
     element.textContent = text;
     return element;
   };
-  const dots = make("g"), lines = make("g"), labels = make("g");
+  const dots = make("g"), lines = make("g"), labels = make("g"), nameOf = c => data.names[c].join(", ");
   plane.append(dots, lines, labels);
   const x = data.x, y = data.y.map(each => 1 - each);
   const xStart = Math.min(...x), xSize = Math.max(...x) - xStart || 1;
@@ -21,7 +21,7 @@
   // Dots are coloured by cluster, or by rank: each shade has as many words on a scale of logarithms.
   const shadeOf = i => Math.min(shades - 1, Math.floor(shades * Math.log1p(i) / Math.log1p(n)));
   const colourings = {
-    cluster: {of: i => `c${data.clusters[i]}`, names: data.central.map((some, c) => [`c${c}`, some.join(", ")])},
+    cluster: {of: i => `c${data.clusters[i]}`, names: data.names.map((_, c) => [`c${c}`, nameOf(c)])},
     frequency: {of: i => `f${shadeOf(i)}`, names: [...Array(shades).keys()].map(s => {
       const rank = share => Math.ceil(Math.expm1(share / shades * Math.log1p(n)) - 1e-9);
       return [`f${s}`, `rank ${(rank(s) + 1).toLocaleString("en")} to ${Math.min(rank(s + 1), n).toLocaleString("en")}`];
@@ -37,8 +37,7 @@
       return item;
     }));
   }
-  colours.addEventListener("change", colour);
-  colour();
+  colours.addEventListener("change", () => { colour(); later(); });
 
   // A word lies at (left + zoom across x, top + zoom down y) pixels; `zoom` is 1 where the whole map is seen. The map fills its
   // place, so that labels find room: one direction may be stretched, to at most twice the other.
@@ -46,6 +45,8 @@
   const at = i => [left + zoom * across * x[i], top_ + zoom * down * y[i]];
   const later = () => { if (!waiting) { waiting = true; requestAnimationFrame(draw); } };
   const own = i => neighbours.slice(i * k, (i + 1) * k);
+
+  colour();
 
   function showWhole() {
     zoom = 1;
@@ -69,6 +70,33 @@
     return widths.get(word);
   };
 
+  // The name of a cluster as lines, one below the other, that are placed together: as near to its centre as finds room.
+  const lineHeight = 17, nameScale = 1.4;
+  function placeName(c, isTaken, take) {
+    const some = data.names[c], half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 4, tall = some.length * lineHeight / 2 + 2;
+    const [centreX, centreY] = [left + zoom * across * data.centres[c][0], top_ + zoom * down * (1 - data.centres[c][1])];
+    if (centreX < 0 || centreY < 0 || centreX > width || centreY > height) return [];
+    for (let k = 0; k < 240; k++) {  // a spiral
+      const radius = 5 * Math.sqrt(k), angle = 2.4 * k;
+      const x = Math.min(Math.max(centreX + radius * Math.cos(angle) * 1.5, half), width - half);
+      const y = Math.min(Math.max(centreY + radius * Math.sin(angle), tall), height - tall);
+      const cells = cellsOf(x, y, half, tall);
+      if (cells.some(isTaken)) continue;
+      cells.forEach(take);
+      return some.map((word, line) => make("text", {x: x.toFixed(1), y: (y + (line - (some.length - 1) / 2) * lineHeight).toFixed(1),
+        class: `cluster c${c}`}, word));
+    }
+    return [];
+  }
+
+  // The squares of 8 pixels that a box around a place covers.
+  function cellsOf(x, y, half, tall) {
+    const cells = [];
+    for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
+      for (let row = Math.floor((y - tall) / 8); row <= (y + tall) / 8; row++) cells.push(column * 4096 + row);
+    return cells;
+  }
+
   // The chosen word, its neighbours and the word under the pointer have labels, which keep within the map; then, as many as find
   // room, the others, the most frequent first. A neighbour's label is where it finds room beside its place.
   function draw() {
@@ -80,12 +108,7 @@
       const [toX, toY] = at(i), half = widthOf(words[i]) * (kind === "chosen" ? 1.2 : 1) / 2 + 3;
       if (toX < 0 || toY < 0 || toX > width || toY > height) return;
       const isShort = 2 * half < width, inside = (value, room, size) => Math.min(Math.max(value, room), size - room);
-      const cellsAt = (x, y) => {
-        const cells = [];
-        for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
-          for (let row = Math.floor((y - 7) / 8); row <= (y + 7) / 8; row++) cells.push(column * 4096 + row);
-        return cells;
-      };
+      const cellsAt = (x, y) => cellsOf(x, y, half, 7);
       const beside = kind === "near" ? [[half + 6, 0], [-half - 6, 0], [0, -13], [0, 13], [half + 4, -10], [half + 4, 10],
         [-half - 4, -10], [-half - 4, 10], [0, -24], [0, 24], [half + 4, -22], [-half - 4, 22]] : [[0, -10]];
       let free = null;
@@ -105,9 +128,12 @@
     first.delete(-1);
     for (const i of close) for (const cell of (([x, y]) => [Math.floor(x / 8) * 4096 + Math.floor(y / 8)])(at(i))) taken.add(cell);
     for (const [i, kind] of first) place(i, kind);
+    const names = [];
+    if (colours.value === "cluster" && chosen < 0)
+      for (let c = 0; c < data.names.length; c++) names.push(...placeName(c, cell => taken.has(cell), cell => taken.add(cell)));
     for (let i = 0; i < n; i++) if (!first.has(i)) place(i, "");
     plane.classList.toggle("has-chosen", chosen >= 0);
-    labels.replaceChildren(...shown.reverse());
+    labels.replaceChildren(...shown.reverse(), ...names);
     lines.replaceChildren(...close.flatMap(i => {
       const [[x1, y1], [x2, y2]] = [at(chosen), at(i)];
       return [make("line", {x1, y1, x2, y2}), make("circle", {cx: x2, cy: y2, r: 4, class: i < n ? "" : "between"})];
@@ -188,7 +214,7 @@
     if (!before) {
       const i = nearestTo(...now);
       if (i !== under) { under = i; later(); }
-      showTip(i < 0 ? null : [words[i], ...about(i), data.central[data.clusters[i]].join(", ")], event);
+      showTip(i < 0 ? null : [words[i], ...about(i), nameOf(data.clusters[i])], event);
       return;
     }
     const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
@@ -233,7 +259,12 @@
   document.getElementById("zoom-in").addEventListener("click", () => zoomBy(1.5));
   document.getElementById("zoom-out").addEventListener("click", () => zoomBy(1 / 1.5));
   document.getElementById("zoom-reset").addEventListener("click", showWhole);
-  offerFiles(plane.parentElement, ["SVG"], document.getElementById("map"));
+  offerFiles(plane.parentElement, ["CSV", "SVG", "PNG"], document.getElementById("map"), {
+    about: "map of words",
+    rows: () => [["word", "rank", "count", "x", "y", "cluster", "cluster name"], ...words.slice(0, n).map((word, i) =>
+      [word, i + 1, counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
+    legend: () => [...key.children].map(item => [getComputedStyle(item.firstChild).backgroundColor, item.textContent]),
+  });
 
   new ResizeObserver(() => {
     const middleX = (width / 2 - left) / (zoom * across), middleY = (height / 2 - top_) / (zoom * down), isFirst = width === 1;

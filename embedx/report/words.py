@@ -1,6 +1,7 @@
 """The page of word vectors: scores, nearest words and a map."""
 
-from collections.abc import Mapping, Sequence
+import importlib.util
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from embedx.skipgram.configuration import configure
 from embedx.vectors.model import WordVectors
 
 MIN_WORDS_ON_MAP = 3
-# words that name a cluster
-N_CENTRAL = 3
+# words that name a cluster, and the most central ones of which they are the most frequent
+N_NAMING = 3
+N_CENTRAL = 20
+# The most frequent words of a text are mostly function words, which are near to all others.
+SHARE_OF_FUNCTION_WORDS = 0.05
 
 # by word: its nearest words with their cosines
 Neighbours = Mapping[str, Sequence[tuple[str, float]]]
@@ -213,8 +217,8 @@ def map_data(
     x, y                 coordinates of all words
     k                    neighbours of a word
     neighbours, cosines  of the words on the map in turn: places in `words`, and cosines
-    clusters, central    by k-means: the cluster of each word on the map, and the most central words
-                         of each cluster
+    clusters             by k-means: the cluster of each word on the map
+    names, centres       of each cluster: the words that name it, and the place of the name
     """
     neighbours = [neighbour for word in on_map for neighbour in near[word]]
     words = list(dict.fromkeys([*on_map, *(word for word, _ in neighbours)]))
@@ -237,23 +241,64 @@ def map_data(
         "neighbours": [place_of_word[word] for word, _ in neighbours],
         "cosines": [round(cosine, 3) for _, cosine in neighbours],
         "clusters": cluster.tolist(),
-        "central": central_words(words, unit[:n], centres, cluster),
+        "names": naming_words(words, unit[:n], centres, cluster, function_words(on_map)),
+        "centres": centres_on_map(places, cluster, len(centres)),
     }
 
 
-def central_words(
-    words: Sequence[str], unit: np.ndarray, centres: np.ndarray, cluster: np.ndarray
-) -> list[list[str]]:
-    """The words of each cluster that are nearest to its centre, at most N_CENTRAL.
+def function_words(on_map: Sequence[str]) -> set[str]:
+    """Words that name no cluster: the most frequent ones, single letters, and scikit-learn's list
+    of English ones where it is installed.
 
+    on_map  the most frequent first
+    """
+    most_frequent = on_map[: round(SHARE_OF_FUNCTION_WORDS * len(on_map))]
+    letters = [word for word in on_map if len(word) == 1 and word.isascii()]
+    words = {*most_frequent, *letters}
+    if importlib.util.find_spec("sklearn") is not None:
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        words |= ENGLISH_STOP_WORDS
+    return words
+
+
+def naming_words(
+    words: Sequence[str],
+    unit: np.ndarray,
+    centres: np.ndarray,
+    cluster: np.ndarray,
+    avoided: Set[str],
+) -> list[list[str]]:
+    """At most N_NAMING words of each cluster: the most frequent of those nearest to its centre.
+
+    words    the most frequent first
     unit     float32 (n, dim): vectors of length 1 of the first n words
     centres  float32 (clusters, dim)
     cluster  int32 (n,): of each word
+    avoided  words that are taken only where a cluster has no others
     """
-    # cosines are at most 1: 2 puts words of other clusters last
-    is_other = cluster[:, None] != np.arange(len(centres))
-    order = np.argsort(-(unit @ centres.T) + 2 * is_other, axis=0)
-    sizes = np.bincount(cluster, minlength=len(centres)).tolist()
-    return [
-        [words[row] for row in order[: min(size, N_CENTRAL), k]] for k, size in enumerate(sizes)
-    ]
+    names = []
+    for k, centre in enumerate(centres):
+        members = np.flatnonzero(cluster == k)
+        by_cosine = members[np.argsort(-(unit[members] @ centre), kind="stable")].tolist()
+        content = [row for row in by_cosine if words[row].lower() not in avoided]
+        central = (content or by_cosine)[:N_CENTRAL]
+        names.append([words[row] for row in sorted(central)[:N_NAMING]])
+    return names
+
+
+def centres_on_map(places: np.ndarray, cluster: np.ndarray, n_clusters: int) -> list[list[float]]:
+    """The place of the member of each cluster that is nearest to the median of its members.
+
+    places   float64 (n, 2)
+    cluster  int32 (n,): of each word
+    """
+    centres = []
+    for k in range(n_clusters):
+        members = places[cluster == k]
+        if len(members) == 0:
+            centres.append([0.5, 0.5])
+            continue
+        distance = np.linalg.norm(members - np.median(members, axis=0), axis=1)
+        centres.append(members[distance.argmin()].round(4).tolist())
+    return centres
