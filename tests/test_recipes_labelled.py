@@ -309,3 +309,13 @@ def test_texts_in_folders_are_rows_labelled_by_their_folder(site, here):
     training = read_training("groups")
     assert training.schema.names == ["sci.space", "rec.autos"]
     assert read(rows_to_test_on("groups", Notes()), like=training.schema).labels.ids.tolist() == [1]
+
+
+def test_another_part_of_rows_by_number_has_files_of_its_own(here):
+    (here / "bibtex").mkdir()
+    for half, n in (("train", 3), ("test", 2)):
+        rows = "".join(f"{k % 2} {k % 2}:1\n" for k in range(n))
+        (here / "bibtex" / f"{half}.txt").write_text(f"{n} 2 2\n{rows}")
+    training = read_training("bibtex:lsml")
+    assert rows_to_test_on("bibtex:lsml") == "bibtex:lsml-test"
+    assert (len(training), len(read("bibtex:lsml-test", like=training.schema))) == (3, 2)

@@ -39,7 +39,7 @@ KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "fasttext", 
 # Fields that a part has instead of those of its recipe.
 PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
 # Fields of a part that are empty, not those of its recipe, unless it has them.
-PART_ONLY = ("members", "labels", "label_names")
+PART_ONLY = ("members", "labels", "label_names", "splits")
 DOWNLOAD_FIELDS = {"urls": list, "file": str, "sha256": str, "bytes": int}
 QUERY_SEPARATOR = re.compile("[&;]")
 # The value of a placeholder: no path, and no hyphen, which separates values.
