@@ -25,7 +25,7 @@ from embedx.text import wikipedia
 from embedx.text.encode import encode_sources
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from tests.support.notes import Notes
@@ -185,7 +185,10 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
     for _ in range(2):
         progress = Notes()
         encode_sources(
-            resolve([str(tmp_path / "corpus.txt")]), TextSettings(), progress, tmp_path / "cache"
+            find_sources([str(tmp_path / "corpus.txt")]),
+            TextSettings(),
+            progress,
+            tmp_path / "cache",
         ).close()
         assert (
             f"{tmp_path}/corpus.txt: 1 word of more than 4,194,304 bytes left out; is all of it"
@@ -211,7 +214,7 @@ def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
     (tmp_path / "dump.xml").write_bytes(data)
     with refused_data("dump.xml", quoting="1,000 bytes"):
         encode_sources(
-            resolve([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache"
+            find_sources([str(tmp_path / "dump.xml")]), TextSettings(), cache_dir=tmp_path / "cache"
         )
 
 
@@ -239,7 +242,7 @@ def test_a_zst_file_is_unpacked_piece_by_piece(tmp_path):
     )
     assert (tmp_path / "bomb.zst").stat().st_size < 1 << 16
     tracemalloc.start()
-    with ReadAhead(resolve([str(tmp_path / "bomb.zst")])) as blocks:
+    with ReadAhead(find_sources([str(tmp_path / "bomb.zst")])) as blocks:
         assert sum(len(block.data) for block in blocks) == 300 << 20
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -253,10 +256,10 @@ from embedx.errors import EmbedxError
 from embedx.labeled.read import read
 from embedx.text.settings import TextSettings
 from embedx.text.encode import encode_sources
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 
 def encode(name):
-    encode_sources(resolve([name]), TextSettings(), cache_dir=Path("cache")).close()
+    encode_sources(find_sources([name]), TextSettings(), cache_dir=Path("cache")).close()
 
 for reading, small in (read, "1 2 2\\n1 1:1\\n"), (encode, "a b\\n"):
     Path("small.txt").write_text(small)

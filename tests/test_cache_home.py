@@ -21,7 +21,7 @@ from embedx.text import cache
 from embedx.text.encode import encode_sources
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from tests.support.notes import Notes
 
 pytestmark = pytest.mark.skipif(
@@ -298,7 +298,7 @@ def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
     read_only, temporary, monkeypatch, write
 ):
     monkeypatch.setattr(cache, "default_folders", lambda: kept_in("tokens"))
-    old, new = resolve([write("a b c", "old.txt")]), resolve([write("d e f", "new.txt")])
+    old, new = find_sources([write("a b c", "old.txt")]), find_sources([write("d e f", "new.txt")])
     with encode_sources(old, TextSettings(), cache_dir=None) as corpus:
         corpus.folder.rename(read_only / "tokens" / corpus.key)
     for sources, folder in ((old, read_only), (new, spare(temporary))):

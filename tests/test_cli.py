@@ -213,7 +213,7 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
         ),
         ("from embedx.vectors import model, formats, export", "gensim numba"),
         (
-            "from embedx.text.sources import resolve; resolve(['wikipedia-sample', 'http://x/y'])",
+            "from embedx.text.sources import find_sources; find_sources(['wikipedia-sample', 'http://x/y'])",
             "numba gensim smart_open numpy",
         ),
     ],

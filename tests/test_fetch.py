@@ -14,7 +14,7 @@ from embedx.errors import DataError, EmbedxError
 from embedx.text import fetch as fetching
 from embedx.text.opening import open_source
 from embedx.text.recipes import Recipe, data_folder, find_recipe, public_url
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.streams import text_blocks
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
@@ -187,7 +187,7 @@ def test_a_file_that_lies_elsewhere_is_found_too(site, recipe, tmp_path):
     )
     path = fetch("mine", tmp_path / "disk")
     assert path == tmp_path / "disk" / "mine.txt"
-    (source,) = resolve(["mine"])
+    (source,) = find_sources(["mine"])
     assert (source.name, source.size) == ("mine", len(TEXT))
 
 
@@ -219,7 +219,7 @@ def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
 
 
 def read(url):
-    (source,) = resolve([url])
+    (source,) = find_sources([url])
     with open_source(source) as file:
         return b"".join(text_blocks(source, file))
 
@@ -297,12 +297,12 @@ def test_a_part_that_is_a_link_is_not_written_through(site, recipe, tmp_path):
 def test_secrets_of_a_url_are_not_shown(url, shown):
     assert public_url(url) == shown
     if "://" in url:
-        assert "secret" not in str(replace(resolve([url])[0], location=""))
+        assert "secret" not in str(replace(find_sources([url])[0], location=""))
 
 
 def test_errors_of_a_streamed_url_keep_its_secrets(site):
     site.statuses["/b.txt?token=secret"] = 403
-    source = resolve([f"{site.url}/b.txt?token=secret"])[0]
+    source = find_sources([f"{site.url}/b.txt?token=secret"])[0]
     with pytest.raises(EmbedxError) as error:
         open_source(source)
     assert "secret" not in str(error.value)

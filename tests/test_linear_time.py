@@ -23,7 +23,7 @@ from embedx.labeled.read import read
 from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import Silent
 from embedx.text.opening import open_source
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.streams import text_blocks
 from embedx.vectors.formats import contract, word2vec
 from tests.support.linear import MANY, bound, check_linear, time_limit
@@ -153,7 +153,7 @@ def test_all_patterns_have_names_and_were_found():
 def test_a_text_that_begins_with_comments_is_a_text(tmp_path):
     content = b"<!-- a -->\n" * 40 + b"text"
     (tmp_path / "corpus.txt").write_bytes(content)
-    (source,) = resolve([str(tmp_path / "corpus.txt")])
+    (source,) = find_sources([str(tmp_path / "corpus.txt")])
     with open_source(source) as file:
         assert b"".join(text_blocks(source, file)) == content
 

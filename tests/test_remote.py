@@ -15,7 +15,7 @@ from embedx.text import opening
 from embedx.text.encode import encode_sources
 from embedx.text.opening import AGENT, open_source
 from embedx.text.settings import TextSettings
-from embedx.text.sources import Source, resolve
+from embedx.text.sources import Source, find_sources
 from embedx.text.streams import text_blocks
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
@@ -63,7 +63,7 @@ def site():
 
 
 def read(name):
-    [source] = resolve([name])
+    [source] = find_sources([name])
     with open_source(source) as file:
         return b"".join(text_blocks(source, file))
 
@@ -98,7 +98,7 @@ def test_a_url_is_read_as_it_is_stored_and_by_a_named_client(site):
 
 def test_a_text_of_a_server_that_comes_from_the_cache_is_dated(site, tmp_path):
     site.files.update({"/a.txt": TEXT, "/b.txt": TEXT})
-    urls = resolve([f"{site.url}/a.txt", f"{site.url}/b.txt"])
+    urls = find_sources([f"{site.url}/a.txt", f"{site.url}/b.txt"])
     first = Notes()
     again = Notes()
     for progress in (first, again):

@@ -13,7 +13,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import data_folder
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from tests.support.refusals import refused, refused_data
 
 OBW = "1-billion-word-language-modeling-benchmark-r13output"
@@ -56,16 +56,18 @@ def zip_of(files):
 
 
 def text_of(name, **settings):
-    with ReadAhead(resolve([name]), TextSettings(**settings)) as blocks:
+    with ReadAhead(find_sources([name]), TextSettings(**settings)) as blocks:
         return b"".join(block.data for block in blocks)
 
 
 def test_one_billion_word_is_read_from_its_archive_without_what_is_held_out(benchmark):
     assert text_of("one-billion-word") == b"first shard\n\nsecond shard\n"
     assert text_of("one-billion-word:heldout") == b"held out\nand more\n"
-    assert len(resolve(["one-billion-word", "one-billion-word:heldout", "one-billion-word"])) == 2
+    assert (
+        len(find_sources(["one-billion-word", "one-billion-word:heldout", "one-billion-word"])) == 2
+    )
     with refused_data("one-billion-word", quoting=("test", "heldout")):
-        resolve(["one-billion-word:test"])
+        find_sources(["one-billion-word:test"])
 
 
 def test_unpacked_shards_have_priority_over_the_archive(benchmark):
@@ -126,7 +128,9 @@ def test_an_archive_without_the_member_is_an_error(here):
 
 def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
     (here / "mine.zip").write_bytes(zip_of({"a": b"one two", "dir/b": b"three"}))
-    with encode_sources(resolve(["mine.zip"]), TextSettings(), cache_dir=here / "cache") as corpus:
+    with encode_sources(
+        find_sources(["mine.zip"]), TextSettings(), cache_dir=here / "cache"
+    ) as corpus:
         assert corpus.tokens.tolist() == [0, 1, -1, 2]
 
 
@@ -176,7 +180,7 @@ def test_members_are_of_the_format_that_their_names_tell(here):
         zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'})
     )
     settings = TextSettings(tokenizer="none", json_field="ids")
-    with encode_sources(resolve(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
+    with encode_sources(find_sources(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
         assert [*corpus.words] == ["new york", "3", "rome"]
 
 
@@ -184,7 +188,7 @@ def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
     (here / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
     for members, words in ((":a", ["one"]), (":b", ["two"]), ("", ["one", "two"])):
         with encode_sources(
-            resolve([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache"
+            find_sources([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache"
         ) as corpus:
             assert [*corpus.words] == words
 
@@ -216,7 +220,7 @@ def test_members_packed_by_any_method_are_read_in_pieces(here, method):
             archive.writestr(name, text)
     tracemalloc.start()
     n_bytes = 0
-    with ReadAhead(resolve(["corpus.zip"])) as blocks:
+    with ReadAhead(find_sources(["corpus.zip"])) as blocks:
         for block in blocks:
             n_bytes += len(block.data)
     peak = tracemalloc.get_traced_memory()[1]

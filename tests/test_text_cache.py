@@ -32,7 +32,7 @@ from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encode import encode, encode_sources
 from embedx.text.sentences import encode_sentences
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from tests.support.files import files_below
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
@@ -57,7 +57,7 @@ def leftovers(home):
 
 
 def read(corpus, home, progress=SILENT, **settings):
-    return encode_sources(resolve([str(corpus)]), TextSettings(**settings), progress, home)
+    return encode_sources(find_sources([str(corpus)]), TextSettings(**settings), progress, home)
 
 
 def as_reference(corpus):
@@ -68,7 +68,7 @@ def test_tokens_words_and_counts_are_those_of_the_reference(corpus, home):
     second = corpus.with_suffix(".gz")
     second.write_bytes(gzip.compress(b"on and on"))
     encoded = encode_sources(
-        resolve([str(corpus), str(second)]), TextSettings(lowercase=True), cache_dir=home
+        find_sources([str(corpus), str(second)]), TextSettings(lowercase=True), cache_dir=home
     )
     assert as_reference(encoded) == reference_text.encoded(
         [reference_text.sentences(TEXT.encode(), lowercase=True), [["on", "and", "on"]]]
@@ -106,7 +106,8 @@ def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
         {"column": "1", **more} for more in ({}, {"on_bad_record": "skip"}, {"tokenizer": "none"})
     ]
     keys = {
-        cache.cache_key(resolve([str(corpus)]), TextSettings(**setting)) for setting in settings
+        cache.cache_key(find_sources([str(corpus)]), TextSettings(**setting))
+        for setting in settings
     }
     assert read(corpus, home).key in keys
     corpus.write_text("Something else")
@@ -142,7 +143,7 @@ def test_standard_input_is_deleted_when_closed(home, monkeypatch, corpus):
     with open(corpus) as monkeypatched:
         monkeypatch.setattr(sys, "stdin", monkeypatched)
         progress = Notes()
-        encoded = encode_sources(resolve(["-"]), TextSettings(), progress, cache_dir=home)
+        encoded = encode_sources(find_sources(["-"]), TextSettings(), progress, cache_dir=home)
     assert encoded.n_tokens == 10
     assert progress.notes == [
         f"10 tokens of 8 words (0.0 MB) written to {encoded.folder} for this run only"
@@ -387,7 +388,7 @@ def test_nothing_else_in_the_folder_is_touched(corpus, home):
 
 
 def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
-    key = cache.cache_key(resolve([str(corpus)]), TextSettings())
+    key = cache.cache_key(find_sources([str(corpus)]), TextSettings())
     (home / key).mkdir(parents=True)
     (home / key / "about.json").write_text("{}")
     (home / key / "thesis.txt").write_text("years of work")
@@ -456,11 +457,11 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
     (tmp_path / "short.txt").write_bytes(pack(b"some words"))
     # loads the kernels
     encode_sources(
-        resolve([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads
+        find_sources([str(tmp_path / "short.txt")]), TextSettings(), cache_dir=home, threads=threads
     )
     tracemalloc.start()
     encoded = encode_sources(
-        resolve([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home, threads=threads
+        find_sources([str(tmp_path / "line.txt")]), TextSettings(), cache_dir=home, threads=threads
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -559,6 +560,6 @@ def test_sentences_as_strings_are_no_names_of_files(home, corpora):
 
 
 def test_urls_are_kept_under_their_name():
-    (source,) = resolve(["https://example.org/corpus.gz"])
+    (source,) = find_sources(["https://example.org/corpus.gz"])
     assert cache.cache_key([source], TextSettings())
     assert sources.total_size([source]) is None

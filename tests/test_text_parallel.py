@@ -15,7 +15,7 @@ from embedx.errors import EmbedxError
 from embedx.text import decompression, parallel_tokenizer, read_ahead, wikipedia
 from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.wikipedia import paragraphs, plain_bytes
 from tests.support.refusals import refused_data
 
@@ -31,7 +31,7 @@ def small_chunks(monkeypatch):
 def encode(folder, names, threads, on_bad="replace"):
     settings = TextSettings(on_bad_utf8=on_bad)
     return encode_sources(
-        resolve([str(folder / names)]), settings, cache_dir=folder / "cache", threads=threads
+        find_sources([str(folder / names)]), settings, cache_dir=folder / "cache", threads=threads
     )
 
 
@@ -52,7 +52,7 @@ def test_of_several_sources_a_bounded_part_is_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(read_ahead, "MAX_AHEAD", 3)
     for number in range(4):
         (tmp_path / f"{number}.txt").write_bytes(b"%d" % number * 100)
-    with read_ahead.ReadAhead(resolve([str(tmp_path)]), threads=2) as blocks:
+    with read_ahead.ReadAhead(find_sources([str(tmp_path)]), threads=2) as blocks:
         first = next(iter(blocks))
         while not all(blocks._queues[number].full() for number in (0, 1)):
             time.sleep(0.01)

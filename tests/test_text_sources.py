@@ -9,7 +9,7 @@ import pytest
 
 from embedx.errors import DataError, near_file
 from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
-from embedx.text.sources import described, recipe_defaults, resolve
+from embedx.text.sources import described, find_sources, recipe_defaults
 from embedx.vectors import model
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused, refused_data
@@ -40,7 +40,7 @@ def test_our_recipes_are_found_and_complete():
 
 @needs_gensim
 def test_wikipedia_sample_comes_with_gensim():
-    (source,) = resolve(["wikipedia-sample"])
+    (source,) = find_sources(["wikipedia-sample"])
     assert (source.name, source.reader, source.size) == ("wikipedia-sample", "wikipedia", 1_695_871)
     assert recipe_defaults(["wikipedia-sample"]) == {"tokenizer": "words", "lowercase": True}
 
@@ -48,19 +48,19 @@ def test_wikipedia_sample_comes_with_gensim():
 def test_a_recipe_whose_files_are_not_here_says_where_to_fetch_them():
     remedies = ("`embedx corpus fetch text8`", "http://mattmahoney.net/dc/text8.zip")
     with refused_data("text8", quoting=(*remedies, str(data_folder()))):
-        resolve(["text8"])
+        find_sources(["text8"])
 
 
 def test_the_file_of_a_recipe_in_the_working_directory_is_read_as_the_recipe_says(here):
     (here / "enwik9").write_text("<mediawiki>")
-    (source,) = resolve(["enwik9"])
+    (source,) = find_sources(["enwik9"])
     assert (source.reader, source.cut_off) == ("wikipedia", True)
     assert recipe_defaults(["enwik9"])["tokenizer"] == "words"
 
 
 def test_another_file_of_that_name_goes_before_the_recipe(here):
     (here / "wikipedia-sample").write_text("my own")
-    (source,) = resolve(["wikipedia-sample"])
+    (source,) = find_sources(["wikipedia-sample"])
     assert source.address == "wikipedia-sample"
     assert recipe_defaults(["wikipedia-sample"]) == {}
 
@@ -75,7 +75,7 @@ def test_users_add_their_own(here, folder):
         'kind = "text"\nreader = "text"\nfiles = ["texts/*.txt"]\n[settings]\nlowercase = true\n'
     )
     assert "mine" in recipe_names()
-    assert [Path(source.name).name for source in resolve(["mine"])] == ["1.txt", "2.txt"]
+    assert [Path(source.name).name for source in find_sources(["mine"])] == ["1.txt", "2.txt"]
     assert recipe_defaults(["mine"]) == {"lowercase": True}
 
 
@@ -123,7 +123,7 @@ TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
 def test_mistakes_in_a_recipe_are_errors(here, content, quoted):
     (here / "own.toml").write_text(content)
     with refused_data("own.toml", quoting=quoted):
-        resolve(["own"])
+        find_sources(["own"])
     recipe_names()
 
 
@@ -131,7 +131,7 @@ def test_mistakes_in_a_recipe_are_errors(here, content, quoted):
 def test_a_package_that_is_not_installed_is_named(here, package):
     (here / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
     with refused_data("own", quoting=f"pip install {package}"):
-        resolve(["own"])
+        find_sources(["own"])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_name_may_have_values_for_placeholders(here, name, file):
     assert "{" not in repr(recipe.files + recipe.urls)
     (download,) = recipe.to_fetch
     (here / download.file).write_text("<mediawiki>")
-    assert os.path.basename(resolve([name])[0].address) == download.file
+    assert os.path.basename(find_sources([name])[0].address) == download.file
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_name_may_have_values_for_placeholders(here, name, file):
 def test_a_name_with_other_values_is_none(name):
     assert find_recipe(name) is None
     with refused(kind=DataError, file=name, line=None):
-        resolve([name])
+        find_sources([name])
 
 
 def test_what_is_known_by_name_is_listed_with_where_it_is(here):
@@ -223,7 +223,7 @@ def texts(here):
 
 
 def names(*corpora):
-    return [source.name for source in resolve(corpora)]
+    return [source.name for source in find_sources(corpora)]
 
 
 def test_files_keep_their_order_and_are_read_once(texts):
@@ -264,26 +264,26 @@ def test_globs_are_sorted_and_may_be_recursive(texts):
 )
 def test_what_is_not_there_is_an_error(texts, corpora, place, remedy):
     with refused_data(place, quoting=remedy):
-        resolve(corpora)
+        find_sources(corpora)
 
 
 def test_fingerprint_changes_with_the_file(texts):
-    (before,) = resolve(["a.txt"])
+    (before,) = find_sources(["a.txt"])
     os.utime("a.txt", ns=(1, 1))
-    (after,) = resolve(["a.txt"])
+    (after,) = find_sources(["a.txt"])
     assert before.fingerprint != after.fingerprint
     assert before.size == 4
 
 
 def test_what_can_be_read_only_once_has_no_fingerprint(texts):
     os.mkfifo("pipe")
-    assert [source.fingerprint for source in resolve(["-", "pipe"])] == [None, None]
+    assert [source.fingerprint for source in find_sources(["-", "pipe"])] == [None, None]
 
 
 def test_wikipedia_dumps_are_known_by_the_names_wikimedia_gives_them(texts):
     dump = "enwiki-20240301-pages-articles1.xml-p1p41242.bz2"
     (texts / dump).write_text("text")
-    assert resolve([dump])[0].reader == "wikipedia"
+    assert find_sources([dump])[0].reader == "wikipedia"
     assert recipe_defaults([dump]) == {"tokenizer": "words", "lowercase": True}
     assert recipe_defaults([dump, "a.txt"]) == {}
     assert recipe_defaults(["a.txt"]) == recipe_defaults(["-"]) == recipe_defaults([]) == {}
@@ -309,7 +309,7 @@ def folder_with_our_own(here):
 
 @pytest.mark.usefixtures("folder_with_our_own")
 def test_models_checkpoints_and_caches_in_a_folder_are_no_text():
-    (source,) = resolve(["news"])
+    (source,) = find_sources(["news"])
     assert source.name == "news/a.txt"
     for kind in ("model", "checkpoint", "token cache", "kernel cache"):
         assert f"1 {kind} (first: news/" in source.left_out
@@ -319,7 +319,7 @@ def test_models_checkpoints_and_caches_in_a_folder_are_no_text():
 @pytest.mark.parametrize("folder", ["news/m", "news/m.checkpoint", "news/tokens", "news/kernels"])
 def test_a_folder_of_nothing_but_our_own_is_an_error(folder):
     with pytest.raises(DataError) as error:
-        resolve([folder])
+        find_sources([folder])
     assert error.value.file == folder
 
 
@@ -328,7 +328,7 @@ def test_a_folder_of_the_user_that_looks_a_little_like_our_own_is_read():
     for name in ("t/model.json", "t/a.checkpoint/notes.txt", "t/x/about.json"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("{}")
-    sources = resolve(["t"])
+    sources = find_sources(["t"])
     assert {source.name for source in sources} == {
         "t/model.json",
         "t/a.checkpoint/notes.txt",
@@ -339,7 +339,7 @@ def test_a_folder_of_the_user_that_looks_a_little_like_our_own_is_read():
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux has it")
 def test_files_that_the_system_makes_are_never_known_again():
-    (source,) = resolve(["/proc/self/status"])
+    (source,) = find_sources(["/proc/self/status"])
     assert source.fingerprint is None
 
 
@@ -352,10 +352,10 @@ def test_wildcards_do_not_lead_into_models(here):
     (here / "a" / "vectors" / "notes" / "note.txt").write_text("a note")
 
     def names(pattern):
-        return [source.name for source in resolve([pattern])]
+        return [source.name for source in find_sources([pattern])]
 
     assert names("**/*") == ["a/text.txt"]
     assert names(str(here / "*" / "**")) == [str(here / "a" / "text.txt")]
     assert "a/vectors/model.json" in names("a/vectors/*")
     with refused(None, kind=DataError, file="**/note.txt"):
-        resolve(["**/note.txt"])
+        find_sources(["**/note.txt"])

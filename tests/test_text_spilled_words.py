@@ -27,7 +27,7 @@ from embedx.text import (
 )
 from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.spilled_words import Spill
 from tests.support.notes import Notes
 from tests.support.refusals import refused
@@ -107,7 +107,7 @@ def test_files_are_those_of_a_run_with_room_for_all_words(
         (tmp_path / f"{number}.txt").write_bytes(
             pack[seed % 3](text + b" bad\xff " * (number == seed % 5))
         )
-    sources = resolve([str(tmp_path / "*.txt")])
+    sources = find_sources([str(tmp_path / "*.txt")])
     expected = files(tmp_path / "whole", sources, 1)
     assert added == []
     assert files(tmp_path / "parallel", sources, 2) == expected
@@ -131,7 +131,7 @@ def test_lists_are_the_same_too(tmp_path, small_pieces, added):
     (tmp_path / "a.jsonl").write_text(
         "".join(f'{{"t": ["a b", "{n % 97}", "c\\n"]}}\n' for n in range(300))
     )
-    sources = resolve([str(tmp_path / "a.jsonl")])
+    sources = find_sources([str(tmp_path / "a.jsonl")])
     expected = files(tmp_path / "whole", sources, 1, tokenizer="none", json_field="t")
     assert files(tmp_path / "parallel", sources, 3, tokenizer="none", json_field="t") == expected
     for threads in (1, 3):
@@ -147,7 +147,7 @@ def test_a_word_whose_parts_are_read_by_two_tables_is_one_word(tmp_path, small_p
     (tmp_path / "corpus.txt").write_bytes(
         b"a " + b"y" * 500 + "é".encode() * 100 + b" b a " + b"y" * 500 + b"\n"
     )
-    sources = resolve([str(tmp_path / "corpus.txt")])
+    sources = find_sources([str(tmp_path / "corpus.txt")])
     for threads in (1, 2):
         assert files(tmp_path / f"{threads}", sources, threads, vocab_memory=TINY) == files(
             tmp_path / "whole", sources, 1
@@ -159,9 +159,9 @@ def test_more_words_than_numbers_is_an_error(tmp_path, small_pieces, monkeypatch
     monkeypatch.setattr(spilled_words, "MAX_TYPES", 99)
     for n in (99, 100):
         (tmp_path / f"{n}.txt").write_text(" ".join(f"w{k % n}" for k in range(300)))
-    assert files(tmp_path / "cache", resolve([str(tmp_path / "99.txt")]), 1, vocab_memory=TINY)
+    assert files(tmp_path / "cache", find_sources([str(tmp_path / "99.txt")]), 1, vocab_memory=TINY)
     with refused(None, "tokenizer", kind=DataError, file="the text"):
-        files(tmp_path / "cache", resolve([str(tmp_path / "100.txt")]), 1, vocab_memory=TINY)
+        files(tmp_path / "cache", find_sources([str(tmp_path / "100.txt")]), 1, vocab_memory=TINY)
 
 
 def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
@@ -180,7 +180,7 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
     for threads in (1, 2):
         files(
             tmp_path / f"{threads}",
-            resolve([str(tmp_path / "corpus.txt")]),
+            find_sources([str(tmp_path / "corpus.txt")]),
             threads,
             vocab_memory=0.006,
         )
@@ -194,7 +194,7 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
 @pytest.fixture
 def corpus(tmp_path):
     (tmp_path / "corpus.txt").write_bytes(b" ".join(b"%d" % (n * n % 1009) for n in range(3000)))
-    return resolve([str(tmp_path / "corpus.txt")])
+    return find_sources([str(tmp_path / "corpus.txt")])
 
 
 def test_it_is_reported_once_and_found_again_whatever_the_memory(tmp_path, small_pieces, corpus):

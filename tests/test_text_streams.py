@@ -21,7 +21,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.opening import CountedReader, open_source
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
-from embedx.text.sources import Source, resolve, text_defaults
+from embedx.text.sources import Source, find_sources, text_defaults
 from embedx.text.streams import text_blocks
 from embedx.text.tables import NotTextError
 from tests.support.notes import Notes
@@ -48,7 +48,7 @@ def test_compressed_text_is_unpacked_whatever_its_name_and_its_pieces(tmp_path, 
 
 def test_a_reader_that_is_closed_early_leaves_no_thread(tmp_path):
     (tmp_path / "a.bz2").write_bytes(bz2.compress(TEXT) * 20)
-    [source] = resolve([str(tmp_path / "a.bz2")])
+    [source] = find_sources([str(tmp_path / "a.bz2")])
     reader = UnpackedReader(source)
     assert reader.read(4) == TEXT[:4]
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("embedx-bzip2")]
@@ -84,7 +84,7 @@ def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, da
 
 
 def test_missing_rights_and_vanished_files_are_errors(tmp_path):
-    (source,) = resolve([str(write(tmp_path / "corpus.txt", TEXT))])
+    (source,) = find_sources([str(write(tmp_path / "corpus.txt", TEXT))])
     (tmp_path / "corpus.txt").unlink()
     with refused_data("corpus.txt", quoting="No such file or directory"):
         open_source(source)
@@ -103,9 +103,10 @@ def test_standard_input_is_read(monkeypatch, tmp_path):
 def test_the_program_may_end_while_a_thread_waits_for_standard_input():
     """Python takes the lock of sys.stdin's buffer at its end, and aborts if a thread has it."""
     code = (
-        "import sys, threading, time\nfrom embedx.text.sources import resolve\nfrom"
-        " embedx.text.read_ahead import ReadAhead\nblocks = ReadAhead(resolve(['-']))\n[reader] ="
-        " [each for each in threading.enumerate() if each.name == 'embedx-reader']\nwhile (frame :="
+        "import sys, threading, time\nfrom embedx.text.sources import find_sources\nfrom"
+        " embedx.text.read_ahead import ReadAhead\nblocks = ReadAhead(find_sources(['-']))\n"
+        "[reader] = [each for each in threading.enumerate() if each.name == 'embedx-reader']\n"
+        "while (frame :="
         " sys._current_frames().get(reader.ident)) is None or frame.f_code.co_name != 'readinto':\n"
         "    time.sleep(0.01)\ntime.sleep(0.2)\nsys.exit(7)"
     )
@@ -140,7 +141,7 @@ def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
         write(tmp_path / "1.txt", TEXT),
         write(tmp_path / "2.gz", gzip.compress(b"second")),
     )
-    with ReadAhead(resolve([str(first), str(second)])) as blocks:
+    with ReadAhead(find_sources([str(first), str(second)])) as blocks:
         read_ahead = list(blocks)
     assert [(block.source, block.data) for block in read_ahead] == [
         (0, TEXT),
@@ -254,7 +255,7 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
     for _ in ("read", "from the cache"):
         progress = Notes()
         with encode_sources(
-            resolve(["texts"]), TextSettings(), progress, tmp_path / "cache", threads
+            find_sources(["texts"]), TextSettings(), progress, tmp_path / "cache", threads
         ) as corpus:
             assert [corpus.words[token] for token in corpus.tokens if token >= 0] == [
                 "one",
@@ -266,14 +267,14 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
             ]
         assert progress.notes[1:] == [f"texts: 4 files read; skipped: {kinds}"]
     with encode_sources(
-        resolve(["texts/a.txt", "texts/e.csv"]),
+        find_sources(["texts/a.txt", "texts/e.csv"]),
         TextSettings(column="t"),
         cache_dir=tmp_path / "cache",
     ) as corpus:
         assert [*corpus.words] == ["one", "two", "five"]
     with refused_data("texts/g.pdf", kind=NotTextError, quoting="PDF"):
         encode_sources(
-            resolve(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache"
+            find_sources(["texts/g.pdf", "texts"]), TextSettings(), cache_dir=tmp_path / "cache"
         )
     for name in ("a.txt", "b", "h.txt.gz", "sub/j.md"):
         (tmp_path / "texts" / name).unlink()
@@ -283,4 +284,4 @@ def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatc
         "column",
         quoting=("2 JSON", "1 CSV/TSV/Parquet", "2 binary"),
     ):
-        encode_sources(resolve(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")
+        encode_sources(find_sources(["texts"]), TextSettings(), cache_dir=tmp_path / "cache")

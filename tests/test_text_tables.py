@@ -18,7 +18,7 @@ from embedx.errors import DataError, InapplicableError
 from embedx.text import tables
 from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
-from embedx.text.sources import Source, check_formats, resolve
+from embedx.text.sources import Source, check_formats, find_sources
 from embedx.text.tokenizer import END_OF_SENTENCE
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
@@ -31,7 +31,9 @@ def sentences(tmp_path):
     def read(name, data, **settings):
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
         with encode_sources(
-            resolve([str(tmp_path / name)]), TextSettings(**settings), cache_dir=tmp_path / "cache"
+            find_sources([str(tmp_path / name)]),
+            TextSettings(**settings),
+            cache_dir=tmp_path / "cache",
         ) as corpus:
             marked = [
                 "\n" if token == END_OF_SENTENCE else corpus.words[token]
@@ -245,7 +247,7 @@ def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, na
         progress = Notes()
         text = TextSettings(on_bad_record="skip", **settings)
         with encode_sources(
-            resolve([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2
+            find_sources([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2
         ) as corpus:
             assert corpus.report["sources"][0]["bad_records"] == n_bad
         (said,) = [note for note in progress.notes if "skipped" in note]
@@ -264,7 +266,7 @@ def test_bad_records_are_counted_for_each_file_and_within_archives(tmp_path):
             archive.writestr(name, lines({"t": "c"}, {"u": "c"}))
     text = TextSettings(json_field="t", on_bad_record="skip")
     with encode_sources(
-        resolve([str(tmp_path)]), text, cache_dir=tmp_path / "cache", threads=3
+        find_sources([str(tmp_path)]), text, cache_dir=tmp_path / "cache", threads=3
     ) as corpus:
         assert [source["bad_records"] for source in corpus.report["sources"]] == [3, 0, 1, 2]
         assert (
@@ -391,7 +393,7 @@ def test_the_format_of_a_name_has_priority_over_options(sentences):
 
 def test_options_that_no_corpus_has_a_use_for_are_an_error(tmp_path):
     (tmp_path / "a.txt").write_text("text")
-    sources = resolve([str(tmp_path / "a.txt")])
+    sources = find_sources([str(tmp_path / "a.txt")])
     check_formats(sources, TextSettings())
     with refused("json_field", value="t"):
         check_formats(sources, TextSettings(json_field="t"))

@@ -13,7 +13,7 @@ import pytest
 from embedx.text import wikipedia
 from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.wikipedia import DumpError, _pages, paragraphs, plain_text
 from tests.support.linear import MANY, bound, check_linear, time_limit
 from tests.support.needs import needs_data, needs_gensim
@@ -57,7 +57,7 @@ def test_articles_but_no_redirects_or_talk(block_bytes, encoding):
 def test_a_dump_is_known_by_its_content(tmp_path, prefix):
     (tmp_path / "anything.txt").write_text(prefix + PAGES, "utf-8")
     encoded = encode_sources(
-        resolve([str(tmp_path / "anything.txt")]),
+        find_sources([str(tmp_path / "anything.txt")]),
         TextSettings(tokenizer="words"),
         cache_dir=tmp_path / "cache",
     )
@@ -69,7 +69,7 @@ def test_a_file_named_like_a_dump_must_be_one(tmp_path):
     path = tmp_path / "xywiki-latest-pages-articles.xml.txt"
     path.write_text("plain text")
     with refused_data(path.name):
-        encode_sources(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
+        encode_sources(find_sources([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
 
 
 def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_path):
@@ -77,7 +77,7 @@ def test_a_dump_that_ends_too_early_is_an_error_unless_the_recipe_says_so(tmp_pa
     path = tmp_path / "xywiki-latest-pages-articles.xml"
     path.write_text(start, "utf-8")
     with refused_data(path.name, quoting="line 17"):
-        encode_sources(resolve([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
+        encode_sources(find_sources([str(path)]), TextSettings(), cache_dir=tmp_path / "cache")
     assert (
         b"".join(paragraphs([start.encode()], cut_off=True)).decode()
         == "A tree is a plant.\nÉlan & vigour.\n"
@@ -200,7 +200,7 @@ def test_markup_that_never_ends_takes_no_longer_than_other_text(markup, end, mon
 @needs_gensim
 def test_the_sample_leaves_no_markup(tmp_path):
     encoded = encode_sources(
-        resolve(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path
+        find_sources(["wikipedia-sample"]), TextSettings(lowercase=True), cache_dir=tmp_path
     )
     assert encoded.n_tokens > 400_000
     assert encoded.words[:6] == ["anarchism", "is", "a", "political", "philosophy", "that"]

@@ -76,13 +76,14 @@ def test_what_validation_has_seen_is_part_of_the_state(stop_after):
 class Cut(Silent):
     """Presses Ctrl-C at the seventh report of a loss, which is within an iteration."""
 
-    stage, reports = "", 0
+    title = ""
+    reports = 0
 
     def start(self, title, total, unit, done=0.0):
-        self.stage = title
+        self.title = title
 
     def update(self, done, **facts):
-        self.reports += self.stage == "training" and "loss" in facts
+        self.reports += self.title == "training" and "loss" in facts
         if self.reports == 7:
             raise KeyboardInterrupt
 

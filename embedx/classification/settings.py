@@ -29,24 +29,18 @@ MANY_FOR_TREE = 10_000
 
 # From so many labels on, or with several labels a row, neighbours and propensities are tried.
 MANY_LABELS = 1_000
-# P@1 of enwiki-cat .5651 -> .5664, EURLex-4.3K .9142 -> .9167, Bibtex .6286 -> .6342, and higher
-# PSP@k (eval/results/defaults.md).
+# measured: docs/constants.md
 PROPENSITY = 0.25
 # With more rows a tenth of them that is not trained on makes little difference.
 MAX_REFITTED = 20_000
 
-# By steps: ROOT_EPOCHS / √(labels of all rows), within these. On 2,250 noisy rows of 23 labels each
-# (`tags` of the page on defaults), by 63 epochs at a rate that does not know of several labels and
-# by these, P@1: softmax .151 and .519, ova .299 and .556, ns .272 and .545, hs .435 and .536; on
-# Bibtex, 2.4 labels a row, .586 and .593, .602 and .600, .589 and .561; on 15,000 rows of
-# EURLex-4.3K, 5 labels a row, ar .752 and .796, ove .688 and .711, ns .776 and .754.
+# By steps: ROOT_EPOCHS / √(labels of all rows), within these (measured: docs/constants.md).
 ROOT_EPOCHS = 3000
 MIN_EPOCHS = 5
 MAX_EPOCHS = 100
 # A rate is multiplied by this with a hidden layer, whose tables both change.
 HIDDEN_RATE = 0.4
-# And by this with sparse weights; logistic ova on 4,000 rows of EURLex-4.3K has P@1 .765 at 3, and
-# at 1, with a lower initial gradient, .739.
+# And by this with sparse weights (measured: docs/constants.md).
 SPARSE_RATE = 3.0
 # At most, for dual coordinate descent, which ends by itself.
 DUAL_EPOCHS = 10

@@ -15,7 +15,7 @@ from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
-from embedx.text.sources import STANDARD_INPUT, resolve
+from embedx.text.sources import STANDARD_INPUT, find_sources
 from embedx.vectors.model import COUNT, UnknownWordError, WordVectors
 
 # A word and its cosine.
@@ -253,7 +253,7 @@ def items_of_line(line: str, vectors: WordVectors) -> list[str]:
 
 def lines_of_file(file: str) -> Iterator[str]:
     """The lines of a file, which may be compressed."""
-    for source in resolve([file]):
+    for source in find_sources([file]):
         with UnpackedReader(source) as reader:
             for line in reader:
                 yield line.decode("utf-8", "surrogateescape")

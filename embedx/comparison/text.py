@@ -21,7 +21,7 @@ from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.settings import SESSIONS
-from embedx.text.sources import resolve, text_defaults
+from embedx.text.sources import find_sources, text_defaults
 from embedx.text.vocabulary import select
 from embedx.vectors.model import WordVectors, load
 
@@ -69,7 +69,7 @@ class Text(Data):
                 self.options = {"format": SESSIONS} | self.options
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
 
-        self.sources = resolve([*self.names, *filter(None, [self.next_item])])
+        self.sources = find_sources([*self.names, *filter(None, [self.next_item])])
         for source in self.sources:
             if source.fingerprint is None:
                 problem = "can be read only once, and each run reads it"

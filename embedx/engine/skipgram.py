@@ -91,11 +91,8 @@ UNIFORMS = uint64(2**63)
 LONGEST_STEP = float32(10)
 # Length to which the gradient of a row is clipped (Pascanu, Mikolov & Bengio 2013) where its rate
 # does not adapt: by plain descent and at the limit of bounded-adagrad. A block gives a row the sum
-# of its pairs' gradients, and an input that stands in it n times takes n such steps from the same
-# scores: in a list ("genus a genus b ...") the rows of the repeated word and of its neighbours
-# overshoot by more from block to block. `ns`, 10 MB of Wikipedia, 3 epochs, one seed, held-out
-# log-likelihood by blocks of 8, 16 and 32: bounded-adagrad -8.563, -9.078, -73.4, clipped -8.562,
-# -8.562, -8.564; sgd -8.592, -8.681, -304, clipped (32) -8.591.
+# of its pairs' gradients: without a bound, words that recur in a list overshoot by more from block
+# to block (measured: docs/constants.md).
 MAX_GRADIENT = 16.0
 # Places in `SkipGramWorkspace.max_rate`.
 OUTPUT_ROWS = 0
@@ -128,8 +125,8 @@ def input_vectors(tables: SkipGramTables) -> ndarray:
 
 
 @by_address
-class Run(NamedTuple):
-    """What all chunks of a run have in common."""
+class SharedInputs(NamedTuple):
+    """What all chunks of a run share: parameters, text, sampler and plan."""
 
     tables: SkipGramTables
     stream: TokenStream

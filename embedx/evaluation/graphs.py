@@ -19,7 +19,7 @@ from embedx.runtime.progress import Progress
 from embedx.text.cells import COMMENTS, cell_lines
 from embedx.text.decompression import UnpackedReader
 from embedx.text.opening import BLOCK_BYTES
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.vectors.model import WordVectors, load
 from embedx.vectors.next_item import history_weights, mean_of_history, next_item_scores
 
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
     """The number and the words of each line that has any."""
-    for source in resolve([file]):
+    for source in find_sources([file]):
         with UnpackedReader(source) as reader:
             for number, line in enumerate(reader, 1):
                 words = line.decode("utf-8", "replace").split()
@@ -48,7 +48,7 @@ def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
 
 def _cell_lines(file: str) -> Iterator[tuple[int, list[str]]]:
     """The number and the cells of each line that has any and is no comment, as edges are read."""
-    for source in resolve([file]):
+    for source in find_sources([file]):
         with UnpackedReader(source) as reader:
             for number, cells in cell_lines(iter(lambda: reader.read(BLOCK_BYTES), b""), file):
                 if not cells[0].startswith(COMMENTS):

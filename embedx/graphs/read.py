@@ -70,7 +70,7 @@ def read_graph(
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
     else:
-        edge_lists = [replace(source, reader=EDGES) for source in sources.resolve(files)]
+        edge_lists = [replace(source, reader=EDGES) for source in sources.find_sources(files)]
         text = replace(AS_TEXT, edge_separator=edge_separator)
         with encode_sources(edge_lists, text, progress, cache_dir, threads) as corpus:
             edges = _EdgeList(corpus, edge_lists, settings.weighted, edge_separator)

@@ -7,17 +7,10 @@ from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.settings import Settings, check_used, param, settings_of
 
 MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
-# In place of 0.06, from LARGE_TEXT nodes of walks on; one seed, gradients clipped at 8, 59 draws a
-# block on BlogCatalog and ca-AstroPh. F1 of labels at 10 and 50 % of the nodes by 0.03 and 0.04:
-# BlogCatalog micro .352 .380, .350 .386, macro .179 .223, .188 .238; Wikipedia's words micro .498
-# .541, .484 .531. Links of ca-AstroPh, AUC by hadamard by 0.025, 0.03, 0.04 and 0.06: .984, .981,
-# .976, .967.
+# In place of 0.06, from LARGE_TEXT nodes of walks on (measured: docs/constants.md).
 SGD_RATE = 0.03
-# In place of the engine's 16: rows of nodes with many neighbours grow less. Links of ca-AstroPh,
-# AUC by dot and hadamard and training loss by 16, 8, 6 and 4 (sgd at 0.04, 59 draws, one seed):
-# .894 .961 1.414, .956 .976 1.415, .970 .979 1.445, .974 .979 1.527. F1 of labels by 8 and 4 is at
-# most .005 lower than by 16, and up to .012 higher (two seeds). Text of 16 words is fitted less
-# well by less than 16.
+# In place of the engine's 16: rows of nodes with many neighbours grow less (measured:
+# docs/constants.md).
 MAX_GRADIENT = 6.0
 DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}  # of other settings, with --walks
 

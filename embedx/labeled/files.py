@@ -25,9 +25,9 @@ from embedx.text.sources import (
     ROWS,
     STANDARD_INPUT,
     Source,
+    find_sources,
     is_url,
     recipe_meant,
-    resolve,
     url_fingerprint,
 )
 
@@ -88,7 +88,7 @@ def _sources_named(name: str) -> list[Source]:
         return [source_of(name)]
     is_pattern = glob.has_magic(name) and not is_url(name) and not os.path.lexists(name)
     if is_pattern or os.path.isdir(name):
-        return [source_of(source.name) for source in resolve([name])]
+        return [source_of(source.name) for source in find_sources([name])]
     return [source_of(name)]
 
 

@@ -39,12 +39,5 @@ class BoundedAdagrad(Optimizer):
     keeps = "per_row"
     accumulate, divisor = accumulate, divisor
     limit = float(LIMIT)
-    # ns, 5 epochs, means over 2 to 4 seeds: correlation over five sets of word pairs, analogies,
-    # held-out log-likelihood
-    #             bounded-adagrad          rowwise-adagrad          sgd
-    #     10 MB   .298   7.9 %  -8.585     .308   7.6 %  -8.562     .266   7.0 %  -8.538
-    #     30 MB   .379  19.7 %  -8.726     .375  18.3 %  -8.701
-    #    100 MB   .415  42.6 %  -8.916     .414  41.7 %  -8.902     .413  42.1 %  -8.912
-    # sampled-softmax, 30 MB, three seeds: .367, 21.1 %, -8.719 and by rowwise-adagrad .365, 18.6 %,
-    # -8.709.
+    # measured: docs/constants.md
     rates = {WORDS: 2.0}

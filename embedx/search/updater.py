@@ -23,8 +23,7 @@ from embedx.training.state import TrainState
 
 # The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at
 # first, because the centroids of a table that is hardly trained say little of what it will be. New
-# centroids are fitted from scratch: those that start from the old ones stay in poor optima
-# (EURLex-4.3K, 10 epochs of `mips`: P@1 .82 beside .88).
+# centroids are fitted from scratch (measured: docs/constants.md).
 REBUILD_SHARE = 0.1
 
 

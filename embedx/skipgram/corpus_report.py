@@ -17,7 +17,7 @@ from embedx.text import cache
 from embedx.text.encode import encode_sources
 from embedx.text.inspection import MAX_LINE_BYTES, Inspector
 from embedx.text.settings import VocabularySettings
-from embedx.text.sources import Source, resolve
+from embedx.text.sources import Source, find_sources
 from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.vocabulary import kept_counts
 from embedx.training.checkpoint import KEPT_STATES
@@ -89,7 +89,7 @@ def check(
                 inspector.feed(source.name, block, is_last)
 
         with encode_sources(
-            resolve(corpora), config.text, progress, cache_dir, watch=watch
+            find_sources(corpora), config.text, progress, cache_dir, watch=watch
         ) as corpus:
             vocabulary = config.vocabulary
             own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)

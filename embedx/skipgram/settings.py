@@ -12,9 +12,8 @@ from embedx.settings import Record, Settings, as_arguments, fraction, param
 from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-# Tokens from which on an objective's `large_text_defaults` apply, of some 18 MB of English. `ns` by
-# blocks of 16, two seeds, similarity over five sets by bounded-adagrad at 2 and sgd at 0.06: 1 MB
-# .180 .078, 4 MB .291 .279, 10 MB .317 .313, 20 MB .362 .365, 100 MB (one seed) .418 .427.
+# Tokens from which on an objective's `large_text_defaults` apply: of some 18 MB of English
+# (measured: docs/constants.md).
 LARGE_TEXT = 3_000_000
 # As in fastText.
 BUCKETS = 2_000_000

@@ -180,7 +180,7 @@ class Streamed(Strategy):
         )
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
-        self.run = engine.Run(tables, stream, self.draws, constants, self.plan)
+        self.run = engine.SharedInputs(tables, stream, self.draws, constants, self.plan)
         self.workers: list[Any] = [self.new_workspace(self.plan) for _ in range(settings.threads)]
 
     def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:

@@ -22,7 +22,7 @@ from embedx.skipgram.task import TRAIN_LESS, TrainedVectors, WordVectorsRun
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.sources import check_formats, resolve, text_defaults
+from embedx.text.sources import check_formats, find_sources, text_defaults
 from embedx.training.strategy import Wrap
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
@@ -38,7 +38,8 @@ class WordTask:
         self.request = request
         self.progress = progress
         check_stopping(request.typed)
-        sources = resolve(request.corpora)  # reports a mistyped name before anything else is done
+        # A mistyped name is reported before anything else is done.
+        sources = find_sources(request.corpora)
         defaults = text_defaults(request.corpora, request.typed)
         self.given: Record = defaults | request.typed
         self.config = configure(

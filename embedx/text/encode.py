@@ -23,7 +23,7 @@ from embedx.text.phrases import with_phrases
 from embedx.text.reading import Watch, check_has_words, read, skipped_kinds
 from embedx.text.sentences import encode_sentences
 from embedx.text.settings import PhraseSettings, TextSettings
-from embedx.text.sources import OF_ARCHIVE, Source, current_fingerprint, is_url, resolve
+from embedx.text.sources import OF_ARCHIVE, Source, current_fingerprint, find_sources, is_url
 from embedx.text.tokenizer import MAX_WORD_BYTES
 
 # names of corpora, or sentences as lists of tokens
@@ -49,7 +49,7 @@ def encode(
         corpora = [corpora]
     if isinstance(corpora, Sequence) and any(isinstance(name, str | Path) for name in corpora):
         names = _checked_names(corpora)
-        corpus = encode_sources(resolve(names), text, progress, cache_dir, threads)
+        corpus = encode_sources(find_sources(names), text, progress, cache_dir, threads)
     else:
         sentences = cast(Iterable[Sequence[str]], corpora)
         corpus = encode_sentences(sentences, progress, cache_dir, text.normalize)

@@ -17,7 +17,7 @@ from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
 from embedx.text.parquet import parquet_records
-from embedx.text.sources import Source, resolve
+from embedx.text.sources import Source, find_sources
 from embedx.text.tables import (
     PARQUET_START,
     Bad,
@@ -193,7 +193,7 @@ def _range(seconds: np.ndarray) -> str:
 
 def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[int, list[str]]]:
     """The values of the columns, each with its line or row."""
-    (source,) = resolve([table])
+    (source,) = find_sources([table])
     progress.start("reading", source.size, "B")
     with open_source(source) as file, damage_explained(source):
         for number, record in _records(source, file, table, names, progress):

@@ -93,7 +93,7 @@ class Source:
         return settings.tokenizer == "none" and self.format(settings) in ("json", "table")
 
 
-def resolve(corpora: Sequence[str]) -> list[Source]:
+def find_sources(corpora: Sequence[str]) -> list[Source]:
     """The sources named by paths, globs, directories, URLs, `-` and recipes; one that is named
     twice is read once.
     """
@@ -102,7 +102,7 @@ def resolve(corpora: Sequence[str]) -> list[Source]:
         raise DataError("corpora", None, "none", remedy)
     sources: dict[str, Source] = {}
     for corpus in corpora:
-        for source in _resolve_one(corpus):
+        for source in _sources_of_name(corpus):
             key = source.address if is_url(source.address) else os.path.realpath(source.address)
             sources.setdefault(f"{key}:{source.members}" if source.members else key, source)
     return list(sources.values())
@@ -152,7 +152,7 @@ def url_fingerprint(url: str) -> Record:
     return {"url": shown, "sha256": hashlib.sha256(url.encode()).hexdigest()}
 
 
-def _resolve_one(corpus: str) -> list[Source]:
+def _sources_of_name(corpus: str) -> list[Source]:
     if corpus == STANDARD_INPUT:
         return [Source(corpus, "any", None)]
     if is_url(corpus):
@@ -318,7 +318,7 @@ def described(corpus: str) -> Record:
         return {**stated, "recipe": str(recipe.folder), "here": here}
     found = [
         {"name": each.name, "reader": each.reader, "bytes": each.size}
-        for each in _resolve_one(corpus)
+        for each in _sources_of_name(corpus)
     ]
     return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
 

@@ -5,16 +5,16 @@ loss since the last check: the mean per pair of eight parts of that interval, an
 these, because where candidates are drawn a single pair can weigh as much as all others. It is
 compared with
 
-    level     the loss of the parameters that the run began with, on a little of the data
-    best      the lowest loss so far, of an interval or before training
-    baseline  the loss of a model that knows only how often each class occurs
+    untrained loss  the loss of the parameters that the run began with, on a little of the data
+    best            the lowest loss so far, of an interval or before training
+    baseline        the loss of a model that knows only how often each class occurs
 
-Losses may start anywhere, and what is too high a rate explodes before there is a first loss of
-training: hence the level. Parameters are checked as well. A run is good where its loss is not above
-its level; a copy of its state is kept there. When it diverges it is rolled back to that copy, or to
-a checkpoint where memory is short, and continues at a tenth of the learning rate; if that does not
-help at a hundredth of that, and then once more. A run that was rolled back must beat the baseline
-in the end.
+Losses may start anywhere, and with too high a rate they explode before there is a first loss of
+training: hence the untrained loss. Parameters are checked as well. A run is good where its loss is
+not above that; a copy of its state is kept there. When it diverges it is rolled back to that copy,
+or to a checkpoint where memory is short, and continues at a tenth of the learning rate; if that
+does not help at a hundredth of that, and then once more. A run that was rolled back must beat the
+baseline in the end.
 
 Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted
 again in each, from its first interval on, and the baseline need not be beaten to the last digit.
@@ -39,24 +39,22 @@ PARTS_OF_INTERVAL = 8
 # What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose
 # much where it was ten times too high.
 DIVISORS = (10, 100, 100)
-# How far a loss may be above another, in units of that and at least of one nat. At default rates no
-# interval of any objective was further above the first level than 3.5 (the margin, which Adagrad's
-# first steps overshoot), on Bibtex, Omniglot, drawn digits and Wikipedia; at a thousand times these
-# rates all but implicit steps were above 40.
-FAR = 100.0  # above the best or the level, once
-VERY_FAR = 1000.0  # above the level, once, by the mean over all pairs of an interval
-HIGH = 10.0  # above the level, for LASTING of the run and at MIN_HIGH checks
+# How far a loss may be above another, in units of that and at least of one nat (measured:
+# docs/constants.md).
+FAR = 100.0  # above the best or the untrained loss, once
+VERY_FAR = 1000.0  # above the untrained loss, once, by the mean over all pairs of an interval
+HIGH = 10.0  # above the untrained loss, for LASTING of the run and at MIN_HIGH checks
 LASTING = 3 / CHECKS_OF_RUN
 MIN_HIGH = 3
 # above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
 SLACK = 0.5
-GOOD = 0.1  # above the level, where the run is still worth rolling back to
+GOOD = 0.1  # above the untrained loss, where the run is still worth rolling back to
 MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
 IN_STATE = (
     "since",
     "due",
     "phase",
-    "level",
+    "untrained_loss",
     "best",
     "baseline",
     "high",
@@ -74,19 +72,19 @@ class Guard:
     """What the guard knows of a run. What is in its `state` is rolled back with the run, but for
     `lowered`.
 
-    keeps_copy  of the state, in memory
-    since       share of the run done at the last check
-    due         share of the run done at the next check
-    parts       of the interval since the last check
-    level       None if it was not measured before training
-    best        of the phase
-    high        shares of the run done when intervals of a high loss began
-    step        the number of chunks that had been trained at the last check
-    good_step   the same when the run was good last, as the interval after that has shown; 0 if that
-                was at its start
-    is_good     whether the last interval was
-    lowered     what the rate was multiplied by after each rollback
-    copy        of the state where it was good, or which this run resumes
+    keeps_copy      of the state, in memory
+    since           share of the run done at the last check
+    due             share of the run done at the next check
+    parts           of the interval since the last check
+    untrained_loss  None if it was not measured before training
+    best            of the phase
+    high            shares of the run done when intervals of a high loss began
+    step            the number of chunks that had been trained at the last check
+    good_step       the same when the run was good last, as the interval after that has shown; 0 if
+                    that was at its start
+    is_good         whether the last interval was
+    lowered         what the rate was multiplied by after each rollback
+    copy            of the state where it was good, or which this run resumes
     """
 
     is_on: bool = True
@@ -95,7 +93,7 @@ class Guard:
     due: float = 1 / CHECKS_OF_RUN
     parts: list[Tally] = field(default_factory=lambda: [Tally()] * PARTS_OF_INTERVAL)
     phase: int = 0
-    level: float | None = None
+    untrained_loss: float | None = None
     best: float = math.inf
     baseline: float | None = None
     high: list[float] = field(default_factory=list)
@@ -141,19 +139,19 @@ class Guard:
             return
         self.copy = state.snapshot()
         if self.phase == 0 and not is_resumed:
-            self._measure_levels(self.copy)
+            self._measure_references(self.copy)
 
-    def _measure_levels(self, copy: dict[str, Any]) -> None:
+    def _measure_references(self, copy: dict[str, Any]) -> None:
         """Measure the losses to compare with, and bring the run back to its start."""
-        level = _if_finite(self.strategy.untrained_loss())
+        untrained_loss = _if_finite(self.strategy.untrained_loss())
         baseline = None
-        if level is not None:
+        if untrained_loss is not None:
             baseline = _if_finite(self.strategy.baseline_loss())
         self.run.restore(copy)
-        self.level = level
+        self.untrained_loss = untrained_loss
         self.baseline = baseline
-        self.best = math.inf if level is None else level
-        for name in ("level", "baseline", "best"):
+        self.best = math.inf if untrained_loss is None else untrained_loss
+        for name in ("untrained_loss", "baseline", "best"):
             copy[f"guard.{name}"] = getattr(self, name)
 
     # ---- while it trains
@@ -200,9 +198,9 @@ class Guard:
         return None
 
     def _is_good_loss(self, loss: float) -> bool:
-        """Whether a loss is not above the best and the level."""
-        level = self.best if self.level is None else self.level
-        return loss - self.best <= self._unit(self.best) and above(loss, level) <= GOOD
+        """Whether a loss is not above the best and the untrained loss."""
+        untrained_loss = self.best if self.untrained_loss is None else self.untrained_loss
+        return loss - self.best <= self._unit(self.best) and above(loss, untrained_loss) <= GOOD
 
     def _begin_interval(self, share: float) -> None:
         """Begin the interval to the next check when this share of the run is done."""
@@ -214,32 +212,32 @@ class Guard:
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
         """What is wrong with the loss of an interval, and with the mean over all its pairs."""
-        level = self.level
+        untrained_loss = self.untrained_loss
         best = min(self.best, loss)
         if not math.isfinite(loss):
             return Reason("the loss is not finite")
         if loss - best > FAR * self._unit(best):
             return _increase(best, loss)
-        if level is None:
+        if untrained_loss is None:
             return None
-        height = above(loss, level)
+        height = above(loss, untrained_loss)
         self.high = [*self.high, self.since] if height > HIGH else []
         if len(self.high) >= MIN_HIGH and share - self.high[0] >= LASTING:
-            return _increase(level, loss)
-        baseline = level if self.baseline is None else min(self.baseline, level)
+            return _increase(untrained_loss, loss)
+        baseline = untrained_loss if self.baseline is None else min(self.baseline, untrained_loss)
         slack = 0 if self.phase == 0 else SLACK
         if is_over and self.lowered and above(loss, baseline) > slack:
             return Reason(
                 f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is"
                 f" {baseline:.4g}"
             )
-        if height > FAR or above(mean, level) > VERY_FAR:
-            return _increase(level, max(loss, mean))
+        if height > FAR or above(mean, untrained_loss) > VERY_FAR:
+            return _increase(untrained_loss, max(loss, mean))
         return None
 
     def _unit(self, best: float) -> float:
         """What a loss above the best is measured in."""
-        return max(abs(best), abs(self.level or 0) / 10, 1.0)
+        return max(abs(best), abs(self.untrained_loss or 0) / 10, 1.0)
 
     # ---- when it diverges
 
@@ -258,11 +256,11 @@ class Guard:
         """
         if self.good_step == 0 or not self._restore() or self.good_step == 0:
             return False
-        if self.level is None or self.phase != 0:
+        if self.untrained_loss is None or self.phase != 0:
             return True
         loss = self.strategy.untrained_loss()
         self._restore()
-        return loss is None or above(loss, self.level) <= SLACK
+        return loss is None or above(loss, self.untrained_loss) <= SLACK
 
     def _restore(self) -> bool:
         """Bring the run back to where it was good; False if there is neither a copy nor a
@@ -289,9 +287,9 @@ def _increase(before: float, after: float) -> Reason:
     return Reason(f"the loss went from {before:.4g} to {after:.4g}")
 
 
-def above(loss: float, level: float) -> float:
+def above(loss: float, other: float) -> float:
     """How far a loss is above another, in units of that and at least of a nat."""
-    return (loss - level) / max(abs(level), 1.0)
+    return (loss - other) / max(abs(other), 1.0)
 
 
 def _if_finite(loss: float | None) -> float | None:

@@ -425,7 +425,7 @@ class _Work:
             highest_loss=max(losses, default=None),
             lowered_rates=self._lowered_rates,
             diverged=self.diverged,
-            initial_loss=self.guard.level,
+            initial_loss=self.guard.untrained_loss,
             baseline_loss=self.guard.baseline,
             facts_of_strategy=self.strategy.facts(),
             curve=curve,

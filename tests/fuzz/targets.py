@@ -28,7 +28,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.ngrams import NGrams
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.vectors import model
 from embedx.vectors.export import export
 from embedx.vectors.formats import FORMATS
@@ -343,7 +343,9 @@ def encoded(path):
         rng.choice(("replace", "replace", "skip", "error")),
     )
     settings = TextSettings(tokenizer=tokenizer, lowercase=True, on_bad_utf8=bad)
-    with encode_sources(resolve([path]), settings, cache_dir=Path(path).parent / "cache") as corpus:
+    with encode_sources(
+        find_sources([path]), settings, cache_dir=Path(path).parent / "cache"
+    ) as corpus:
         assert corpus.n_tokens == corpus.counts.sum()
         assert len(corpus.words) == len(set(corpus.words))
         assert corpus.tokens.max() < len(corpus.words)

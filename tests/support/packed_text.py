@@ -8,7 +8,7 @@ import lzma
 import zstandard
 
 from embedx.text.opening import open_source
-from embedx.text.sources import resolve
+from embedx.text.sources import find_sources
 from embedx.text.streams import PLAIN, text_blocks
 
 PACKERS = {
@@ -20,6 +20,6 @@ PACKERS = {
 
 
 def read(path, settings=PLAIN):
-    (source,) = resolve([str(path)])
+    (source,) = find_sources([str(path)])
     with open_source(source) as file:
         return b"".join(text_blocks(source, file, settings))

@@ -128,7 +128,7 @@ class Setup:
         self.stream = self.stream._replace(tokens=tokens)
 
     def run_and_chunk(self, start, stop, lr):
-        run = engine.Run(self.tables, self.stream, self.draws, self.constants, self.plan)
+        run = engine.SharedInputs(self.tables, self.stream, self.draws, self.constants, self.plan)
         return run, engine.Chunk(start, stop, np.float32(lr), self.key, self.noise_key)
 
     def train(self, start, stop, lr=0.1):

@@ -19,9 +19,7 @@ from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 PAIR, PER_CONTEXT = "centre", False
-# Of 15 MB of Wikipedia, `ns`, 3 epochs: blocks of 8 and of 32 reach -7.769 and -7.715 nats a
-# held-out centre, and .169 and .200 on pooled similarity (gensim .149), for a centre has one pair
-# and not six.
+# larger than of skip-gram, because a centre has one pair and not six (measured: docs/constants.md)
 DEFAULTS = {"block_size": 32}
 ABOUT = f"from the mean of the context words (default block size {DEFAULTS['block_size']})"
 
