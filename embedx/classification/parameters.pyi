@@ -56,14 +56,14 @@ class ClassifierParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
-    smoothing: float | None
     scored_fraction: float | None
     clusters: int | None
     candidate_fraction: float | None
     min_score: float | None
     min_coefficient: float | None
     warm_up: float | None
+    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
+    smoothing: float | None
     blocks: int | None
     rescore: bool | None
     slack: float | None
@@ -143,14 +143,14 @@ class ClassifyParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
-    smoothing: float | None
     scored_fraction: float | None
     clusters: int | None
     candidate_fraction: float | None
     min_score: float | None
     min_coefficient: float | None
     warm_up: float | None
+    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
+    smoothing: float | None
     blocks: int | None
     rescore: bool | None
     slack: float | None

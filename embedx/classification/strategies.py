@@ -491,7 +491,8 @@ class Retrieved(Sampled):
             self.n_rows - 1,
             max(MAX_RETRIEVED // self.batch - max_labels, 1),
         )
-        plan = self.plan._replace(n_draws=max_retrieved)
+        n_tail = self.plan.n_draws if self.objective.traits.has_label_tail else 0
+        plan = self.plan._replace(n_draws=max_retrieved + n_tail)
         constants = self.objective.constants(max_retrieved, len(self.counts))
         self.retrieving = self.shared._replace(constants=constants, plan=plan)
         workers = []
@@ -503,6 +504,7 @@ class Retrieved(Sampled):
                 new_query_workspace(self.n_rows, search),
                 new_message_workspace(self.n_rows, search, workspace.rows.shape[1]),
                 new_stale_rows(self.n_rows),
+                n_tail,
             )
             workers.append((drawing_workspace, workspace, retrieval))
         self.workers = workers
@@ -526,7 +528,7 @@ class Retrieved(Sampled):
             super().compile(progress, drawing_workspace)
         arguments = (self.retrieving, own_workspace, retrieval, self.chunk_of(0, 0, 0, 0.0))
         self.retrieved_functions = load_kernel(
-            retrieved.train_chunk, self.objective.coefficients, None, arguments, progress
+            retrieved.train_chunk, self.objective.coefficients, self.drawing, arguments, progress
         )
 
     def phase(self, step: int) -> int:

@@ -1,6 +1,8 @@
 """Classification with the candidates that an index finds for each example.
 
 A step is that of `sampled`, with one line for each example; only the choice of candidates differs.
+To the rows found, an objective may have rows drawn that stand for all others (`Retrieval.n_tail`):
+these are importance weighted, and those found are certain.
 With message passing (`SearchSpec.message_iterations`) the coefficients come from there, else from
 the exact scores of the candidates.
 """
@@ -9,7 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from embedx.engine.sampled import add_positives, fill_up, labels_of, new_line, train_lines
+from embedx.engine.sampled import (
+    add_draws,
+    add_positives,
+    fill_up,
+    labels_of,
+    new_line,
+    train_lines,
+)
 from embedx.engine.select import set_negative
 from embedx.engine.shared import encode
 from embedx.engine.weighted import multiply_line, weight_of
@@ -31,10 +40,11 @@ class Retrieval(NamedTuple):
     query: QueryWorkspace
     messages: MessageWorkspace
     stale: StaleRows
+    n_tail: int  # rows drawn for each example, beside those found
 
 
 @kernel
-def train_chunk(coefficients, shared, workspace, retrieval, chunk):
+def train_chunk(coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk):
     """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
     `chunk.key` decides which label stands for all, where one does. An example without labels is
@@ -44,12 +54,21 @@ def train_chunk(coefficients, shared, workspace, retrieval, chunk):
     has_messages = retrieval.spec.message_iterations > 0
     loss = 0.0
     n_seen = 0
+    workspace.seen[:] = -1
     for begin in range(chunk.start, chunk.stop, shared.plan.batch_size):
         end = min(begin + shared.plan.batch_size, chunk.stop)
         chosen = chunk.order[begin:end]
         encode(shared, workspace.h, chosen, decay_clock)
         n_lines, width, message_loss = select_lines(
-            coefficients, shared, workspace, retrieval, chunk, begin, end
+            coefficients,
+            sample,
+            log_expected_count,
+            shared,
+            workspace,
+            retrieval,
+            chunk,
+            begin,
+            end,
         )
         fill_up(shared, workspace, n_lines, width, decay_clock)
         batch_loss, n_touched = train_lines(
@@ -63,7 +82,9 @@ def train_chunk(coefficients, shared, workspace, retrieval, chunk):
 
 
 @kernel_part
-def select_lines(coefficients, shared, workspace, retrieval, chunk, begin, end):
+def select_lines(
+    coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk, begin, end
+):
     """Write the lines of a minibatch; return the number of lines, the largest number of candidates,
     and the loss of the messages, whose coefficients are then written too.
     """
@@ -105,13 +126,41 @@ def select_lines(coefficients, shared, workspace, retrieval, chunk, begin, end):
             loss += weight * line_loss
         else:
             n = find_candidates(
-                index, spec, workspace.h, e, rows, p, n_positives, rows.shape[1], retrieval.query
+                index,
+                spec,
+                workspace.h,
+                e,
+                rows,
+                p,
+                n_positives,
+                rows.shape[1] - retrieval.n_tail,
+                retrieval.query,
             )
             for c in range(n_positives, n):
                 set_negative(batch, p, c, 1)
                 batch.log_expected_count[p, c] = 0
+            if retrieval.n_tail > 0:
+                n = _add_tail(
+                    sample, log_expected_count, shared, workspace, retrieval, p, n, i, stream
+                )
         workspace.n_candidates[p] = n
         width = max(width, n)
         new_line(shared, workspace, p, e, i, stream, 0)
         p += 1
     return p, width, loss
+
+
+@kernel_part
+def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_certain, i, stream):
+    """Add drawn rows to the n_certain candidates of line p, those of example i; return the number
+    of candidates.
+
+    A draw of a row that is certain counts nothing: the draws stand for the other rows.
+    """
+    expected = workspace.batch.log_expected_count[p]
+    n_drawn = sample(shared.draws, i, stream, np.uint64(0), retrieval.n_tail, 0, workspace.sampling)
+    n = add_draws(workspace, p, n_certain, n_drawn, False, shared.plan)
+    log_expected_count(shared.draws, i, n_drawn, 0, workspace.rows[p], n, expected)
+    for c in range(n_certain):
+        expected[c] = 0
+    return n

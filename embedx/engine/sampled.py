@@ -269,18 +269,35 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
     plan = shared.plan
     rows = workspace.rows
     batch = workspace.batch
-    seen = workspace.seen
     sampling = workspace.sampling
     i = batch.key[p]
     n_excluded = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_excluded):
         sampling.excluded[c] = rows[p, c]
     n_drawn = sample(shared.draws, i, stream, uint64(0), plan.n_draws, n_excluded, sampling)
-    n = n_positives
-    for c in range(n_positives):
+    n = add_draws(workspace, p, n_positives, n_drawn, plan.keeps_accidental_hits, plan)
+    if plan.uses_log_expected_count:
+        log_expected_count(
+            shared.draws, i, n_drawn, n_excluded, rows[p], n, batch.log_expected_count[p]
+        )
+    return n
+
+
+@kernel_part
+def add_draws(workspace, p, n_present, n_drawn, counts_present, plan):
+    """Add the drawn rows to the candidates of line p, of which there are n_present, each once;
+    return the number of candidates.
+
+    counts_present  draws of a row that is present already are counted there
+    """
+    rows = workspace.rows
+    batch = workspace.batch
+    seen = workspace.seen
+    n = n_present
+    for c in range(n_present):
         seen[rows[p, c] % FILTER_SIZE] = p
     for d in range(n_drawn):
-        row = int64(sampling.rows[d])
+        row = int64(workspace.sampling.rows[d])
         slot = row % FILTER_SIZE
         at = n
         if seen[slot] == p:
@@ -293,12 +310,8 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
             set_negative(batch, p, n, 1)
             batch.log_expected_count[p, n] = 0
             n += 1
-        elif at >= n_positives or plan.keeps_accidental_hits:
+        elif at >= n_present or counts_present:
             batch.sample_count[p, at] = batch.sample_count[p, at] + 1 if plan.counts_repeats else 1
-    if plan.uses_log_expected_count:
-        log_expected_count(
-            shared.draws, i, n_drawn, n_excluded, rows[p], n, batch.log_expected_count[p]
-        )
     for c in range(n):
         seen[rows[p, c] % FILTER_SIZE] = -1
     return n

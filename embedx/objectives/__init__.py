@@ -24,6 +24,7 @@ REGISTRY = (
     "ldgs.Ldgs",
     "mips.Mips",
     "margin.Margin",
+    "nested_ove.NestedOneVsEach",
     "ova.OneVsAll",
     "nce.NoiseContrastive",
     "sampled_softmax.SampledSoftmax",

@@ -159,6 +159,8 @@ class Traits:
     uses_class_order: bool = False
     # where words are trained, drawn rows stand for those that a search does not find
     has_tail: bool = False
+    # the same where labels are trained, by --negatives drawn rows
+    has_label_tail: bool = False
 
     # ---- of predictions
     # `log_probability` means something before a temperature is fitted to it

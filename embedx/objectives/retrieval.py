@@ -26,16 +26,9 @@ LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_
 MIN_ROWS = 100
 
 
-class SearchSettings(Settings, fine=True):
-    """Settings of the search, and of the loss among the candidates."""
+class IndexSettings(Settings, fine=True):
+    """Settings of the search."""
 
-    loss: str = param(
-        "margin",
-        "loss over the rows found by the search",
-        choices=("margin", "softmax"),
-        fine=False,
-    )
-    smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     scored_fraction: float = param(
         0.01,
         "fraction of all rows that is scored in each block for each example; at least 100 rows",
@@ -81,6 +74,18 @@ class SearchSettings(Settings, fine=True):
     refresh: int = param(
         256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1
     )
+
+
+class SearchSettings(IndexSettings, fine=True):
+    """Settings of the search, and of the loss among the candidates."""
+
+    loss: str = param(
+        "margin",
+        "loss over the rows found by the search",
+        choices=("margin", "softmax"),
+        fine=False,
+    )
+    smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased"
@@ -100,8 +105,8 @@ class RetrievalObjective(Objective):
     # The probability of words is spread over many rows: hence a softmax, and a tail
     # (eval/results/defaults.md#what-was-found).
     word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 128}
-    word_settings = ("found", "refresh", "tail")
-    settings: SearchSettings
+    word_settings: tuple[str, ...] = ("found", "refresh", "tail")
+    settings: Any
 
     def without_effect(self) -> dict[str, Setting]:
         if self.is_margin:

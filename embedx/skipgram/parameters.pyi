@@ -68,8 +68,6 @@ class SkipGramParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
-    smoothing: float | None
     scored_fraction: float | None
     clusters: int | None
     candidate_fraction: float | None
@@ -78,6 +76,8 @@ class SkipGramParameters(TypedDict, total=False):
     warm_up: float | None
     found: int | None
     refresh: int | None
+    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
+    smoothing: float | None
     tail: bool | None
     blocks: int | None
     slack: float | None
