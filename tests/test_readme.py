@@ -134,7 +134,7 @@ COMMANDS = """
 import sys
 from embedx.cli.app import application
 for line in sys.argv[1:]:
-    invoke(*line.split())
+    application(line.split())(line.split(), standalone_mode=False)
 """
 
 
