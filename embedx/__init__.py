@@ -13,7 +13,7 @@ if not (__file__.endswith(".py") and os.path.isfile(__file__)):
     )
 
 if TYPE_CHECKING:
-    from embedx.api import classify, compare, evaluate, train, write_report
+    from embedx.api import classify, compare, curves, evaluate, train, write_report
     from embedx.classification.classifier import Classifier
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
@@ -33,6 +33,7 @@ __all__ = [  # what `import *` gets, without scikit-learn too
     "WordVectors",
     "classify",
     "compare",
+    "curves",
     "evaluate",
     "load",
     "train",
@@ -48,7 +49,7 @@ _HOME = {
     "SoftmaxClassifier": "classification.estimator",
     "WordVectors": "vectors.model",
     "load": "models",
-    **dict.fromkeys(("train", "classify", "compare", "evaluate", "write_report"), "api"),
+    **dict.fromkeys(("train", "classify", "compare", "curves", "evaluate", "write_report"), "api"),
 }
 
 

@@ -1,5 +1,5 @@
 """The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and
-`write_report`.
+`write_report`; and `curves`.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from embedx.comparison.data import listed
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.evaluation import words
+from embedx.evaluation.learning_curves import curves_frame
 from embedx.evaluation.word_report import Report
 from embedx.labeled.read import read
 from embedx.labeled.tables.settings import TableSettings
@@ -224,3 +225,17 @@ def _evaluated(
     table = TableSettings(label_column=label_column)
     data = read(str(test), test_labels, progress=progress, like=found.known, table=table)
     return found.evaluate(data, progress=progress)
+
+
+def curves(model: "WordVectors | classifier.Classifier | SoftmaxClassifier") -> Any:
+    """The learning curves of a trained model as a `pandas.DataFrame`, a row for each point: curve,
+    epoch, seconds, value. Empty for vectors of other programs.
+
+    Curves are the loss, with `heldout` the log-likelihood of held-out text, and of a classifier the
+    measures of its validation rows. Raises `EmbedxError` without pandas.
+    """
+    trained = getattr(model, "classifier_", model)
+    facts = getattr(trained, "facts", None)
+    if facts is None:
+        raise DataError(type(model).__name__, None, "no trained model", "give one")
+    return curves_frame(facts)

@@ -18,7 +18,7 @@ from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, Run
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.tables import csv_text, page, text
+from embedx.comparison.tables import csv_text, numbers, page, text
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
@@ -26,6 +26,7 @@ from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import rows_to_test_on
 from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text
+from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import as_arguments, settings_of
 from embedx.storage.folder import installed_version
@@ -96,6 +97,12 @@ class Comparison:
 
     def __repr__(self) -> str:
         return text(self.ranking)
+
+    def to_frame(self) -> Any:
+        """The ranking as a `pandas.DataFrame`: a row for each objective, the best first, with the
+        numbers of compare.csv. Raises `EmbedxError` without pandas.
+        """
+        return data_frame(numbers(self.ranking))
 
     def measure(self) -> None:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""

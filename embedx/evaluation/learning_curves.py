@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from embedx.runtime.frames import data_frame
+
 Points = list[list[float]]
+COLUMNS = ("curve", "epoch", "seconds", "value")
+VALIDATION = "validation "  # before the name of a measure
 # place of the value in a point
 VALUE = 2
 
@@ -55,6 +59,22 @@ def mean_over_epoch(points: Points) -> Points:
 def best_point(points: Points) -> list[float] | None:
     """The first point of the highest value; None without points."""
     return max(points, key=lambda point: point[VALUE], default=None)
+
+
+def curves_frame(facts: Mapping[str, Any]) -> Any:
+    """All curves of a run as a `pandas.DataFrame`: curve, epoch, seconds, value. Raises
+    EmbedxError without pandas.
+    """
+    curves = {"loss": loss_points(facts), "held-out log-likelihood": heldout_points(facts)}
+    measures = [name for record in _history(facts) for name in record.get("validation") or {}]
+    for measure in dict.fromkeys(measures):
+        curves[VALIDATION + measure] = validation_points(facts, measure)
+    rows = [
+        dict(zip(COLUMNS, (name, *point), strict=True))
+        for name, points in curves.items()
+        for point in points
+    ]
+    return data_frame(rows, COLUMNS)
 
 
 def _history(facts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import number
 from embedx.pages.plain import aligned, tab_separated
+from embedx.runtime.frames import data_frame
 
 PROTOCOL = {
     "case": "ignored; the most frequent variant counts",
@@ -157,6 +158,18 @@ class Report:
             "conclusions": self.conclusions(),
             "warnings": self.warnings,
         }
+
+    def to_frame(self) -> Any:
+        """A `pandas.DataFrame` with a row for each score, then one for each difference, and the
+        columns of `tsv`. Raises EmbedxError without pandas.
+        """
+        rows = [score.tsv_row() for score in self.scores]
+        rows += [difference.tsv_row() for difference in self.differences]
+        named = [
+            {name: cell for name, cell in zip(TSV_HEAD, row, strict=True) if cell != ""}
+            for row in rows
+        ]
+        return data_frame(named, TSV_HEAD)
 
     def rows(self) -> list[list[str]]:
         """The scores with their 95 % intervals, a row for each set and a column for each model and

@@ -1,0 +1,19 @@
+"""Rows as data frames of pandas, which is no dependency."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from embedx.errors import EmbedxError
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Any:
+    """A `pandas.DataFrame` of the rows. Raises EmbedxError where pandas is not installed.
+
+    columns  their names, where there may be no rows
+    """
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise EmbedxError("a data frame needs pandas; pip install pandas") from None
+    return pandas.DataFrame(list(rows), columns=columns)
