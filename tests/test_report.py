@@ -18,7 +18,7 @@ from embedx.evaluation.word_sets import WordTests
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read
 from embedx.pages import charts
-from embedx.report import labels as label_pages, projection, runs, words as word_pages
+from embedx.report import confusion, labels as label_pages, projection, runs, words as word_pages
 from embedx.report.contract import PageRequest
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
@@ -473,6 +473,29 @@ def test_what_is_found_on_test_data(tmp_path, write):
     words = {row[0]: set(row[3].split()) for row in mistakes}
     assert words["5"] == {"goal"}
     assert words["2"] == {"ball", "word"} <= set(FEATURES)
+
+
+def test_confusion_counts_rows_by_label_and_best_prediction():
+    labels = Labels.of_rows([[0], [0], [], [2], [7]])
+    top = np.array([[0, 1], [2, 0], [0, 1], [2, 0], [0, 2]])
+    ids, counts = confusion.confusion_counts(top, labels)
+    assert ids.tolist() == [0, 2, 7]
+    assert counts.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
+    chart = confusion.confusion_chart(top, labels, "label {}".format)
+    rows = [cell["row"] for cell in chart["cells"]]
+    assert rows[1] == ["label 0", "label 2", 1, 0.5]
+    assert [cell["style"] for cell in chart["cells"]] == ["c0", "c1", "c0", "c1"]
+    several = Labels.of_rows([[0, 1], [0], [], [2], [7]])
+    assert confusion.confusion_chart(top, several, str) is None
+
+
+def test_of_many_labels_the_most_confused_are_shown():
+    counts = np.diag(np.full(40, 9))
+    counts[25, 3] = counts[3, 39] = 5
+    places = confusion.shown_labels(counts)
+    assert len(places) == confusion.N_MOST_CONFUSED
+    assert {3, 25, 39} <= set(places.tolist())
+    assert confusion.shown_labels(counts[:30, :30]).tolist() == [*range(30)]
 
 
 # ---- two models

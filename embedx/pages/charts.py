@@ -290,7 +290,7 @@ def dot_plot(
         zero.append((ZERO_STYLE, f"{x(0)},{TOP} {x(0)},{bottom}", ""))
     for k, (name, interval) in enumerate(scores.items()):
         line = y(k + 0.5)
-        names.append((line, _shortened(name)))
+        names.append((line, shortened(name)))
         score, low, high = interval
         values = known_values(interval)
         if len(values) > 1:
@@ -316,7 +316,8 @@ def is_of_differences(scores: Mapping[str, Interval]) -> bool:
     return len(scores) > 1 and any(known_values(interval) == [0.0] for interval in scores.values())
 
 
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
+    """The name, its end left out where it is too long to stand beside a chart."""
     return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 

@@ -25,6 +25,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read
 from embedx.pages import charts as drawing
 from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
+from embedx.report.confusion import confusion_chart
 from embedx.report.contract import PageRequest
 from embedx.report.numbers import number, number_rows
 from embedx.report.settings import ReportSettings
@@ -86,6 +87,9 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         "bins": frequency_rows(detail.by_frequency),
         "by_label": label_rows[: 1 + MAX_LABELS],
         "confused": confusion_rows(classifier, predicted),
+        "chart_of_confusion": confusion_chart(
+            predicted.top, predicted.labels, lambda label: label_name(classifier, label)
+        ),
         **example_tables(classifier, data, predicted, request.settings),
     }
 
