@@ -17,7 +17,7 @@ from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.evaluation import words
 from embedx.evaluation.learning_curves import curves_frame
 from embedx.evaluation.word_report import Report
-from embedx.labeled.read import read
+from embedx.labeled.read import read_test
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.parameters import check_names, fields_of, python_names, settled
@@ -223,7 +223,7 @@ def _evaluated(
         labels_beside = ("name them, alone or with ", Setting("test_labels"))
         raise SettingError("test", None, "a classifier is scored on labelled data", labels_beside)
     table = TableSettings(label_column=label_column)
-    data = read(str(test), test_labels, progress=progress, like=found.known, table=table)
+    data = read_test(str(test), test_labels, like=found.known, progress=progress, table=table)
     return found.evaluate(data, progress=progress)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+import embedx
 from embedx.classification.effects import check_given
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings, whole_or_all
@@ -23,6 +24,7 @@ from embedx.tasks.requests import ClassifyRequest
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
+from tests.support.commands import invoke
 from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 from tests.support.resolving import resolved
@@ -298,3 +300,20 @@ def test_propensities_of_dense_weights_change_psp_at_k_and_the_log_says_so(name)
         psp.append(trained.classifier.evaluate(TINY)["psp@1"])
     assert psp[0] != psp[1]
     assert [text for text in notes if Setting(name, 3.0) in text]
+
+
+def test_test_data_without_any_label_are_refused_before_anything_is_trained(tmp_path):
+    """Such as a file of another format, whose lines a model of texts reads as texts."""
+    training = tmp_path / "training.txt"
+    training.write_text("__label__a one two\n__label__b three four\n" * 60)
+    test = tmp_path / "test.svm"
+    test.write_text("1 1:1 2:1\n0 2:1\n")
+    model = tmp_path / "model"
+    with refused_data("test.svm", "test_labels"):
+        invoke("classify", str(training), "--test", str(test), "--output", str(model))
+    assert not model.exists()
+    invoke("classify", str(training), "--output", str(model))
+    with refused_data("test.svm", "test_labels"):
+        invoke("eval", str(model), "--test", str(test))
+    with refused_data("test.svm", "test_labels"):
+        embedx.evaluate(model, test=test)

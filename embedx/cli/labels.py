@@ -26,7 +26,7 @@ from embedx.evaluation import statistics
 from embedx.evaluation.labels import per_label_rows, scores_by_groups
 from embedx.evaluation.statistics import Estimate
 from embedx.labeled.data import Labeled
-from embedx.labeled.read import ArrivedRows, read, read_arriving
+from embedx.labeled.read import ArrivedRows, read, read_arriving, read_test
 from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import as_cell, csv_text, tab_separated
 from embedx.runtime import atomic
@@ -314,14 +314,13 @@ def _tested(request: EvaluateRequest, path: str, progress: Progress) -> tuple[Cl
         raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
     note_probabilities(model, progress)
     table = TableSettings(label_column=request.label_column, header=request.header)
-    data = read(
+    data = read_test(
         request.test,
         request.test_labels,
-        progress=progress,
         like=model.known,
+        progress=progress,
         table=table,
         names_new_labels=request.predictions is not None,
-        is_test=True,
     )
     return model, data
 

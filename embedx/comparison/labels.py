@@ -23,7 +23,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import array_format_of
-from embedx.labeled.read import files_of, read, read_training, rows_to_test_on
+from embedx.labeled.read import files_of, read_test, read_training, rows_to_test_on
 from embedx.labeled.tables.settings import TableSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
@@ -109,11 +109,9 @@ class LabelledData(Data):
     def prepare(self, progress: Progress) -> dict[str, Any]:
         table = TableSettings.from_options(self.options)
         training = read_training(self.train, self.train_labels, progress=progress, table=table)
-        self.rows = read(
-            self.test or GENERATED, self.test_labels, progress=progress, like=training.schema
+        self.rows = read_test(
+            self.test or GENERATED, self.test_labels, like=training.schema, progress=progress
         )
-        if len(self.rows) == 0:
-            raise DataError(self.test, None, "holds no rows to score on")
 
         self._choose_measures()
         self.converging |= self._converging_variants(training)

@@ -70,6 +70,34 @@ class ArrivedRows(NamedTuple):
     ids: np.ndarray | None
 
 
+def read_test(
+    source: str,
+    labels: str | None = None,
+    *,
+    like: DataSchema,
+    progress: Progress = SILENT,
+    table: TableSettings = TABLE,
+    names_new_labels: bool = False,
+) -> Labeled:
+    """The test rows in `source`, with the features and labels of the training data; see `read`.
+
+    Raises `DataError` if no row has a label: nothing could be scored.
+    """
+    data = read(
+        source,
+        labels,
+        progress=progress,
+        like=like,
+        table=table,
+        names_new_labels=names_new_labels,
+        is_test=True,
+    )
+    if not len(data.labels.ids):
+        remedy = ("name labelled rows, or a file of labels with ", Setting("test_labels"))
+        raise DataError(source, None, "no row has a label", remedy)
+    return data
+
+
 def read(
     source: str | Sequence[str],
     labels: str | None = None,

@@ -11,7 +11,7 @@ from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.evaluation.word_report import with_ends
 from embedx.labeled.data import Labeled
-from embedx.labeled.read import read
+from embedx.labeled.read import read_test
 from embedx.pages import charts as drawing
 from embedx.report.contract import PageRequest
 from embedx.report.labels import by_label, scores_at_each_k
@@ -43,7 +43,7 @@ def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict
         return {}
     progress = request.progress
     data = [
-        read(test, request.test_labels, progress=progress, like=classifier.known)
+        read_test(test, request.test_labels, like=classifier.known, progress=progress)
         for classifier in classifiers
     ]
     return {"source": Path(test).name, **tested(classifiers, data, progress)}

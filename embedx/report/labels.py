@@ -22,7 +22,7 @@ from embedx.evaluation.answers import Reliability
 from embedx.evaluation.labels import LabelMetrics, hits, per_label_rows
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.read import read
+from embedx.labeled.read import read_test
 from embedx.pages import charts as drawing
 from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
 from embedx.report.confusion import confusion_chart
@@ -64,7 +64,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         values |= {"source": None, "key_figures": key_figures}
         return values | in_training(classifier)
 
-    data = read(source, request.test_labels, progress=progress, like=classifier.known)
+    data = read_test(source, request.test_labels, like=classifier.known, progress=progress)
     decisions, label_rows = by_label(classifier, data, progress)
     metrics = classifier.evaluate(data, progress=progress) | decisions
     predicted = predictions(classifier, data, progress)

@@ -19,7 +19,7 @@ from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import (
     check_there,
     label_names_of_recipe,
-    read,
+    read_test,
     read_training,
     rows_to_test_on,
     with_names,
@@ -140,7 +140,8 @@ class LabelTask:
         if not test:
             return training, None
         schema = training.schema
-        return training, read(test, request.test_labels, progress=self.progress, like=schema)
+        rows = read_test(test, request.test_labels, like=schema, progress=self.progress)
+        return training, rows
 
     def _test_source(self) -> str | None:
         """The name of the test data. Raises `EmbedxError` if they are missing or do not apply."""
