@@ -20,7 +20,7 @@ from embedx.labeled.read import read
 from embedx.pages import charts
 from embedx.report import confusion, labels as label_pages, projection, runs, words as word_pages
 from embedx.report.contract import PageRequest
-from embedx.report.report import default_output, report
+from embedx.report.report import default_output, different_names, report
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Silent
 from embedx.vectors.model import UnknownWordError, load_folder
@@ -518,7 +518,9 @@ def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
         for folder in folders
     )
     assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)
-    assert "recall of A" in text
+    assert "recall of one" in text
+    assert "one - two" in text
+    assert text.index("Settings that differ") < text.index("Scores on")
     assert {"labels", "first"} <= set(cells)  # the setting that differs
     assert "scaling" not in cells
     with refused_data("words", quoting="one"):
@@ -557,7 +559,14 @@ def test_the_page_of_two_models_of_words_has_the_neighbours_by_both(
     for name in ("a.embedx", "b.embedx"):
         near = load_folder(tmp_path / name).most_similar("topic1word1", top_k=3)
         assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in Page(text).cells
-    assert "A and B cannot be told apart" in text
+    assert "a and b cannot be told apart" in text
+    assert ">a - b<" in text
+
+
+def test_models_of_one_name_are_called_by_their_paths():
+    assert different_names(["x/ns.embedx", "hs.embedx"]) == ["ns", "hs"]
+    assert different_names(["x/ns.embedx", "y/ns.embedx"]) == ["x/ns.embedx", "y/ns.embedx"]
+    assert different_names(["ns.embedx", "ns.embedx"]) == ["A", "B"]
 
 
 # ---- the command line

@@ -171,15 +171,19 @@ class Report:
         ]
         return data_frame(named, TSV_HEAD)
 
-    def rows(self) -> list[list[str]]:
+    def rows(self, sides: Sequence[str] = ()) -> list[list[str]]:
         """The scores with their 95 % intervals, a row for each set and a column for each model and
         for the difference of two sides, under a row of names; items are those of the model that
         scores the fewest.
+
+        sides  names of the models, if letters do not serve
         """
         n_models = len(self.models)
-        names = self.sides if n_models > 1 else ["score (95 % interval)"]
+        names = list(sides or self.sides)
+        if n_models == 1:
+            names = ["score (95 % interval)"]
         if self.differences:
-            names = [*names, DIFFERENCE]
+            names.append(" - ".join(sides or "AB"))
         rows = [["set", "measure", *names, "items", "OOV", "candidates"]]
         difference_of_test = {difference.test: difference for difference in self.differences}
         for first in range(0, len(self.scores), n_models):
@@ -212,17 +216,17 @@ class Report:
         rows += [difference.tsv_row() for difference in self.differences]
         return "\n".join(tab_separated(map(_as_text, row) for row in rows))
 
-    def conclusions(self) -> list[str]:
-        """A sentence for each difference."""
+    def conclusions(self, sides: Sequence[str] = ("A", "B")) -> list[str]:
+        """A sentence for each difference between the two sides of these names."""
         sentences = [
-            sentence(difference)
+            sentence(difference, sides)
             for difference in self.differences
             if math.isfinite(difference.difference)
         ]
         if sentences and max(self.differences[0].runs) == 1:
             sentences.append(
-                "A and B are one run each, so the intervals leave out the variance over seeds: give"
-                " several seeds of both."
+                f"{' and '.join(sides)} are one run each, so the intervals leave out the variance"
+                " over seeds: give several seeds of both."
             )
         return sentences
 
@@ -260,20 +264,25 @@ def _as_text(cell: Any) -> str:
     return f"{cell:.6g}"
 
 
-def sentence(difference: ScoreDifference) -> str:
+def sentence(difference: ScoreDifference, sides: Sequence[str]) -> str:
     """Which side is better on a set, or that the difference is not significant."""
+    first, second = sides
     test = difference.test
     measure = difference.measure
     low, high = difference.interval
     interval = f"95 % interval {shown(measure, low, high, sign='+')}"
-    details = f"A - B: {interval}, {difference.shared:,} items"
+    details = f"{first} - {second}: {interval}, {difference.shared:,} items"
     if difference.runs != (1, 1):
         runs_a, runs_b = difference.runs
         details += f", {runs_a} and {runs_b} runs"
     is_significant = low > 0 or high < 0
     if not is_significant:
-        return f"{test}: A and B cannot be told apart ({details})."
-    better, worse = ("A", "B") if low > 0 else ("B", "A")
+        return f"{test}: {first} and {second} cannot be told apart ({details})."
+    better = second
+    worse = first
+    if low > 0:
+        better = first
+        worse = second
     gain = shown(measure, abs(difference.difference), sign="+").removeprefix("+")
     return f"{test}: {better} is better than {worse} by {gain} ({details})."
 

@@ -16,6 +16,7 @@ class PageRequest(NamedTuple):
     """What a page is asked for.
 
     folders      of one model, or of two of the same task
+    names        what the page calls the models
     word_tests   test sets of word vectors
     test         test data of classifiers, and `test_labels` beside them
     """
@@ -26,6 +27,7 @@ class PageRequest(NamedTuple):
     test: str | None
     test_labels: str | None
     progress: Progress
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from embedx.labeled.read import read_test
 from embedx.pages import charts as drawing
 from embedx.report.contract import PageRequest
 from embedx.report.labels import by_label, scores_at_each_k
-from embedx.report.runs import SIDES, STYLES
+from embedx.report.runs import styles_of
 from embedx.runtime.progress import Progress
 
 MEASURES = {
@@ -46,11 +46,14 @@ def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict
         read_test(test, request.test_labels, like=classifier.known, progress=progress)
         for classifier in classifiers
     ]
-    return {"source": Path(test).name, **tested(classifiers, data, progress)}
+    return {"source": Path(test).name, **tested(classifiers, request.names, data, progress)}
 
 
 def tested(
-    models: Sequence[Classifier], data: Sequence[Labeled], progress: Progress
+    models: Sequence[Classifier],
+    names: Sequence[str],
+    data: Sequence[Labeled],
+    progress: Progress,
 ) -> dict[str, Any]:
     """The scores of two classifiers on the same test rows, for the template.
 
@@ -65,33 +68,40 @@ def tested(
     ]
     precision = {}
     label_rows = []
-    for side, model, rows in zip(SIDES, models, data, strict=True):
+    for name, model, rows in zip(names, models, data, strict=True):
         predicted = predictions(model, rows, progress)
         at_k = scores_at_each_k(predicted.top, predicted.labels)["precision"]
-        precision[side] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
+        precision[name] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
         _, table = by_label(model, rows, progress)
         label_rows.append({row[0]: row for row in table[1:]})
 
     chart = drawing.curves_chart(
-        precision, 0, "precision", "by-k", styles=STYLES, x_label="k, the number of predictions"
+        precision,
+        0,
+        "precision",
+        "by-k",
+        styles=styles_of(names),
+        x_label="k, the number of predictions",
     )
     return {
-        "scores": score_rows(*scores),
+        "scores": score_rows(names, *scores),
         "chart_by_k": chart,
-        "labels": differing_labels(*label_rows),
+        "labels": differing_labels(names, *label_rows),
     }
 
 
-def score_rows(scores_a: Mapping[str, Score], scores_b: Mapping[str, Score]) -> list[list[str]]:
+def score_rows(
+    names: Sequence[str], scores_a: Mapping[str, Score], scores_b: Mapping[str, Score]
+) -> list[list[str]]:
     """A table of the measures that both models have, with their differences."""
-    rows = [["measure", *SIDES, "A - B"]]
+    rows = [["measure", *names, " - ".join(names)]]
     for measure, title in MEASURES.items():
         if measure not in scores_a or measure not in scores_b:
             continue
         runs = {"A": [scores_a[measure]], "B": [scores_b[measure]]}
         standings = statistics.standings(runs, "B")
         row = [title]
-        for side in SIDES:
+        for side in ("A", "B"):
             score = standings[side].score
             row.append(with_ends(measure, score.value, score.interval()))
         difference = standings["A"].behind
@@ -104,9 +114,12 @@ def score_rows(scores_a: Mapping[str, Score], scores_b: Mapping[str, Score]) -> 
 
 
 def differing_labels(
-    rows_a: Mapping[str, Sequence[str]], rows_b: Mapping[str, Sequence[str]]
+    names: Sequence[str],
+    rows_a: Mapping[str, Sequence[str]],
+    rows_b: Mapping[str, Sequence[str]],
 ) -> list[list[str]]:
-    """The labels of which A finds the most test rows more than B, and the most fewer.
+    """The labels of which the first model finds the most test rows more than the second, and the
+    most fewer.
 
     rows_a, rows_b  by label: its row of `per_label_rows`
     """
@@ -118,7 +131,7 @@ def differing_labels(
 
     labels = rows_a.keys() & rows_b.keys()
     ordered = sorted(labels, key=lambda label: (-gain(label), label))
-    columns = [f"{measure} of {side}" for measure in ("recall", "F1") for side in SIDES]
+    columns = [f"{measure} of {side}" for measure in ("recall", "F1") for side in names]
     rows = [["label", "test rows", *columns]]
     for label in dict.fromkeys([*ordered[:MAX_LABELS], *ordered[-MAX_LABELS:]]):
         a = rows_a[label]

@@ -85,7 +85,15 @@ def report(
     check_file(page, overwrite, [name for name in inputs if name is not None])
 
     word_tests = WordTests(pairs or [], analogies)
-    request = PageRequest(folders, settings, word_tests, test, test_labels, progress or Silent())
+    request = PageRequest(
+        folders,
+        settings,
+        word_tests,
+        test,
+        test_labels,
+        progress or Silent(),
+        different_names(names),
+    )
     write_text(page, page_of(names, PAGES[task], request))
     return page
 
@@ -98,15 +106,29 @@ def page_of(names: Sequence[str | Path], pages: TaskPages[Any], request: PageReq
         title = f"{pages.title} {name_of(names[0])}"
         return render(pages.template, title, **values, **runs.about_model(models[0], values))
 
-    title = " and ".join(map(name_of, names))
-    sides = dict(zip(runs.SIDES, names, strict=True))
+    title = " and ".join(request.names)
+    folders = dict(zip(request.names, names, strict=True))
     values = pages.pair(models, request)
-    return render("pair.html", title, **values, **runs.about_pair(models), models=sides)
+    return render(
+        "pair.html", title, **values, **runs.about_pair(models, request.names), models=folders
+    )
 
 
 def name_of(model: str | Path) -> str:
     """What a model is called on its page: the name of its folder without .embedx."""
     return followed(Path(model)).name.removesuffix(".embedx") or "model"
+
+
+def different_names(models: Sequence[str | Path]) -> list[str]:
+    """What a page calls its models: their names, as they were given where these are the same, and A
+    and B where these are, too.
+    """
+    names = [*map(name_of, models)]
+    if len(set(names)) < len(names):
+        names = [*map(str, models)]
+    if len(set(names)) < len(names):
+        return list("AB"[: len(names)])
+    return names
 
 
 def default_output(*models: str | Path) -> Path:

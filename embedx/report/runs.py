@@ -11,9 +11,6 @@ from embedx.vectors.model import WordVectors
 
 Model = Classifier | WordVectors
 
-# what a page calls the two models that it compares
-SIDES = ["A", "B"]
-STYLES = {name: drawing.style_of(k) for k, name in enumerate(SIDES)}
 # facts at the top of a page, with their titles
 FIGURES = {
     "objective": "objective",
@@ -68,31 +65,43 @@ def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def about_pair(models: Sequence[Model]) -> dict[str, Any]:
+def styles_of(names: Sequence[str]) -> dict[str, str]:
+    """The style of the curve of each model, by the model's name."""
+    return {name: drawing.style_of(k) for k, name in enumerate(names)}
+
+
+def about_pair(models: Sequence[Model], names: Sequence[str]) -> dict[str, Any]:
     """What the page of two models of either task has: runs, settings that differ, losses."""
     facts = [model.facts for model in models]
     figures = [figures_of_run(model) for model in models]
-    settings = [shown(model.settings) for model in models]
+    settings = [
+        shown({"objective": run.get("objective"), **model.settings})
+        for run, model in zip(facts, models, strict=True)
+    ]
     losses = {
-        side: learning_curves.mean_over_epoch(learning_curves.loss_points(run))
-        for side, run in zip(SIDES, facts, strict=True)
+        name: learning_curves.mean_over_epoch(learning_curves.loss_points(run))
+        for name, run in zip(names, facts, strict=True)
     }
     return {
-        "runs": side_by_side("run", figures),
+        "runs": side_by_side("run", names, figures),
         "commands": [run.get("command") for run in facts],
-        "settings": side_by_side("setting", settings, only_differing=True),
+        "settings": side_by_side("setting", names, settings, only_differing=True),
         "charts": charts_of({"training loss": losses}, "training loss"),
-        "names": STYLES,
+        "names": styles_of(names),
+        "sides": names,
         "is_one_loss": facts[0].get("objective") == facts[1].get("objective"),
     }
 
 
 def side_by_side(
-    head: str, values: Sequence[Mapping[str, str]], only_differing: bool = False
+    head: str,
+    names: Sequence[str],
+    values: Sequence[Mapping[str, str]],
+    only_differing: bool = False,
 ) -> list[list[str]]:
     """A table with a row for each name, and its value in each of the two models."""
     values_a, values_b = values
-    rows = [[head, *SIDES]]
+    rows = [[head, *names]]
     for name in {**values_a, **values_b}:
         a = values_a.get(name, "–")
         b = values_b.get(name, "–")
@@ -127,7 +136,7 @@ def charts_of(
                 title,
                 f"plot{k}-{against}",
                 title == loss,
-                STYLES,
+                styles_of(list(points_by_name)),
                 best=(best or {}).get(title),
                 about=about,
             )

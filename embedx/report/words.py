@@ -15,7 +15,6 @@ from embedx.pages.charts import N_COLOURS
 from embedx.report import projection
 from embedx.report.contract import PageRequest
 from embedx.report.numbers import number_rows
-from embedx.report.runs import SIDES
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
@@ -71,12 +70,12 @@ def pair_values(models: Sequence[WordVectors], request: PageRequest) -> dict[str
     """What the page of two models of word vectors shows of their words, for its template."""
     scores, reason = scores_of(request)
     values: dict[str, Any] = {
-        "neighbours": neighbours_side_by_side(models, request.settings),
+        "neighbours": neighbours_side_by_side(models, request.names, request.settings),
         "no_scores": reason,
     }
     if scores is not None:
-        values["scores"] = scores.rows()
-        values["conclusions"] = scores.conclusions()
+        values["scores"] = scores.rows(request.names)
+        values["conclusions"] = scores.conclusions(request.names)
     return values
 
 
@@ -186,7 +185,7 @@ def neighbour_rows(vectors: WordVectors, words: Sequence[str], near: Neighbours)
 
 
 def neighbours_side_by_side(
-    models: Sequence[WordVectors], settings: ReportSettings
+    models: Sequence[WordVectors], names: Sequence[str], settings: ReportSettings
 ) -> list[list[str]]:
     """The nearest words by each model, of the words asked for and of random ones that both have."""
     shared = [word for word in models[0].words if word in models[1]]
@@ -195,7 +194,7 @@ def neighbours_side_by_side(
     words = list(dict.fromkeys([*settings.chosen_words, *random_words]))
 
     columns = [nearest_column(model, words, settings.nearest) for model in models]
-    return [["word", *SIDES], *map(list, zip(words, *columns, strict=True))]
+    return [["word", *names], *map(list, zip(words, *columns, strict=True))]
 
 
 def nearest_column(model: WordVectors, words: Sequence[str], n_nearest: int) -> list[str]:
