@@ -43,27 +43,48 @@ OVERVIEW = {
 DATA = {"data": "builds a data set of the tables from public repositories"}
 
 
-def found(name: str) -> Experiment:
-    return import_module("eval." + name.replace("-", "_")).EXPERIMENT
-
-
 def main(arguments: list[str] | None = None) -> None:
     typed = sys.argv[1:] if arguments is None else arguments
     if not typed:
-        print(
-            "\n".join(
-                f"python -m eval {name:28s}{about}"
-                for name, about in (EXPERIMENTS | OVERVIEW | DATA).items()
-            )
-        )
-        return
-    if typed[:1] == [*DATA]:
+        print(list_of_experiments())
+    elif typed[:1] == [*DATA]:
         with one_line_errors():
             import_module("eval.data").main(typed[1:])
-        return
-    if typed == [*OVERVIEW]:
+    elif typed == [*OVERVIEW]:
         import_module("eval.overview").publish()
-        return
+    else:
+        run_experiment(typed)
+
+
+def list_of_experiments() -> str:
+    """A line for each name that can be typed."""
+    lines = EXPERIMENTS | OVERVIEW | DATA
+    return "\n".join(f"python -m eval {name:28s}{about}" for name, about in lines.items())
+
+
+def experiment_called(name: str) -> Experiment:
+    return import_module("eval." + name.replace("-", "_")).EXPERIMENT
+
+
+def run_experiment(typed: list[str]) -> None:
+    """Measure what was typed, unless nothing is to be measured, and write the page."""
+    parser = new_parser()
+    options = parser.parse_args(typed)
+    experiment = experiment_called(options.name)
+    settings = checked_settings(parser, options, experiment)
+    results = results_folder(parser, options)
+    if not (options.report_only or options.publish):
+        if options.quick and not options.resume:
+            (results / f"{experiment.name}.jsonl").unlink(missing_ok=True)
+        run = Run(experiment, options.only, quick=options.quick, data=options.data, **settings)
+        measure_or_stop(run, results, shown(typed), options.resume)
+    records = report(experiment, results, options.quick)
+    if options.publish and experiment.publish:
+        experiment.publish(records)
+
+
+def new_parser() -> argparse.ArgumentParser:
+    """The options of an experiment."""
     parser = argparse.ArgumentParser(prog="python -m eval", description=__doc__)
     parser.add_argument("name", choices=EXPERIMENTS)
     parser.add_argument(
@@ -98,50 +119,56 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="DIR",
         help="folder with a folder for each peer and its program (speed)",
     )
-    options = parser.parse_args(typed)
-    experiment = found(options.name)
-    if odd := set(options.only) - {word for words in experiment.choices.values() for word in words}:
+    return parser
+
+
+def checked_settings(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, experiment: Experiment
+) -> dict[str, object]:
+    """The experiment's own settings by name; ends in a line for what it does not have."""
+    choices = experiment.choices
+    unknown_choices = set(options.only) - {word for words in choices.values() for word in words}
+    if unknown_choices:
         known = "; ".join(
-            f"{what}: {' '.join(map(repr, words))}" for what, words in experiment.choices.items()
+            f"{what}: {' '.join(map(repr, words))}" for what, words in choices.items()
         )
-        parser.error(f"--only: no {', '.join(sorted(odd))} in {options.name}, which has {known}")
+        names = ", ".join(sorted(unknown_choices))
+        parser.error(f"--only: no {names} in {options.name}, which has {known}")
     if options.peers is not None:
         options.set.append(f"peers={options.peers}")
-    settings = dict(each.partition("=")[::2] for each in options.set)
-    if odd := settings.keys() - experiment.settings.keys():
-        parser.error(
-            f"--set: {options.name} has no {', '.join(sorted(odd))}, but"
-            f" {' '.join(experiment.settings) or 'nothing'}"
-        )
+    texts = dict(setting.partition("=")[::2] for setting in options.set)
+    unknown_settings = texts.keys() - experiment.settings.keys()
+    if unknown_settings:
+        known = " ".join(experiment.settings) or "nothing"
+        names = ", ".join(sorted(unknown_settings))
+        parser.error(f"--set: {options.name} has no {names}, but {known}")
     if options.publish and experiment.publish is None:
         parser.error(f"--publish: {options.name} publishes nothing")
-    results = options.results or (QUICK_RESULTS if options.quick else RESULTS)
+    return {name: value_of(text) for name, text in texts.items()}
+
+
+def results_folder(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Path:
+    """The folder of records and pages; a quick trial's is never the published one."""
+    default = QUICK_RESULTS if options.quick else RESULTS
+    results: Path = options.results or default
     if options.quick and results.resolve() == RESULTS.resolve():
         parser.error("--quick does not write to the published results; leave out --results")
-    if not (options.report_only or options.publish):
-        if options.quick and not options.resume:
-            (results / f"{experiment.name}.jsonl").unlink(missing_ok=True)
-        run = Run(
-            experiment,
-            options.only,
-            quick=options.quick,
-            data=options.data,
-            **{name: value_of(value) for name, value in settings.items()},
-        )
-        try:
-            with one_line_errors():
-                measure(run, results, shown(typed), options.resume)
-        except FileNotFoundError as error:
-            if run.data_folder is None or str(run.data_folder) not in str(error.filename):
-                raise
-            stop(f"{error.filename}: no such file; --data names the folder that has it")
-        except KeyboardInterrupt:
-            raise SystemExit(
-                "interrupted; --resume continues from here, --report-only shows what there is"
-            ) from None
-    records = report(experiment, results, options.quick)
-    if options.publish and experiment.publish:
-        experiment.publish(records)
+    return results
+
+
+def measure_or_stop(run: Run, results: Path, command: str, resumes: bool) -> None:
+    """Measure; what the user can mend, a missing file and Ctrl-C end in one line."""
+    try:
+        with one_line_errors():
+            measure(run, results, command, resumes)
+    except FileNotFoundError as error:
+        if run.data_folder is None or str(run.data_folder) not in str(error.filename):
+            raise
+        stop(f"{error.filename}: no such file; --data names the folder that has it")
+    except KeyboardInterrupt:
+        raise SystemExit(
+            "interrupted; --resume continues from here, --report-only shows what there is"
+        ) from None
 
 
 @contextlib.contextmanager
