@@ -126,3 +126,10 @@ def test_what_is_ranked_by_next_items_is_sessions(orders):
     assert configure("ns", data.options).vocabulary.min_count == 1
     walks = Text([str(orders)], {"walks": 2}, CompareSettings(), next_item=str(orders))
     assert "format" not in walks.options
+
+
+def test_names_of_nodes_with_punctuation_are_no_raw_text(tmp_path):
+    (tmp_path / "edges.csv").write_text('"a, b",c\n"a, b",d\nc,d\nd,"a, b"\n')
+    done = run_command(tmp_path, "train", "edges.csv", "--walks", "5", "--threads", "1")
+    assert "is above that of word frequencies alone" in done.stderr
+    assert "--tokenizer" not in done.stderr

@@ -523,7 +523,7 @@ class WordVectorsRun:
         if loss is None or baseline is None or loss < baseline or outcome.interrupted_by:
             return
         remedy: Text = ("train for more ", Setting("epochs"), " or on more text")
-        if is_raw(self.corpus, self.config.text):
+        if self.config.kind == TEXT and is_raw(self.corpus, self.config.text):
             advice = ("punctuation is attached to words: train with ", *IN_WORDS)
             remedy = (*advice, ", or for more ", Setting("epochs"))
         self.progress.warn(
