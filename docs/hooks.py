@@ -21,6 +21,20 @@ DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
 OPTION = re.compile(r"(?<![\w-])--(?:set )?(?P<name>[a-z][a-z0-9-]*)")
 MARK = re.compile(r"<!-- generated: (?P<name>[\w-]+) -->")
+# a table outside code: head, marks of alignment, rows
+TABLE = re.compile(
+    r"^(?P<head>\|.*\|\n)(?P<marks>\|(?:\s*:?-+:?\s*\|)+)\n(?P<body>(?:\|.*\|(?:\n|\Z))+)",
+    re.MULTILINE,
+)
+UNESCAPED_BAR = re.compile(r"(?<!\\)\|")
+WITHOUT_NUMBER = ("", "-", "–", "—", "n/a")
+# perhaps bold, with a sign, a unit, an error or the ends of an interval
+_DIGITS = (
+    r"[-+−~<>≤≥±×]?\s?\d[\d,.]*(?:e[-+]?\d+)?(?:\s?(?:%|[kKMG]?i?B?|[mµn]?s|min|h|points|times|×))?"
+)
+NUMBER = re.compile(
+    rf"\**{_DIGITS}(?:\s(?:±|to)\s{_DIGITS})?(?:\s?\({_DIGITS}(?:\sto\s{_DIGITS})?\))?\**"
+)
 # how a page in docs/ links to a page of measurements
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")
 IN_DOCS = "](../../docs/"  # and the other way
@@ -269,11 +283,39 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def with_numbers_right(text: str) -> str:
+    """A page whose columns of numbers are aligned right, where a table does not say otherwise."""
+    return TABLE.sub(_aligned_table, text)
+
+
+def _aligned_table(table: re.Match[str]) -> str:
+    """A table of Markdown with `---:` for its columns of numbers."""
+    rows = [_cells(row) for row in table["body"].splitlines()]
+    marks = []
+    for column, mark in enumerate(_cells(table["marks"])):
+        cells = [row[column] for row in rows if column < len(row)]
+        is_plain = ":" not in mark
+        marks.append("---:" if is_plain and _are_numbers(cells) else mark)
+    return f"{table['head']}| {' | '.join(marks)} |\n{table['body']}"
+
+
+def _cells(row: str) -> list[str]:
+    """The cells of a row of a table."""
+    return [cell.strip() for cell in UNESCAPED_BAR.split(row.strip().strip("|"))]
+
+
+def _are_numbers(cells: Iterable[str]) -> bool:
+    """Whether all cells are numbers or without one, and some are numbers."""
+    filled_cells = [cell for cell in cells if cell not in WITHOUT_NUMBER]
+    return bool(filled_cells) and all(map(NUMBER.fullmatch, filled_cells))
+
+
 def on_page_markdown(text: str, **of_page: Any) -> str:
     """Fill in the parts; links to pages of measurements lead to the copies in the site, and theirs
     to its pages.
     """
-    return IN_REPOSITORY.sub("](results/", filled(text)).replace(IN_DOCS, "](../")
+    text = with_numbers_right(filled(text))
+    return IN_REPOSITORY.sub("](results/", text).replace(IN_DOCS, "](../")
 
 
 def write_labels_page() -> None:

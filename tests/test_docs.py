@@ -584,3 +584,17 @@ def test_the_blocks_of_a_page_run(page, place):
         assert not json.loads((place / "long.embedx" / "model.json").read_text())["facts"][
             "interrupted"
         ]
+
+
+def test_columns_of_numbers_are_aligned_right_in_the_site():
+    page = """
+| objective | score | seconds | note | k |
+| --- | --- | :-- | --- | --- |
+| `ns` | -8.59 ± 0.01 | 3 | 1 of 2 | **1,204** |
+| `hs` | 4.1e+10 | 3 | 1 of 2 | 3.2 GiB |
+| a \\| b | – | 4 | 12 | 12 % |
+
+text
+"""
+    assert "| --- | ---: | :-- | --- | ---: |" in hooks.with_numbers_right(page)
+    assert hooks.with_numbers_right("| a |\n| --- |\n| - |\n") == "| a |\n| --- |\n| - |\n"
