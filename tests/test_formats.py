@@ -111,9 +111,11 @@ def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout)
             ["the", ". . .", "at name@domain.com"],
         ),
         (b". . . 2 3 \r\nthe 0.5 1.5 \r\n", [". . .", "the"]),
+        (b"2 2\n. . . 2 3\nthe 0.5 1.5\n", [". . .", "the"]),
+        (b"2 2\nthe 0.5 1.5\n. . . 2 3\n", ["the", ". . ."]),
     ],
 )
-def test_words_of_glove_may_have_spaces(tmp_path, content, expected):
+def test_words_of_text_files_may_have_spaces(tmp_path, content, expected):
     words, vectors, *_ = formats.read(write(tmp_path, content))
     assert words == expected
     np.testing.assert_array_equal(vectors[words.index("the")], [0.5, 1.5])

@@ -52,14 +52,15 @@ def layout(head: bytes) -> str:
     fields, next_fields = first.split(), rest.partition(b"\n")[0].split()
     if not HEADER.fullmatch(first):
         return "glove" if len(fields) > 1 and is_number(fields[-1]) else ""
-    # The next line is text also when one of its numbers is misspelt, so that the error can name it.
+    dim = int(fields[1])
+    if dim == 0 or not rest.strip():
+        return "word2vec"
+    # The next line is text also when one of its numbers is misspelt, so that the error can name it;
+    # its word may hold spaces.
     is_word = len(next_fields) > 1 and all(map(is_number, next_fields[1:]))
-    has_length = len(next_fields) == int(fields[1]) + 1 and b"".join(next_fields).isascii()
-    return (
-        "word2vec"
-        if is_word or has_length or not rest.strip() or int(fields[1]) == 0
-        else "word2vec-binary"
-    )
+    ends_in_vector = len(next_fields) > dim and all(map(is_number, next_fields[-dim:]))
+    has_length = len(next_fields) == dim + 1 and b"".join(next_fields).isascii()
+    return "word2vec" if is_word or ends_in_vector or has_length else "word2vec-binary"
 
 
 def header(file: Opened) -> tuple[int, int]:
