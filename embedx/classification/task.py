@@ -6,7 +6,8 @@ What trains is one of three (trainers.py): steps on minibatches (steps.py), one 
 
 import dataclasses
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from embedx.runtime.memory import MemoryPlan, allocating, check_declared
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.settings import as_typed
+from embedx.storage.schema import row_blocks
 from embedx.training import life, trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import DiskNeeds, Size
@@ -74,6 +76,15 @@ class TrainedClassifier:
     def without_state(self) -> "TrainedClassifier":
         """The same without the memory that only training needed."""
         return TrainedClassifier(self.classifier, self.outcome.without_state())
+
+
+def crc_of(arrays: Sequence[ndarray]) -> int:
+    """CRC-32 of the bytes of arrays, a block of rows at a time."""
+    crc = 0
+    for array in arrays:
+        for rows in row_blocks(array):
+            crc = zlib.crc32(np.ascontiguousarray(rows).data, crc)
+    return crc
 
 
 class ClassifierRun:
@@ -177,6 +188,15 @@ class ClassifierRun:
             without |= {"negatives", "replacement"}
         used = {name: value for name, value in self.record().items() if name not in without}
         return {"objective": self.objective.name, **used}
+
+    def data_hash(self) -> str:
+        """A hash of the features and labels of the training data, as they were read."""
+        features = self.data.features
+        parts = [features]
+        if self.data.is_sparse:
+            parts = [features.indptr, features.indices, features.data]
+        labels = self.data.labels
+        return f"{crc_of(parts):08x}{crc_of([labels.ids, labels.n_of_row]):08x}"
 
     def data_size(self) -> dict[str, int]:
         """Numbers of rows, features and labels."""
@@ -298,6 +318,7 @@ class ClassifierRun:
         n_rows_before = 0 if self.before is None else self.before.n_training_rows
         return {
             "objective": self.objective.name,
+            "data_hash": self.data_hash(),
             "examples": len(self.division.training),
             "training_rows": len(self.data) + n_rows_before,
             "labels": len(counts),

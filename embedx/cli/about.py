@@ -20,6 +20,8 @@ FACTS = (
     "examples_per_second",
     "collapsed",
 )
+# What the model is made again from.
+ORIGIN = ("command", "data_hash", "versions")
 SCORES = ("log_likelihood", "unigram", "accuracy", "p@1", "ndcg@5")
 
 
@@ -48,9 +50,10 @@ def about(model: str) -> Record:
     record |= {name: facts[name] for name in FACTS if facts.get(name) is not None}
     if facts.get("interrupted"):
         record["interrupted"] = True
-    scores = _scores(facts)
+    scores = recorded_scores(facts)
     if scores:
         record["scores"] = scores
+    record |= {name: facts[name] for name in ORIGIN if facts.get(name) is not None}
     record["settings"] = changed(task, facts, settings)
     if facts.get("chosen"):
         # The reason of each setting that the data decided.
@@ -101,7 +104,7 @@ def _sizes_of_classifier(facts: Record, arrays: Record) -> Record:
     return sizes
 
 
-def _scores(facts: Record) -> Record:
+def recorded_scores(facts: Record) -> Record:
     """The last scores on validation rows, and those on held-out data."""
     scores: Record = {}
     history = facts.get("history")

@@ -32,6 +32,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Use a model": {
         "info": models.info,
+        "reproduce": models.reproduce,
         "predict": models.predict,
         "nn": models.nearest,
         "analogy": models.analogy,

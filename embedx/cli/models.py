@@ -28,6 +28,25 @@ def info(model: str, as_json: bool = False) -> None:
     tables.show_facts(record, as_json)
 
 
+def reproduce(
+    model: str,
+    output: Path | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Train a model again by its recorded command, and say whether the bytes are equal.
+
+    Names of files are those of the folder in which the model was trained. The data are compared by
+    their recorded hash first.
+
+    model   folder written by `embedx train` or `embedx classify`
+    output  the new model folder; by default MODEL.again
+    """
+    from embedx.cli import reproduce as again
+
+    again.reproduce(model, output, as_json, quiet)
+
+
 def predict(request: PredictRequest) -> None:
     """List the best labels of each row, with their probabilities.
 

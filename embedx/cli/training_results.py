@@ -22,6 +22,7 @@ def show_plan(request: RunRequest, planned: Planned) -> None:
         facts["settings"] = planned.settings
         facts["chosen"] = planned.origins
         facts["data"] = planned.data_size
+        facts["data_hash"] = planned.data_hash
         facts["memory"] = memory.parts
         facts["available"] = memory.available
         facts["disk"] = needs

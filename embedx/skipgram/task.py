@@ -209,6 +209,11 @@ class WordVectorsRun:
         """Numbers of tokens and words."""
         return {"tokens": self.corpus.n_tokens, "words": len(self.words)}
 
+    def data_hash(self) -> str:
+        """A hash of the encoded corpus and its vocabulary."""
+        words = zlib.crc32("\n".join(self.words.words).encode())
+        return f"{checksum(self.corpus.tokens):08x}{words:08x}"
+
     def identity(self) -> Record:
         """What decides the result, by which a resumed run is recognised."""
         start = self.config.start
@@ -480,6 +485,7 @@ class WordVectorsRun:
             "objective": self.config.objective.name,
             **objectives.packages(self.config.objective.name, self.config.settings.sampler),
             "corpus": self.corpus.key,
+            "data_hash": self.data_hash(),
             "sources": names[:MAX_SOURCES_IN_MODEL],
             "corpus_tokens": self.corpus.n_tokens,
             "words": len(self.words),

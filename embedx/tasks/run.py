@@ -12,9 +12,11 @@ The last three are in `embedx.training.life`.
 """
 
 import contextlib
+import platform
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -68,6 +70,9 @@ class ResolvedRun(life.TrainableRun[Trained], Protocol):
     def data_size(self) -> dict[str, int]:
         """Numbers of what the data have, by name."""
 
+    def data_hash(self) -> str:
+        """A hash of the data, as they were read."""
+
 
 class Task(Protocol):
     """What a kind of request does at each stage.
@@ -116,6 +121,7 @@ class Planned:
     data_size: dict[str, int]
     memory: MemoryPlan
     on_disk: DiskNeeds | None
+    data_hash: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,12 @@ class Finished:
     @property
     def model(self) -> Model:
         return self.trained.model
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that compute, by name."""
+    packages = {name: metadata.version(name) for name in ("numpy", "numba", "scipy")}
+    return {"python": platform.python_version(), **packages}
 
 
 def task_of(request: RunRequest, progress: Progress) -> Task:
@@ -160,6 +172,7 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         progress.note(task.command())
         trained = train_task(task, progress, checkpoints, wrap)
         trained.model.facts["command"] = command_line(request)
+        trained.model.facts["versions"] = versions()
         with progress.stage("save"):
             place = saved(
                 lambda folder: trained.model.save(folder, overwrite),
@@ -204,6 +217,7 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
             resolved.data_size(),
             memory,
             resolved.on_disk(memory),
+            resolved.data_hash(),
         )
 
 
