@@ -14,7 +14,7 @@ import embedx
 from embedx.cli import aliases
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
-from tests.support.commands import invoke as run
+from tests.support.commands import invoke as run, run_command
 from tests.support.refusals import refused_data, refused_on_command_line
 
 
@@ -387,3 +387,26 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
         ["__label__good", "__label__bad"],
     ]
     assert [float(row[1]) + float(row[3]) for row in rows] == pytest.approx([1] * 4, abs=1e-4)
+
+
+def test_a_tsv_of_annif_has_a_text_and_its_subjects(tmp_path):
+    red = "red apple\t<http://x.org/fruit> <http://x.org/red>\n"
+    (tmp_path / "annif.tsv").write_text((red + "blue sea\t<http://x.org/blue>\n") * 40)
+    options = [
+        "--header",
+        "no",
+        "--text-column",
+        "1",
+        "--label-column",
+        "2",
+        "--epochs",
+        "3",
+        "--output",
+        "subjects",
+    ]
+    run_command(
+        tmp_path, "classify", "annif.tsv", *options, "--set", "label-separator= ", "--threads", 1
+    )
+    done = run_command(tmp_path, "predict", "subjects", "-", "--top-k", 2, input="red apple\n")
+    subjects = done.stdout.split()[::2]
+    assert set(subjects) == {"<http://x.org/fruit>", "<http://x.org/red>"}
