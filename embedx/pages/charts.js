@@ -28,7 +28,7 @@ const offerFiles = (() => {
   const inert = cell => cell.length > 1 && /^[=+\-@\t\r\n]/.test(cell) && !isNumber(cell) ? `'${cell}` : cell;
   const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   const csv = rows => rows.map(row => row.map(cell => quoted(inert(cell))).join(",") + "\n").join("");
-  const svg = (picture, legend = []) => {  // with its style, so that it looks the same elsewhere
+  const svg = (picture, legend = [], scale = 1) => {  // with its style, so that it looks the same elsewhere
     const copy = picture.cloneNode(true), box = picture.viewBox.baseVal;
     const used = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap",
       "stroke-linejoin", "vector-effect", "font-size", "font-family", "font-weight", "font-style", "text-anchor",
@@ -37,6 +37,8 @@ const offerFiles = (() => {
     from.forEach((each, i) => {
       const style = getComputedStyle(each);
       for (const name of used) to[i].style.setProperty(name, style.getPropertyValue(name));
+      // such a stroke keeps its pixels however much the picture is enlarged
+      if (style.vectorEffect === "non-scaling-stroke") to[i].style.strokeWidth = `${scale * parseFloat(style.strokeWidth)}px`;
       for (const name of ["class", "data-row"]) to[i].removeAttribute(name);
     });
     const height = box.height + (legend.length ? 12 + 20 * legend.length : 0);
@@ -58,10 +60,11 @@ const offerFiles = (() => {
     const text = new XMLSerializer().serializeToString(copy);
     return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");  // what XML cannot have
   };
-  const png = (text, name) => {  // at four pixels for each of the screen, which is enough for print
+  const PNG_SCALE = 4;  // pixels for each of the screen, enough for print
+  const png = (text, name) => {
     const image = new Image(), address = URL.createObjectURL(new Blob([text], {type: "image/svg+xml"}));
     image.addEventListener("load", () => {
-      const canvas = Object.assign(document.createElement("canvas"), {width: 4 * image.width, height: 4 * image.height});
+      const canvas = Object.assign(document.createElement("canvas"), {width: PNG_SCALE * image.width, height: PNG_SCALE * image.height});
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       URL.revokeObjectURL(address);
       canvas.toBlob(picture => save(picture, "image/png", name));
@@ -89,7 +92,7 @@ const offerFiles = (() => {
         const file = name(block, `.${kind.toLowerCase()}`, about), picture = block.querySelector("svg");
         if (kind === "CSV") save(csv(rows()), "text/csv", file);
         else if (kind === "SVG") save(svg(picture, legend()), "image/svg+xml", file);
-        else png(svg(picture, legend()), file);
+        else png(svg(picture, legend(), PNG_SCALE), file);
       });
       files.append(button);
     }
