@@ -122,7 +122,7 @@ def test_rows_that_are_found_will_do(two_topics, objective):
         "tail",
     }
     assert trained.vectors.settings["scored_fraction"] == 0.5
-    assert trained.vectors.settings["loss"] == "softmax"
+    assert trained.vectors.settings.get("loss", "softmax") == "softmax"
 
 
 def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):

@@ -58,7 +58,7 @@ def test_names_of_others_become_ours(typed, settings, asked):
 @pytest.mark.parametrize("name", aliases.INSTEAD)
 def test_an_option_that_no_command_has_gets_one_line(name):
     with pytest.raises(EmbedxError, match=f"^--{name}: {re.escape(aliases.INSTEAD[name])}$"):
-        run("nn", "x", f"--{name}", "1")
+        run("info", "x", f"--{name}", "1")
 
 
 def test_every_name_leads_to_an_option_of_train_or_classify():

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from embedx.engine.select import SUMMED
 from embedx.kernels.random import stream_key
 from embedx.skipgram.strategies import form_of
-from embedx.testing.objectives import evaluate
+from embedx.testing.objectives import Candidates, Conditions, evaluate
 from tests.support.objectives import make
 from tests.support.skipgram_setup import Setup
 from tests.support.state_laws import LAWS
@@ -79,13 +79,9 @@ def optimum(task, objective):
         state = objective.optimal_state(z, np.eye(n))[x]
         loss, c, _ = evaluate(
             objective,
-            z[x],
-            weight[:, None] * label,
-            weighted_count,
-            0 * sample_count,
+            Candidates(z[x], weight[:, None] * label, weighted_count, 0 * sample_count),
             state,
-            n_draws=n,
-            n_classes=n,
+            Conditions(n_draws=n, n_classes=n),
         )
         return loss / weight.sum(), (c.T @ task.inputs[x]).ravel() / weight.sum()
 

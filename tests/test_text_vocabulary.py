@@ -69,7 +69,7 @@ WORDS = ["the", "", "café", "日本語", "the end", "e", "\udc80", "x" * 300]
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
-    monkeypatch.setattr(word_list, "AT_ONCE", 3)
+    monkeypatch.setattr(word_list, "WORDS_PER_STEP", 3)
 
 
 def test_it_is_a_sequence_of_words():

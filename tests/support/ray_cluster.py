@@ -5,6 +5,8 @@ import os
 import re
 import warnings
 
+from embedx.runtime.progress import Silent
+
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
@@ -25,13 +27,12 @@ def cluster_of(n_nodes=2):
             cluster.shutdown()
 
 
-class Watching:
+class Watching(Silent):
     """Progress that notes what is told, and does something once when so much of the training is
     over.
     """
 
     interval = 0.05
-    is_verbose = False
 
     def __init__(self, share=1.0, act=lambda watching: None):
         self.share = share
@@ -52,10 +53,6 @@ class Watching:
 
     def warn(self, *text):
         self.note("warning: ", *text)
-
-    def detail(self, *message): ...
-
-    def finish(self): ...
 
     def workers(self):
         """The process of each worker that has started, in the order in which they did."""
