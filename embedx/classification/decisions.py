@@ -34,7 +34,7 @@ from embedx.storage.schema import Array
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}
 # Labels of a row that a threshold gives, at most.
 MAX_ABOVE = 100
-# Labels of a row among which sets are sought; on Omniglot these have 95 % of the right ones, 300
+# Labels of a row that sets are chosen from; on Omniglot these have 95 % of the right ones, 300
 # have 77 %.
 MAX_IN_SET = 1000
 # With a tree, as many as the default beam finds in every row.

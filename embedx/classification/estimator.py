@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 
     from embedx.classification.parameters import ClassifierParameters
 
-# lbfgs is the default up to so many weights, features × rows: some hundred megabytes of memory for
-# fifty tables; and up to so many multiplications in one pass, values × rows: some seconds for ten.
+# lbfgs is the default up to these numbers of weights, features × rows (some hundred megabytes of
+# memory for fifty tables), and of multiplications in a pass, values × rows (some seconds for ten).
 MAX_WEIGHTS = 5_000_000
 MAX_PRODUCTS = 1_000_000_000
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}

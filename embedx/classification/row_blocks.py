@@ -50,7 +50,7 @@ def threads_for(features: Any, threads: int | None) -> int:
 def in_blocks(
     n: int, size: int, work: Callable[[slice], Any], progress: Progress, threads: int = 1
 ) -> Iterator[tuple[slice, Any]]:
-    """(rows, work(rows)) for n rows, so many at a time, in order, by several threads."""
+    """(rows, work(rows)) for n rows, a block at a time, in order, by several threads."""
     blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     progress.start("predicting", n, " examples")
     if len(blocks) == 1:

@@ -27,7 +27,7 @@ MAX_PRODUCTS = 2e12
 MAX_PRODUCTS_OF_MANY = 1e11
 MANY_FOR_TREE = 10_000
 
-# From so many labels on, or with several labels a row, neighbours and propensities are tried.
+# From this many labels on, or with several labels a row, neighbours and propensities are tried.
 MANY_LABELS = 1_000
 # measured: docs/constants.md
 PROPENSITY = 0.25

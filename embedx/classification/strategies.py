@@ -58,7 +58,8 @@ INITIAL = 2**32
 CHUNK = 4096
 # The same where rows are retrieved, from an index that is as old as its chunk.
 RETRIEVED_CHUNK = 64
-# About as many examples estimate the loss before training, in so many strata of so many or more.
+# About N_SAMPLED examples estimate the loss before training, in at most MAX_STRATA strata of at
+# least MIN_OF_STRATUM.
 N_SAMPLED = 1024
 MAX_STRATA = 64
 MIN_OF_STRATUM = 4

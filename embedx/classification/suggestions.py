@@ -72,7 +72,7 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
 
 
 def _lines(file: str, n_rows: int) -> list[str]:
-    """The lines of a file of so many rows, the last of which may be empty."""
+    """The n_rows lines of a file, the last of which may be empty."""
     lines = Lines(source_of(file), SILENT)
     lines.min_lines = n_rows
     found = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]

@@ -361,7 +361,7 @@ class ClassifierRun:
 
     def _anchor(self) -> start_of.Anchor | None:
         """What keeps the parameters near those of the classifier to continue from; None where a run
-        goes on with its optimizer's state, whose steps are short already.
+        continues with its optimizer's state, whose steps are short already.
         """
         before = self.before
         if before is None or not self.settings.anchored:

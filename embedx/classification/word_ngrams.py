@@ -28,7 +28,7 @@ from embedx.training import life
 MAX_TRAINING_ROWS = 3_000
 # Held-out rows at least, of which there are no more than a quarter.
 MIN_HELD_OUT = 500
-# Words alone are chosen where they are better by so many standard errors of the difference.
+# Words alone are chosen where they are better by this many standard errors of the difference.
 MIN_STANDARD_ERRORS = 1.0
 
 

@@ -81,8 +81,8 @@ GROUPS = {
 NO_NEW_THREAD = "can't start new thread"
 MORE_THREADS = "give a smaller --threads, or raise the limit (ulimit -u, --pids-limit)"
 
-# OpenBLAS starts a thread for each core but one, of so many, when it is loaded, and interrupts the
-# process where it cannot; OpenMP ends it. numpy, scipy and scikit-learn each have a library.
+# OpenBLAS starts a thread for each core but one, up to this many, when it is loaded, and interrupts
+# the process where it cannot; OpenMP ends it. numpy, scipy and scikit-learn each have a library.
 MAX_CORES_OF_LIBRARY = 64
 LIBRARIES_WITH_THREADS = 3
 THREADS_OF_LIBRARIES = "OMP_NUM_THREADS"

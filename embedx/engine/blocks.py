@@ -342,7 +342,7 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
     seen = workspace.seen
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
-    # the candidates among which a draw is sought; a centre that is drawn is no noise in JOINT
+    # the candidates that are searched for a draw; a centre that is drawn is no noise in JOINT
     first_sought = n_centres
     if plan.form == JOINT:
         first_sought = 0

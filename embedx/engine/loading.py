@@ -43,26 +43,24 @@ def load_kernel(
     sampler       None for a kernel that draws nothing, which takes `coefficients` alone
     """
     with progress.stage("kernels"):
-        return _loaded_kernel(kernel, coefficients, sampler, like, progress)
+        if hasattr(kernel, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
+            _note_compiling(kernel, _functions(coefficients, sampler), like, progress)
+        return compiled_functions(kernel, coefficients, sampler, like)
 
 
-def _loaded_kernel(
-    kernel: Any,
-    coefficients: Any,
-    sampler: Sampler | None,
-    like: tuple[Any, ...],
-    progress: Progress,
-) -> tuple[Any, ...]:
-    if hasattr(kernel, "compile"):  # not plain Python under NUMBA_DISABLE_JIT
-        functions = _functions(coefficients, sampler)
-        with _compiling:
-            if not is_cached([*functions, (kernel, _signature(functions, like))]):
-                progress.note(
-                    "compiling kernels, once for this version on this machine: 20 seconds or more"
-                )
-            if numba.version_info.short > TESTED:
-                _check_numba(progress)
-    return compiled_functions(kernel, coefficients, sampler, like)
+def _note_compiling(
+    kernel: Any, functions: list[tuple[Any, Any]], like: tuple[Any, ...], progress: Progress
+) -> None:
+    """Say it if a kernel or its functions are to be compiled; compare a numba that is newer than
+    embedx with plain Python.
+    """
+    with _compiling:
+        if not is_cached([*functions, (kernel, _signature(functions, like))]):
+            progress.note(
+                "compiling kernels, once for this version on this machine: 20 seconds or more"
+            )
+        if numba.version_info.short > TESTED:
+            _check_numba(progress)
 
 
 def compiled_functions(

@@ -72,7 +72,7 @@ Bar.set_lock(threading.RLock())  # by default one for several processes too
 
 
 def columns_of(stream: TextIO) -> int:
-    """The length that a line may have. The last column stays free, lest the line wrap."""
+    """The length that a line may have. The last column stays free: a line in it might wrap."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):

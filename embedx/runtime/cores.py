@@ -34,7 +34,7 @@ def _limits_of_environment() -> list[int]:
 
 
 def can_start_threads(n: int) -> bool:
-    """Whether the system starts so many threads more, whatever limits them."""
+    """Whether the system starts n more threads, whatever limits them."""
     may_end = threading.Event()
     started = []
     try:

@@ -64,7 +64,7 @@ def _halve(vectors, order, begin, end, key, workspace):
     """Bring order[begin:end] into an order in which the first half, the larger by one of an odd
     number, is one cluster.
 
-    The clusters of a large node are sought among a sample first.
+    A large node is clustered by a sample of its vectors first.
     """
     n = end - begin
     n_sampled = n

@@ -293,7 +293,7 @@ class Start:
         return tables._replace(inputs=frozen_inputs, outputs=frozen_outputs)
 
     def _copies_of_ngrams(self, n_words: int, buckets: np.ndarray) -> Copies:
-        """The rows of n-grams that the model has; they follow those of so many words."""
+        """The rows of n-grams that the model has; they follow those of the words."""
         model_buckets = self.model.arrays["ngram_bucket"]
         _, place, model_row = np.intersect1d(
             buckets, model_buckets, assume_unique=True, return_indices=True

@@ -300,7 +300,7 @@ class RetrievedStream(Streamed):
         self.workers = [self._new_workspaces(n_found) for _ in range(settings.threads)]
 
     def _search_spec(self, objective: RetrievalObjective, n_found: int) -> SearchSpec:
-        """The search for so many rows of a word."""
+        """The search for n_found rows of a word."""
         search = objective.search(self.n_rows)
         assert search is not None
         n_scored = objective.settings.candidate_fraction * search.n_scored
