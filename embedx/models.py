@@ -26,7 +26,7 @@ def load(
     pickles: opening one runs whatever code is in it. Raises `EmbedxError`, naming the file and a
     remedy, for whatever is missing, damaged or too new.
     """
-    if Path(path).is_dir() and task_of(path) == CLASSIFICATION:
+    if task_of(path) == CLASSIFICATION:
         return _ready_classifier(path)
     return vectors.load(path, progress, trust_pickle)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import embedx
 from embedx.errors import DataError
 from embedx.storage import folder as on_disk
 from embedx.storage.schema import FolderSchema
@@ -179,6 +180,28 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkey
     loaded = model.load_folder(path)
     assert loaded.words == ["word4"]
     assert {float(array[0, 0]) for array in loaded.arrays.values()} == {4.0}
+
+
+def test_the_task_of_a_model_that_is_being_replaced_is_known(tmp_path, monkeypatch):
+    """The folder that was found may be gone when its description is opened."""
+    path = word_vectors(tmp_path / "m")
+    read_description = on_disk.read_description
+    n_read = []
+
+    def read_while_another_saves(folder):
+        n_read.append(folder)
+        if len(n_read) == 1:
+            path.rename(tmp_path / "gone")
+            try:
+                return read_description(folder)
+            finally:
+                (tmp_path / "gone").rename(path)
+                model.WordVectors(["b"], {"input": np.ones((1, 2), np.float32)}).save(path, True)
+        return read_description(folder)
+
+    monkeypatch.setattr(on_disk, "read_description", read_while_another_saves)
+    assert on_disk.task_of(path) is not None
+    assert embedx.load(path).words == ["b"]
 
 
 def test_a_model_that_is_always_replaced_is_refused(tmp_path, monkeypatch):

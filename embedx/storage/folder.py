@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy import ndarray
@@ -55,6 +55,8 @@ REQUIRED_KEYS = ("format", *PARTS, "task")
 REMEDY = "restore the folder from a copy, or train again"
 # Attempts to read a model that another process replaces.
 MAX_TRIES = 20
+
+Content = TypeVar("Content")
 # Counts of all names together, so that sums stay within int64.
 MAX_SUM_OF_COUNTS = 2**62
 MAX_LETTERS_IN_MESSAGE = 200
@@ -88,11 +90,18 @@ def read(path: str | Path, schema: FolderSchema) -> Folder:
     Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of
     another task.
     """
+    return _at_one_moment(path, lambda folder: _read(folder, schema))
+
+
+def _at_one_moment(path: str | Path, read_from: Callable[[Path], Content]) -> Content:
+    """What is read from a folder that no other process replaces meanwhile; tried again if one
+    does.
+    """
     for _ in range(MAX_TRIES):
         folder = present(Path(path))
         with _held(folder) as is_replaced:
             try:
-                content = _read(folder, schema)
+                content = read_from(folder)
             except EmbedxError:
                 if not is_replaced():
                     raise
@@ -207,10 +216,13 @@ def task_of(path: str | Path) -> str | None:
     """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its
     description is damaged.
     """
-    path = present(Path(path))
-    if not _exists(path / DESCRIPTION):
+    return _at_one_moment(path, _task_of_folder)
+
+
+def _task_of_folder(folder: Path) -> str | None:
+    if not _exists(folder / DESCRIPTION):
         return None
-    return str(read_description(path)["task"])
+    return str(read_description(folder)["task"])
 
 
 def _exists(file: Path) -> bool:
