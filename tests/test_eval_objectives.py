@@ -19,7 +19,7 @@ from tests.support.eval_setup import (
     Records,
     Run,
     environment,
-    found,
+    experiment_called,
     made_up,
     rows_of as rows_of_table,
 )
@@ -164,7 +164,7 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(
     def go(resume=False):
         measured.clear()
         chosen = Run(
-            found("objectives"),
+            experiment_called("objectives"),
             ["epochs", "exact", "ns", "softmax"],
             quick=False,
             corpus=str(two_topics),
@@ -237,5 +237,5 @@ def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path, monkeypa
     with pytest.raises(SystemExit, match="nothing of the part `epochs`"):
         compared.published(records)
     (tmp_path / "objectives.md").unlink()
-    report(found("objectives"), tmp_path, quick=True)
+    report(experiment_called("objectives"), tmp_path, quick=True)
     assert (tmp_path / "objectives.md").read_text() == page

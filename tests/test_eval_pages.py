@@ -21,14 +21,14 @@ from tests.support.eval_setup import (
     Records,
     Run,
     environment,
-    found,
+    experiment_called,
     made_up,
 )
 
 
 @functools.cache
 def published(name):
-    experiment = found(name)
+    experiment = experiment_called(name)
     return (
         experiment,
         Records(RESULTS / f"{name}.jsonl", mixed=experiment.mixed),
@@ -265,7 +265,7 @@ CLAIMS = {  # by page: sentences with places for numbers, and the numbers
 
 
 def module_of(name):
-    return sys.modules[found(name).jobs.__module__], published(name)[1]
+    return sys.modules[experiment_called(name).jobs.__module__], published(name)[1]
 
 
 def stated(name):
@@ -339,7 +339,7 @@ def run(tmp_path, monkeypatch):
 
     def go(*words, **more):
         made, measured = counting(tmp_path, **more)
-        monkeypatch.setattr(command, "found", lambda name: made)
+        monkeypatch.setattr(command, "experiment_called", lambda name: made)
         command.main(["speed", "--results", str(tmp_path), *words])
         return measured
 
@@ -376,7 +376,7 @@ def test_a_report_touches_nothing_but_the_tables(run, tmp_path):
 
 def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path, capsys):
     made, _ = counting(tmp_path)
-    monkeypatch.setattr(command, "found", lambda name: made)
+    monkeypatch.setattr(command, "experiment_called", lambda name: made)
     monkeypatch.setattr(command, "QUICK_RESULTS", tmp_path / "quick")
     before = {file: file.read_bytes() for file in RESULTS.iterdir()}
     command.main(["speed", "--quick"])
@@ -511,7 +511,9 @@ def test_the_readme_of_eval_names_every_experiment_and_module():
     }
     for name in ("speed", "speed-classification", "objectives"):
         sections = next(
-            words for what, words in found(name).choices.items() if what in ("section", "part")
+            words
+            for what, words in experiment_called(name).choices.items()
+            if what in ("section", "part")
         )
         assert all(f"| `{section}` |" in text for section in sections)
 

@@ -23,7 +23,7 @@ from tests.support.eval_setup import (
     Records,
     Run,
     environment,
-    found,
+    experiment_called,
     rows_of,
 )
 
@@ -69,7 +69,7 @@ def data(tmp_path, monkeypatch):
 def measured(name, data, *only, folder=None):
     """The records of a trial of some sections, of which a second run measures nothing more."""
     folder = folder or data
-    run = Run(found(name), list(only), quick=True, data=data)
+    run = Run(experiment_called(name), list(only), quick=True, data=data)
     run.records = Records(folder / "raw", environment(quick=True), mixed=True)
     run.measure(resume=True)
     n = len((folder / "raw").read_text().splitlines())
@@ -80,13 +80,15 @@ def measured(name, data, *only, folder=None):
 
 def test_one_vs_each(data):
     records = measured("papers-one-vs-each", data, "table-2", "figure-1", "bibtex")
-    tables = found("papers-one-vs-each").tables
+    tables = experiment_called("papers-one-vs-each").tables
     rows = tables["table-2"](records).splitlines()[2:]
     assert [row.split(" | ")[1] for row in rows][-1] == "OVE-SGD"
     assert len(rows) == 7
     assert float(rows_of(tables["figure-1"](records))["OVE"]["largest difference"]) < 1e-3
     assert tables["toy"](records) == "Not measured."
-    assert found("papers-one-vs-each").plots[""](records) is None  # the toy was not measured
+    assert (
+        experiment_called("papers-one-vs-each").plots[""](records) is None
+    )  # the toy was not measured
 
 
 def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
@@ -98,7 +100,7 @@ def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
 
 def test_augment_and_reduce(data):
     records = measured("papers-augment-and-reduce", data, "bibtex", "time")
-    tables = found("papers-augment-and-reduce").tables
+    tables = experiment_called("papers-augment-and-reduce").tables
     rows = rows_of(tables["bibtex"](records))
     assert list(rows) == list(papers_augment_and_reduce.METHODS.values())
     assert all(-3 < float(row["ours clamped"]) < 0 for row in rows.values())
@@ -107,12 +109,12 @@ def test_augment_and_reduce(data):
     training, test = papers_augment_and_reduce.prepared(data, "bibtex", True)
     assert (len(training), len(test), training.n_features, training.n_labels) == (80, 40, 20, 8)
     assert len(tables["times"](records).splitlines()) == 2 + 3 * 4
-    assert found("papers-augment-and-reduce").plots[""](records) is not None
+    assert experiment_called("papers-augment-and-reduce").plots[""](records) is not None
 
 
 def test_unbiased_softmax(data):
     records = measured("papers-unbiased-softmax", data, "full", "variants", "double-sums", "bibtex")
-    tables = found("papers-unbiased-softmax").tables
+    tables = experiment_called("papers-unbiased-softmax").tables
     rows = rows_of(tables["bibtex-tuned"](records))
     assert list(rows) == list(papers_unbiased_softmax.METHODS)
     assert rows["Implicit"]["train log-loss, seed 1 − seed 2"] != "–"
@@ -120,7 +122,8 @@ def test_unbiased_softmax(data):
     assert tables["mnist-tuned"](records) == "Not measured."
     assert "Vanilla (m=1)" in tables["variants"](records)
     assert all(
-        draw(records) is not None for draw in found("papers-unbiased-softmax").plots.values()
+        draw(records) is not None
+        for draw in experiment_called("papers-unbiased-softmax").plots.values()
     )
 
 
@@ -133,7 +136,7 @@ def test_unbiased_softmax(data):
     ],
 )
 def test_published_records_are_those_that_resuming_finds(name, measured_sets):
-    run = Run(found(name), list(measured_sets), quick=False)
+    run = Run(experiment_called(name), list(measured_sets), quick=False)
     run.records = Records(RESULTS / f"{name}.jsonl", mixed=True)
     asked = list(run.experiment.jobs(run))
     assert sum(run.records.get(job) is not None for job in asked) >= 0.9 * len(asked)
@@ -172,7 +175,7 @@ def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is
 
 @pytest.mark.parametrize("top", [(5, 3), (-6, 0), (-2, 1)])
 def test_the_search_finds_a_peak_wherever_it_lies_and_tries_both_sides(tmp_path, top):
-    run = Run(found("papers-adversarial"), [], quick=False)
+    run = Run(experiment_called("papers-adversarial"), [], quick=False)
     run.records = Records(tmp_path / "raw", environment(), mixed=True)
     for job in script.search(run, "eurlex", "uniform"):
         cell = np.log10(job["rate"]) * 4, np.log10(job["penalty"]) + 5 if job["penalty"] else 0
@@ -192,7 +195,9 @@ def test_the_search_finds_a_peak_wherever_it_lies_and_tries_both_sides(tmp_path,
 
 def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
-    run = Run(found("papers-adversarial"), ["eurlex", "uniform", "adversarial"], quick=True)
+    run = Run(
+        experiment_called("papers-adversarial"), ["eurlex", "uniform", "adversarial"], quick=True
+    )
     run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
     run.measure(resume=True)
     for contender, seeds in script.curves(run.records, "eurlex").items():
@@ -240,13 +245,13 @@ def test_a_row_of_a_paper_runs_once_its_data_are_there(here, monkeypatch):
     papers.load.cache_clear()
     papers_augment_and_reduce.prepared.cache_clear()
     records = measured("papers-augment-and-reduce", None, "eurlex-4k", folder=here)
-    table = found("papers-augment-and-reduce").tables["eurlex-4k"](records)
+    table = experiment_called("papers-augment-and-reduce").tables["eurlex-4k"](records)
     assert rows_of(table)["A&R softmax"]["clamped: paper"] == "-4.593"
 
 
 def test_generated_data_stand_for_what_is_missing_in_a_trial(here, monkeypatch, capsys):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
-    run = Run(found("papers-one-vs-each"), [], quick=True)
+    run = Run(experiment_called("papers-one-vs-each"), [], quick=True)
     run.check_data()
     assert "generated data stand for" in capsys.readouterr().err
     for name in ("mnist", "bibtex"):

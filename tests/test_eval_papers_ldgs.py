@@ -10,7 +10,7 @@ import pytest
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.tokenizer import END_OF_SENTENCE
 from eval import papers_ldgs, papers_ldgs_data
-from tests.support.eval_setup import Records, Run, environment, found, made_up, rows_of
+from tests.support.eval_setup import Records, Run, environment, experiment_called, made_up, rows_of
 
 # ---- data
 
@@ -68,7 +68,7 @@ def test_ranks_and_precisions():
 
 
 def test_a_section_from_its_rates_to_its_table(tmp_path):
-    run = Run(found("papers-ldgs"), ["faces", "sampled-softmax"], quick=True)
+    run = Run(experiment_called("papers-ldgs"), ["faces", "sampled-softmax"], quick=True)
     run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
     run.measure(resume=True)
     (curve,) = run.records.find(what="curve")
@@ -95,7 +95,7 @@ def test_rates_are_tried_beyond_where_the_best_one_is_at_an_end(tmp_path, monkey
             return {"measure": -abs(job["rate"] - 0.9), "points": [], "options": {}}
         return {}
 
-    experiment = found("papers-ldgs")
+    experiment = experiment_called("papers-ldgs")
     run = Run(experiment, ["faces", "ldgs"], quick=False)
     run.experiment = SimpleNamespace(choices=experiment.choices, jobs=experiment.jobs, measure=fake)
     run.records = Records(tmp_path / "raw", environment(), mixed=True)

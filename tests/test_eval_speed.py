@@ -11,12 +11,20 @@ from eval import corpus, overview, speed, speed_block, speed_process
 from eval.experiment import in_process, report
 from eval.page import filled
 from tests.support import forked
-from tests.support.eval_setup import RESULTS, ROOT, Records, Run, found, made_up, rows_of
+from tests.support.eval_setup import (
+    RESULTS,
+    ROOT,
+    Records,
+    Run,
+    experiment_called,
+    made_up,
+    rows_of,
+)
 from tests.support.needs import needs_gensim
 
 
 def prepared(file, folder):
-    run = Run(found("speed"), [], quick=False, corpus=str(file))
+    run = Run(experiment_called("speed"), [], quick=False, corpus=str(file))
     run.folder = folder
     return speed.prepare(run)["corpus"] | {"files": run.files}
 
@@ -43,7 +51,7 @@ def test_a_corpus_of_lines_is_given_to_all_tools_as_it_is(two_topics, tmp_path):
 
 
 def jobs_of(tmp_path, *only, runs=(), quick=False):
-    run = Run(found("speed"), list(only), quick=quick)
+    run = Run(experiment_called("speed"), list(only), quick=quick)
     run.records = made_up(
         tmp_path / "raw", [({"kind": "train", **job}, result) for job, result in runs]
     )
@@ -57,7 +65,7 @@ def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
 
 def test_settings_on_record_are_those_that_are_asked_for_again():
     """So that --resume finds the published records."""
-    run = Run(found("speed"), ["start", "feed", "memory"], quick=False, turns=3)
+    run = Run(experiment_called("speed"), ["start", "feed", "memory"], quick=False, turns=3)
     run.records = Records(RESULTS / "speed.jsonl")
     assert all(run.records.get(job) for job in speed.jobs(run))
 
@@ -99,7 +107,7 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     assert "passed]" not in printed
     assert again.split("## targets")[1] == written.split("## targets")[1]
     (tmp_path / "speed.md").unlink()
-    report(found("speed"), tmp_path, quick=True)
+    report(experiment_called("speed"), tmp_path, quick=True)
     assert (tmp_path / "speed.md").read_text() == again
 
 
@@ -145,7 +153,12 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
             )
         )
     done = [({"kind": "train", "epochs": 5, **job}, result) for job, result in done]
-    run = Run(found("speed"), ["peers", "embedx", "word2vec"], quick=False, peers=str(tmp_path))
+    run = Run(
+        experiment_called("speed"),
+        ["peers", "embedx", "word2vec"],
+        quick=False,
+        peers=str(tmp_path),
+    )
     run.records = made_up(tmp_path / "raw", done, **{"words of 20 MB": 800})
     asked = [(job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"]
     assert asked == [(2, rate) for rate in speed.RATES] + [(1, speed.RATES[1])]
@@ -163,7 +176,7 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
     ]
     assert shown == ["word2vec", "0.05", "4.0", "2,000", "1,000", "0.400"]
     assert speed.plot(run.records) is not None
-    run = Run(found("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
+    run = Run(experiment_called("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
     run.records = made_up(tmp_path / "raw", [])
     with pytest.raises(SystemExit, match=r"fastText is not installed: build .*fastText/fasttext"):
         list(speed.jobs(run))

@@ -15,11 +15,11 @@ from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process, speed_classification as main
 from eval.generated_labels import FEATURES, LABELS_OF_ROW, generated
-from tests.support.eval_setup import RESULTS, Records, Run, found, made_up, rows_of
+from tests.support.eval_setup import RESULTS, Records, Run, experiment_called, made_up, rows_of
 
 
 def jobs_of(*only, quick=False, **settings):
-    run = Run(found("speed-classification"), list(only), quick=quick, **settings)
+    run = Run(experiment_called("speed-classification"), list(only), quick=quick, **settings)
     run.need = lambda peer, package: True
     return list(main.jobs(run))
 
@@ -89,7 +89,7 @@ def test_a_data_set_is_written_once_and_measured_in_a_process(tmp_path):
         (folder / f"{half}.txt.gz").write_bytes(
             gzip.compress("\n".join(["40 2 6", *rows, ""]).encode())
         )
-    run = Run(found("speed-classification"), [], quick=True, data=tmp_path)
+    run = Run(experiment_called("speed-classification"), [], quick=True, data=tmp_path)
     run.folder = tmp_path
     job = {"dataset": "eurlex", "name": "embedx", "threads": 1, "turn": 1} | main.embedx(
         "ova", epochs=5, optimizer="adagrad"

@@ -130,18 +130,18 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
 def test_sentences_say_what_the_interval_does():
     far = word_report.ScoreDifference("pooled", "spearman", 0.02, (0.01, 0.03), 1800, (3, 3))
     assert (
-        word_report.sentence(far)
+        word_report.sentence(far, "AB")
         == "pooled: A is better than B by 0.020 (A - B: 95 % interval +0.010 to +0.030, 1,800"
         " items, 3 and 3 runs)."
     )
     near = word_report.ScoreDifference("Google analogies", "accuracy", -0.02, (-0.03, -0.01), 900)
     assert (
-        word_report.sentence(near)
+        word_report.sentence(near, "AB")
         == "Google analogies: B is better than A by 2.0 points (A - B: 95 % interval -3.0 to -1.0"
         " points, 900 items)."
     )
     none = dataclasses.replace(far, interval=(-0.001, 0.041))
-    assert word_report.sentence(none).startswith(
+    assert word_report.sentence(none, "AB").startswith(
         "pooled: A and B cannot be told apart (A - B: 95 % interval -0.001"
     )
 

@@ -37,7 +37,16 @@ READS = {
     "export": ["words/vocabulary.tsv"],
     "word2vec": ["text.txt"],
 }
-OF_FOLDERS = {"train", "classify", "compare", "supervised", "skipgram", "cbow", "corpus check"}
+OF_FOLDERS = {
+    "train",
+    "classify",
+    "compare",
+    "reproduce",
+    "supervised",
+    "skipgram",
+    "cbow",
+    "corpus check",
+}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from eval.__main__ import EXPERIMENTS, found  # noqa: E402
+from eval.__main__ import EXPERIMENTS, experiment_called  # noqa: E402
 from eval.experiment import RESULTS, Run  # noqa: E402
 from eval.records import Records  # noqa: E402
 
@@ -21,7 +21,7 @@ __all__ = [
     "Records",
     "Run",
     "environment",
-    "found",
+    "experiment_called",
     "made_up",
     "rows_of",
 ]

@@ -5,6 +5,7 @@ import os
 import re
 import warnings
 
+from embedx.errors import in_python, spelled
 from embedx.runtime.progress import Silent
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -49,7 +50,7 @@ class Watching(Silent):
             self.act(self)
 
     def note(self, *message):
-        self.notes.append("".join(message))
+        self.notes.append(spelled(message, in_python))
 
     def warn(self, *text):
         self.note("warning: ", *text)
