@@ -19,9 +19,7 @@ def in_threads(work: Callable[..., Any], threads: int, *each: Iterable[Any]) -> 
 
 
 def in_parts(work: Callable[[int, int], Any], n: int, threads: int) -> list[Any]:
-    """The results of work(begin, end) on equal parts of 0..n, one for each thread, of which there are
-    no more than n.
-    """
+    """The results of work(begin, end) on equal parts of 0..n, one for each of at most n threads."""
     threads = max(min(threads, n), 1)
     edges = np.linspace(0, n, threads + 1).astype(np.int64)
     return in_threads(work, threads, edges[:-1], edges[1:])
