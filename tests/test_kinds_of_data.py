@@ -117,7 +117,18 @@ def test_baskets_are_sessions_although_they_look_like_labelled_data(tmp_path):
 def test_python_has_the_same_default_objective():
     assert embedx.SkipGram(format="sessions").config.objective.name == "hs"
     assert embedx.SkipGram("ns", format="sessions").config.objective.name == "ns"
-    assert embedx.SkipGram().get_params()["objective"] == "ns"
+    assert embedx.SkipGram().config.objective.name == "ns"
+
+
+def test_the_default_objective_follows_the_data_that_are_set_later(orders, tmp_path):
+    words = embedx.SkipGram(dim=4)
+    assert words.set_params(format="sessions").config.objective.name == "hs"
+    assert words.set_params(format=None).config.objective.name == "ns"
+    assert words.set_params(objective="ove", format="sessions").config.objective.name == "ove"
+    assert words.set_params(objective=None).config.objective.name == "hs"
+
+    embedx.SkipGram("ar", dim=4, min_count=1).fit(str(orders)).save(tmp_path / "ar")
+    assert embedx.SkipGram().set_params(start=tmp_path / "ar").config.objective.name == "ar"
 
 
 def test_what_is_ranked_by_next_items_is_sessions(orders):

@@ -115,7 +115,7 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
     with refused("dim", value=0):
         copy.set_params(window=8, dim=0)
     assert (copy.config.settings.dim, copy.config.settings.window) == (9, 3)
-    assert repr(embedx.SkipGram(dim=3)) == "SkipGram(objective='ns', dim=3)"
+    assert repr(embedx.SkipGram(dim=3)) == "SkipGram(dim=3)"
     with pytest.raises(NotFittedError):
         check_is_fitted(copy)
     for kind in (EmbedxError, NotFittedError):

@@ -18,7 +18,6 @@ from embedx.runtime.progress import reporter
 from embedx.settings import settings_of
 from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.defaults import OBJECTIVE, TEXT, kind_of_data
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -57,6 +56,7 @@ class SkipGram:
     of token lists. On token lists it is a scikit-learn transformer: `transform` returns the mean of
     each list's word vectors.
 
+    objective  None: ns, but hs for sessions, and that of the model in `start`
     cache_dir  where encoded text is kept; by default as `embedx train` does
     verbose    whether to report progress on standard error
     """
@@ -75,21 +75,19 @@ class SkipGram:
         )
         self.cache_dir = Path(cache_dir) if cache_dir else None
         self.verbose = verbose
-        self._params: dict[str, Any] = dict(settings)
+        given: dict[str, Any] = dict(settings)
         if objective is not None:
-            self._params["objective"] = objective
-        self._params = parameters.without_gensims_names(self._params)
-        has_other_default = settings.get("start") or kind_of_data(settings) != TEXT
-        if not has_other_default:
-            self._params = {"objective": OBJECTIVE} | self._params
-        self._params["cache_dir"] = cache_dir
+            given["objective"] = objective
+        given = parameters.without_gensims_names(given)
+        # None stays: `set_params` may name other data, whose default is another one.
+        self._params = {"objective": None, **given, "cache_dir": cache_dir}
         if verbose:
             self._params["verbose"] = verbose
         self._options = parameters.settled(self._params, FIELDS)
-        self.config = configure(self._params.get("objective"), self._options)
+        self.config = configure(self._params["objective"], self._options)
 
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
-        {"objective": OBJECTIVE}, DEFAULTS | {"cache_dir": None, "verbose": False}
+        {"objective": None}, DEFAULTS | {"cache_dir": None, "verbose": False}
     )
 
     def __repr__(self) -> str:
@@ -126,7 +124,7 @@ class SkipGram:
             names = corpora
         files = [str(name) for name in names if isinstance(name, str | Path)]
         defaults = text_defaults(files, self._options)
-        self.config = configure(self._params.get("objective"), self._options, defaults=defaults)
+        self.config = configure(self._params["objective"], self._options, defaults=defaults)
         return self._train(corpora, callbacks)
 
     @parameters.python_names()
@@ -213,7 +211,7 @@ class SkipGram:
         return np.array([f"skipgram{k}" for k in range(self.model.vector_size)], object)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings that were given; others have their defaults."""
+        """The settings that were given; others, and those that are None, have their defaults."""
         return dict(self._params)
 
     def set_params(self, **params: Any) -> Self:
