@@ -23,6 +23,7 @@ import numpy as np
 from embedx import load
 from embedx.distributed import words as distributed_words
 from embedx.distributed.ray_backend import Size
+from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Worker
 from embedx.evaluation import words
 from embedx.runtime.memory import n_bytes
@@ -162,7 +163,8 @@ def prepared(
         run.initialise()
         inner = run.new_strategy()
         inner.compile(Silent())
-        yield run, inner, distributed_words.plan_of(inner)
+        plan, _ = distributed_words.plan_of(inner, ClusterSettings(), Size(1, 1))
+        yield run, inner, plan
 
 
 def started(plan: Any, n: int) -> list[Any]:

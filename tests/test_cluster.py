@@ -12,9 +12,8 @@ import reference
 
 from embedx.distributed import ray_backend, run
 from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner, gather
+from embedx.distributed.parameters import STATE, ParameterReplica, Parameters, ParameterServer
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.replica import ParameterReplica
-from embedx.distributed.server import STATE, Parameters, ParameterServer
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import Plan, Worker

@@ -15,7 +15,8 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun
-from embedx.distributed import labels, run
+from embedx.distributed import run
+from embedx.distributed.examples import update_rates
 from embedx.distributed.predict import Predictor
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
@@ -54,7 +55,7 @@ def cluster(monkeypatch):
             made.made.append(LocalWorkers(*arguments, fails=fails))
             return made.made[-1]
 
-        monkeypatch.setattr(labels, "Distributed", training)
+        monkeypatch.setattr(run, "Distributed", training)
         monkeypatch.setattr(run, "Workers", workers_of)
         return made
 
@@ -231,7 +232,7 @@ def test_how_often_rows_are_updated(name):
     expected = np.minimum(
         [c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25
     )
-    uses = labels.ClassifierPlan(type(part), part.inputs).parameters(part).update_rates
+    uses = update_rates(part)
     np.testing.assert_allclose(uses["outputs"], expected, rtol=1e-5)
     has_it = np.asarray((data.features != 0).mean(axis=0)).ravel()
     np.testing.assert_allclose(uses["hidden"], np.minimum(has_it, 0.25), rtol=1e-5)

@@ -13,10 +13,9 @@ import pytest
 
 from embedx.classification import classifier
 from embedx.distributed import predict, ray_backend, run
-from embedx.distributed.replica import ParameterReplica
-from embedx.distributed.server import Parameters
+from embedx.distributed.parameters import ParameterReplica, Parameters
+from embedx.distributed.run import by_workers
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.wrap import by_workers
 from embedx.errors import InapplicableError, SettingError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES

@@ -26,7 +26,7 @@ These look at the weights that were chosen, or asked for:
     start.py                  training continues from dense weights alone
     estimator.py              so does `partial_fit`; L-BFGS is no default where others are asked for
     comparison/labels.py      labels that are trained one after another converge
-    distributed/labels.py     a cluster trains all but sparse rows by steps, and L-BFGS
+    distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 
 A trained model is what its arrays are: `has_sparse_weights` and `is_searched` in scores.py.
 """

@@ -57,8 +57,8 @@ def empty_delta(row: ndarray, table: Table) -> Delta:
     return Delta(row, np.empty((n, stride), np.int16), state, np.empty((n, 1), float32))
 
 
-def received(delta: Delta) -> Delta:
-    """The same, read-only, as Ray's arrays are: kernels are compiled for one kind alone."""
+def read_only(delta: Delta) -> Delta:
+    """The same delta, read-only as Ray's arrays are: kernels are compiled for one kind alone."""
     for array in delta:
         array.flags.writeable = False
     return delta
@@ -73,7 +73,7 @@ def gather(table: Table, row: ndarray) -> Delta:
 
 def add(table: Table, delta: Delta, optimizer: UpdateRule) -> None:
     """Add changes to some rows of a table."""
-    add_rows(table.rows, received(delta))
+    add_rows(table.rows, read_only(delta))
     state = state_of(table)
     state[delta.row] = np.minimum(state[delta.row] + delta.state, optimizer.limit)
 
@@ -91,7 +91,7 @@ def merge(
     n = merge_rows(
         live,
         base,
-        received(remote),
+        read_only(remote),
         position,
         damping,
         optimizer,

@@ -7,8 +7,8 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.classification.classifier import Classifier
+from embedx.distributed.answers import LostWorkerError, check_best
 from embedx.distributed.ray_backend import check_packages, connected, predictions
-from embedx.distributed.received import LostWorkerError, check_best
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import LostClusterError
 from embedx.runtime.progress import Progress

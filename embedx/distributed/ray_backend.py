@@ -24,7 +24,7 @@ from typing import Any
 
 from embedx.distributed import packages
 from embedx.distributed.address import address_of, check_answers, demands_token
-from embedx.distributed.received import LostWorkerError, check_started
+from embedx.distributed.answers import LostWorkerError, check_started
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
@@ -229,7 +229,7 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
     return Size(workers, threads or max(1, cpus[0] // workers_per_machine))
 
 
-def received(reference: Any, timeout: float | None = None) -> Any:
+def result_of(reference: Any, timeout: float | None = None) -> Any:
     """What a call returned. Raises what it raised, and `LostWorkerError` if it was lost or does not
     end in time.
     """
@@ -273,7 +273,7 @@ def check_packages(parts: Iterable[Any]) -> None:
         reference = check.options(num_cpus=0, scheduling_strategy=there).remote(modules)
         host = node["NodeManagerHostname"]
         try:
-            problem = received(reference)
+            problem = result_of(reference)
         except LostWorkerError as error:
             problem = f"cannot be asked for its packages ({error})"
         if problem:
@@ -291,8 +291,8 @@ class WorkerHandle:
     host: str = "no machine yet"
 
     def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
-        """What a method of the worker returns; see `received`."""
-        return received(getattr(self.actor, method).remote(*arguments), timeout)
+        """What a method of the worker returns; see `result_of`."""
+        return result_of(getattr(self.actor, method).remote(*arguments), timeout)
 
 
 class Workers:
@@ -464,9 +464,9 @@ def predictions(
             under_way.append((block.shape[0], worker.predict.remote(block)))
             if len(under_way) >= DEPTH * size.workers:
                 n_rows, reference = under_way.popleft()
-                yield n_rows, received(reference)
+                yield n_rows, result_of(reference)
         for n_rows, reference in under_way:
-            yield n_rows, received(reference)
+            yield n_rows, result_of(reference)
     except LostWorkerError as error:
         problem = f"{LOST_IN_A_ROW} workers were lost ({error})"
         raise SettingError("cluster", None, problem) from error

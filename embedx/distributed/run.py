@@ -7,14 +7,19 @@ machine. A range whose worker is lost is trained by another.
 import math
 from collections.abc import Sequence
 
+from embedx.classification.labelwise import LabelwiseTraining
+from embedx.classification.strategies import Classification
+from embedx.distributed import examples, tiles, words
+from embedx.distributed.answers import LostWorkerError, check_trained
 from embedx.distributed.ray_backend import DEPTH, Size, WorkerHandle, Workers
-from embedx.distributed.received import LostWorkerError, check_trained
+from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
+from embedx.skipgram.strategies import Streamed
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally
+from embedx.training.strategy import Strategy, Tally, Wrap
 
 SLOWEST = 10.0  # times the mean seconds of a range, after which a worker is given up
 MIN_TIMEOUT = 60.0  # seconds
@@ -121,3 +126,23 @@ class Distributed(Strategy):
     def interrupt(self) -> None:
         """End the workers; ranges under way are lost."""
         self.pool.close()
+
+
+def by_workers(cluster: ClusterSettings, size: Size) -> Wrap:
+    """What makes the workers of the cluster that this process is connected to train a strategy."""
+
+    def distributed(strategy: Strategy) -> Distributed:
+        plan, chunks_per_range = _plan_of(strategy, cluster, size)
+        return Distributed(strategy, plan, size, chunks_per_range)
+
+    return distributed
+
+
+def _plan_of(strategy: Strategy, cluster: ClusterSettings, size: Size) -> tuple[Plan, int]:
+    """The plan of each worker, and the number of chunks that it trains before it merges."""
+    if isinstance(strategy, Streamed):
+        return words.plan_of(strategy, cluster, size)
+    if isinstance(strategy, LabelwiseTraining):
+        return tiles.plan_of(strategy, size)
+    assert isinstance(strategy, Classification)
+    return examples.plan_of(strategy, cluster, size)

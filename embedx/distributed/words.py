@@ -9,9 +9,8 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
+from embedx.distributed.parameters import Parameters
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.run import Distributed
-from embedx.distributed.server import Parameters
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine import blocks
@@ -140,31 +139,29 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     }
 
 
-def plan_of(strategy: Streamed) -> WordsPlan:
-    """The plan of what trains a run on this machine."""
+def plan_of(strategy: Streamed, cluster: ClusterSettings, size: Size) -> tuple[WordsPlan, int]:
+    """The plan of each worker, and the number of chunks that it trains before it merges."""
     tables = strategy.tables
     stream = strategy.stream
+    n_words = len(tables.state)
+    n_inputs = len(tables.inputs.rows)
     assert strategy.frequencies is not None
-    return WordsPlan(
+    plan = WordsPlan(
         type(strategy),
         strategy.objective,
         strategy.settings,
         strategy.sampler,
         tables.parts,
-        (len(tables.state), len(tables.inputs.rows) - len(tables.state)),
+        (n_words, n_inputs - n_words),
         (tables.inputs.frozen, tables.outputs.frozen),
         strategy.frequencies.kept_share.astype(float32),
         # a memory map is sent as an array
         stream._replace(tokens=np.asarray(stream.tokens)),
     )
-
-
-def distributed(strategy: Streamed, cluster: ClusterSettings, size: Size) -> Distributed:
-    """The strategy, trained by the workers of a cluster."""
-    n_rows = len(strategy.tables.inputs.rows) + len(strategy.tables.outputs.rows)
+    n_rows = n_inputs + len(tables.outputs.rows)
     epochs = strategy.settings.epochs
     per_range = chunks_per_range(cluster.merge_every, strategy.n_chunks, epochs, n_rows, size)
-    return Distributed(strategy, plan_of(strategy), size, per_range)
+    return plan, per_range
 
 
 def chunks_per_range(

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from embedx.distributed.replica import ParameterReplica
-from embedx.distributed.server import ParameterServer
+from embedx.distributed.parameters import ParameterReplica, Parameters, ParameterServer
 from embedx.runtime.progress import SILENT
 from embedx.storage.folder import installed_version
 from embedx.training.strategy import Strategy, Tally
@@ -31,8 +30,9 @@ class Plan:
         """What the plan is made of, an objective and a sampler among it."""
         return ()
 
-    def parameters(self, strategy: Any) -> Any:
-        """The `Parameters` that all workers train."""
+    def parameters(self, strategy: Any) -> Parameters:
+        """The parameters that all workers train."""
+        raise NotImplementedError
 
     def server(self, strategy: Any) -> Any:
         """The server of the run's strategy: a `ParameterServer`, or of the same methods."""

@@ -203,9 +203,9 @@ class LabelTask:
         if self.reason_of_ngrams is not None:
             run.origins = {**run.origins, "word_ngrams": self.reason_of_ngrams}
         if self.cluster.is_asked_for:
-            from embedx.distributed import labels
+            from embedx.distributed.refusals import check_classifier
 
-            labels.check(self.cluster, run.settings, run.objective)
+            check_classifier(self.cluster, run.settings, run.objective)
         _note_data(self.progress, data)
         return run
 

@@ -230,7 +230,7 @@ def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
         yield None
         return
     from embedx.distributed import ray_backend
-    from embedx.distributed.wrap import by_workers
+    from embedx.distributed.run import by_workers
 
     with ray_backend.connected(task.cluster, task.given.get("threads"), progress) as size:
         yield by_workers(task.cluster, size)

@@ -6,11 +6,10 @@ from embedx import objectives
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun
-from embedx.distributed import labels
 from embedx.distributed.ray_backend import Size
-from embedx.distributed.run import Distributed
+from embedx.distributed.refusals import check_classifier
+from embedx.distributed.run import Distributed, by_workers
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.wrap import by_workers
 from embedx.training import life
 
 
@@ -29,7 +28,7 @@ def train(data, objective, settings, *, cluster=None, checkpoints=None, **option
     wrap = None if cluster is None else by_workers(cluster.settings, cluster.size)
     run = ClassifierRun(data, RunSettings(objective, settings), wrap=wrap, **options)
     if cluster is not None:
-        labels.check(cluster.settings, run.settings, run.objective)
+        check_classifier(cluster.settings, run.settings, run.objective)
     return life.train(run, checkpoints)
 
 

@@ -1,20 +1,21 @@
-"""The parameter server: has the run's parameters, adds the deltas of workers, and knows which rows
-each worker lacks.
+"""The parameters that workers share: the server has those of the run, each worker a replica.
 
-A worker lacks the rows that others changed since it was sent them.
+A replica is trained by the threads of its worker, and exchanges deltas with the server: it gets the
+rows that others have changed since, and returns those that it has changed itself.
 """
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
-from embedx.distributed import received
-from embedx.distributed.merging import Partner, add, gather, state_of
+from embedx.distributed import answers
+from embedx.distributed.merging import Partner, add, damping_of, gather, merge, state_of
 from embedx.engine.merging import Delta
 from embedx.optimizers.contract import Table, UpdateRule
 
@@ -106,7 +107,64 @@ class ParameterServer:
                     add(self.parameters.tables[name], local, self.parameters.optimizer)
 
     def _check(self, delta: Deltas) -> None:
-        received.check_names(delta, self.sizes)
+        answers.check_names(delta, self.sizes)
         for name, table in self.parameters.tables.items():
-            received.check_table_delta(delta[name], table, state_of(table).shape[1])
-        received.check_objective_delta(delta[STATE], self.parameters.state)
+            answers.check_table_delta(delta[name], table, state_of(table).shape[1])
+        answers.check_objective_delta(delta[STATE], self.parameters.state)
+
+
+class ParameterReplica:
+    """The replica of what all workers train."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        # held while a chunk is trained, and while deltas are merged
+        self.training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        self.before_merge: Callable[[], None] = lambda: None
+        self.parameters = parameters
+        # as last agreed on with the server
+        self.base_updates = parameters.n_updates.copy()
+        tables = parameters.tables.items()
+        self.base = {
+            name: table._replace(rows=table.rows.copy(), state=table.state.copy())
+            for name, table in tables
+        }
+        for name, table in tables:
+            # compiles the kernels
+            self._merge_table(name, gather(table, np.zeros(0, np.int32)), 0.0, 0.0)
+
+    def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
+        """Apply the remote delta and return the local one, of so many words or examples at this
+        learning rate.
+
+        Chunks may be trained meanwhile.
+        """
+        with self.training:
+            self.before_merge()
+            local = {
+                name: self._merge_table(name, remote[name], n_trained, rate) for name in self.base
+            }
+            return local | {STATE: self._merge_state(remote[STATE])}
+
+    def _merge_table(self, name: str, remote: Delta, n_trained: float, rate: float) -> Delta:
+        parameters = self.parameters
+        table = parameters.tables[name]
+        n_updates = n_trained * parameters.update_rates[name]
+        damping = damping_of(table, parameters.partners.get(name), n_updates, rate)
+        return merge(table, self.base[name], remote, damping, parameters.optimizer)
+
+    def _merge_state(self, remote: Delta) -> Delta:
+        """Rows that were updated here keep their values; numbers of updates are summed."""
+        state = self.parameters.state
+        n_updates = self.parameters.n_updates
+        base = self.base_updates
+        if not state.shape[1]:
+            return remote
+        row = np.flatnonzero(n_updates != base).astype(np.int32)
+        local = Delta(row, state[row], (n_updates[row] - base[row])[:, None])
+        state[remote.row] = remote.values
+        n_updates[remote.row] = remote.state[:, 0]
+        base[remote.row] = remote.state[:, 0]
+        base[row] += local.state[:, 0]
+        state[row] = local.values
+        n_updates[row] = base[row]
+        return local

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from embedx.classification.labelwise import TrainedTile
-from embedx.distributed import address, labels, received
-from embedx.distributed.received import LostWorkerError
-from embedx.distributed.server import STATE, Parameters, ParameterServer
+from embedx.distributed import address, answers, tiles
+from embedx.distributed.answers import LostWorkerError
+from embedx.distributed.parameters import STATE, Parameters, ParameterServer
 from embedx.engine.merging import Delta
 from embedx.errors import LostClusterError, SettingError, in_python, spelled
 from embedx.optimizers import update_rule
@@ -124,12 +124,12 @@ def test_a_worker_that_sends_what_does_not_fit_is_lost_and_changes_nothing(serve
 )
 def test_a_range_is_answered_by_a_tally_and_seconds(answer):
     with pytest.raises(LostWorkerError):
-        received.check_trained(answer)
+        answers.check_trained(answer)
 
 
 def test_a_tally_may_be_of_numbers_of_numpy():
     answer = Tally(np.float64(1.5), np.int64(2), np.int64(3)), 0.5
-    assert received.check_trained(answer) == (Tally(1.5, 2.0, 3), 0.5)
+    assert answers.check_trained(answer) == (Tally(1.5, 2.0, 3), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_a_tally_may_be_of_numbers_of_numpy():
 )
 def test_predictions_are_of_the_rows_and_labels_asked_for(change):
     good = {"ids": np.array([[0, 1], [1, 2]], int32), "p": np.full((2, 2), 0.5, float32)}
-    received.check_best(tuple(good.values()), 2, 5, 3)
+    answers.check_best(tuple(good.values()), 2, 5, 3)
     with pytest.raises(LostWorkerError):
-        received.check_best(tuple((good | change).values()), 2, 5, 3)
+        answers.check_best(tuple((good | change).values()), 2, 5, 3)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_predictions_are_of_the_rows_and_labels_asked_for(change):
 def test_a_tile_has_weights_of_its_own_labels_and_features(change):
     one = np.array([0, 1], int32)
     tile = TrainedTile(one, one, np.ones(2, float32), np.zeros(2, float32), 0.5)
-    labels._check_tile(tile, 2, 7)
+    tiles._check_tile(tile, 2, 7)
     with pytest.raises(LostWorkerError):
-        labels._check_tile(tile._replace(**change), 2, 7)
+        tiles._check_tile(tile._replace(**change), 2, 7)
 
 
 # ---- the address

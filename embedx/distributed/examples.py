@@ -1,0 +1,141 @@
+"""Classifiers trained by workers, each on its own minibatches and its own replica."""
+
+import copy
+import dataclasses
+import math
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy import float32, ndarray
+
+from embedx.classification.strategies import (
+    Classification,
+    Full,
+    FullSparse,
+    FullTiled,
+    Sampled,
+    StepInputs,
+)
+from embedx.distributed.parameters import ParameterReplica, Parameters
+from embedx.distributed.ray_backend import Size
+from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.worker import Plan
+from embedx.engine.select import SINGLE
+
+# Merges of each worker over a run, at least.
+MIN_MERGES = 200
+# Examples that a thread trains between two merges.
+MIN_EXAMPLES = 2_000
+MAX_EXAMPLES = 200_000
+
+
+@dataclass(frozen=True)
+class ExamplesPlan(Plan):
+    """Every worker trains minibatches.
+
+    max_chunk  examples of a chunk, where chunks are to be shorter than usual
+    """
+
+    kind: type[Classification]
+    inputs: StepInputs
+    max_chunk: int | None = None
+
+    def components(self) -> tuple[Any, ...]:
+        return self.inputs
+
+    def build(self, threads: int) -> Classification:
+        # A copy, because arrays that Ray sends are read-only, which is another type to kernels.
+        inputs = copy.deepcopy(self.inputs)
+        settings = dataclasses.replace(inputs.settings, threads=threads)
+        strategy = self.kind(inputs._replace(settings=settings))
+        if self.max_chunk is not None:
+            strategy.shorten_chunks(self.max_chunk)
+        return strategy
+
+    def parameters(self, strategy: Classification) -> Parameters:
+        tables = {"outputs": strategy.outputs}
+        if strategy.settings.hidden:
+            tables["hidden"] = strategy.hidden
+        return Parameters(
+            tables,
+            strategy.optimizer,
+            strategy.local_state,
+            strategy.n_updates,
+            update_rates(strategy),
+        )
+
+    def replica(self, strategy: Classification) -> ParameterReplica:
+        replica = super().replica(strategy)
+        # The clock of the decay is not shared.
+        replica.before_merge = strategy.apply_decay
+        if isinstance(strategy, FullTiled):
+            # Its rows are copied, trained and written back.
+            replica.training = threading.Lock()
+        return replica
+
+
+def update_rates(strategy: Classification) -> dict[str, ndarray]:
+    """By table, float32 (n_rows,): the number of minibatches that update each row, for an
+    example.
+    """
+    feature_rates = np.ones(strategy.n_features)
+    if not strategy.examples.dense.size:
+        n_uses = np.bincount(strategy.examples.columns, minlength=strategy.n_features)
+        feature_rates = n_uses / strategy.n
+    rates = {"outputs": _output_rates(strategy, feature_rates), "hidden": feature_rates}
+    max_rate = 1 / strategy.batch
+    return {name: np.minimum(rate, max_rate).astype(float32) for name, rate in rates.items()}
+
+
+def _output_rates(strategy: Classification, feature_rates: ndarray) -> ndarray:
+    """float64 (n_rows,): how often each row of `outputs` is updated for an example, if one is a
+    minibatch.
+    """
+    if isinstance(strategy, FullSparse):
+        # Its rows are features.
+        return np.append(feature_rates, [1.0] * strategy.has_bias)
+    if isinstance(strategy, Full):
+        return np.ones(strategy.n_rows)
+    assert isinstance(strategy, Sampled)
+    plan = strategy.plan
+    draws = strategy.draws
+    label_rates = strategy.counts / strategy.n
+    if plan.on_path:
+        times = np.repeat(label_rates, np.diff(draws.offsets))
+        return np.bincount(draws.rows, times, strategy.n_rows)
+    n_lines = 1.0
+    if plan.positives == SINGLE and not plan.one_label:
+        n_lines = label_rates.sum()
+    return label_rates + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws)
+
+
+def plan_of(
+    strategy: Classification, cluster: ClusterSettings, size: Size
+) -> tuple[ExamplesPlan, int]:
+    """The plan of each worker, and the number of chunks that it trains before it merges.
+
+    Chunks of the strategy are shortened where they have more examples than are to be merged.
+    """
+    max_chunk = None
+    if cluster.merge_every is not None:
+        max_chunk = max(1, cluster.merge_every // size.threads)
+        strategy.shorten_chunks(max_chunk)
+    n_examples = strategy.n * float(strategy.settings.epochs or 1)
+    per_range = chunks_per_range(cluster.merge_every, strategy.chunk, n_examples, size)
+    return ExamplesPlan(type(strategy), strategy.inputs, max_chunk), per_range
+
+
+def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:
+    """The number of chunks that a worker trains before it merges.
+
+    merge_every  examples between two merges, if they are set
+    chunk        examples of a chunk
+    n_examples   that all workers train in the run
+    """
+    if merge_every is None:
+        examples_per_thread = n_examples / size.workers / MIN_MERGES / size.threads
+        examples_per_thread = min(max(examples_per_thread, MIN_EXAMPLES), MAX_EXAMPLES)
+        merge_every = size.threads * math.ceil(examples_per_thread)
+    return max(1, round(merge_every / chunk))
