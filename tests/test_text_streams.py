@@ -15,9 +15,11 @@ import pytest
 
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.labeled.files import Lines, source_of
+from embedx.labeled.formats import FORMATS
 from embedx.runtime.progress import Silent
 from embedx.text.decompression import UnpackedReader
 from embedx.text.encode import encode_sources
+from embedx.text.labelled_starts import LABELLED_STARTS
 from embedx.text.opening import CountedReader, open_source
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
@@ -155,6 +157,18 @@ def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
 XC = b"2 9 3\n0,2 0:1.5 8:-2e-3\n1 3:1\n"
 LIBSVM = b"+1 1:0.5 3:1\n-1,2 2:1\n 4:1\n"
 FASTTEXT = b"__label__good __label__new a nice film\nsome words __label__bad\n"
+
+
+STARTS = {"XC": XC, "LIBSVM": LIBSVM, "fastText": FASTTEXT}
+
+
+def test_every_format_of_labelled_lines_is_told_apart_from_text():
+    """Tables and binary files are known by their columns and their first bytes."""
+    kinds = ("words", "ID:VALUE")
+    formats = [format.name for format in FORMATS.values() if format.features in kinds]
+    assert formats == list(LABELLED_STARTS) == list(STARTS)
+    for name, data in STARTS.items():
+        assert LABELLED_STARTS[name](data.splitlines()), name
 
 
 LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [

@@ -29,7 +29,7 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.tasks.requests import ClassifyRequest
-from embedx.text.file_kinds import begins_labelled
+from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import STANDARD_INPUT, file_identity
 
 # training rows that are scored after each epoch

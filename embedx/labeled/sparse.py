@@ -19,8 +19,6 @@ from embedx.labeled.data import FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
 from embedx.labeled.schema import MAX_IDS, Numbering
 
-# Python reads no number of more than 4,300 digits
-HEADER = re.compile(r"(\d{1,1000})\s+(\d{1,1000})\s+(\d{1,1000})")
 COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 

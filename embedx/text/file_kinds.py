@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: text, a Wikipedia dump, labelled data or none of these."""
+"""What a file is, by its first bytes: text, a Wikipedia dump or neither."""
 
 import codecs
 import re
@@ -28,13 +28,6 @@ DUMP_START = re.compile(
 )
 DUMP_START_BYTES = 4096
 
-# Labelled data: the header of an XC file, a row of such a file or LIBSVM's, fastText's labels.
-XC_HEADER = re.compile(rb"\d+\s+\d+\s+\d+")
-# the last number may be cut
-SPARSE_ROW = re.compile(rb"(?:[^\s:]+\s+|\s*)(?:\d+:[-+.\deE]+(?:\s+|$))+(?:\d+:?)?")
-FASTTEXT_LABEL = re.compile(rb"(?:^|\s)__label__\S")
-LABELLED_START_BYTES = 4096
-
 
 def check_is_text(name: str, head: bytes) -> None:
     """Raise `NotTextError` if a file that begins so is no text."""
@@ -58,21 +51,3 @@ def begins_dump(head: bytes) -> bool:
     """Whether a file that begins so is a Wikipedia dump, in XML."""
     text = head[:DUMP_START_BYTES].decode("utf-8", "ignore")
     return DUMP_START.match(text) is not None
-
-
-def begins_labelled(head: bytes) -> bool:
-    """Whether a file that begins so is labelled data as `embedx classify` reads them: all of its
-    first lines look like it.
-    """
-    start = head[:LABELLED_START_BYTES].removeprefix(codecs.BOM_UTF8)
-    *lines, last = start.split(b"\n")
-    # the last line may be cut anywhere
-    if not lines or SPARSE_ROW.fullmatch(last.strip()):
-        lines.append(last)
-    lines = [line.strip() for line in lines if line.strip()]
-    if not lines:
-        return False
-    if XC_HEADER.fullmatch(lines[0]):
-        return any(map(SPARSE_ROW.fullmatch, lines[1:]))
-    is_sparse = all(map(SPARSE_ROW.fullmatch, lines))
-    return is_sparse or all(map(FASTTEXT_LABEL.search, lines))

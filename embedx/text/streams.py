@@ -14,7 +14,8 @@ from embedx.settings import Record
 from embedx.text import archives, tables
 from embedx.text.cells import SEPARATOR_NAMES, cell_tokens
 from embedx.text.decompression import damage_explained, unpacked, without_mark
-from embedx.text.file_kinds import begins_dump, begins_labelled, check_is_text
+from embedx.text.file_kinds import begins_dump, check_is_text
+from embedx.text.labelled_starts import begins_labelled
 from embedx.text.opening import BLOCK_BYTES, CountedReader
 from embedx.text.parquet import parquet_values
 from embedx.text.settings import SESSIONS, TextSettings

@@ -7,7 +7,7 @@ from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.heading import Heading
 from embedx.labeled.tables.names import LABEL_NAMES, TEXT_NAMES, TITLE_NAMES
 from embedx.labeled.tables.rows import OpenTable, Records, lines_of, read_table, without_bad
-from embedx.text.file_kinds import begins_labelled
+from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import reader_of
 from embedx.text.tables import delimiter_of, table_rows
 

@@ -9,9 +9,9 @@ from scipy.sparse import csr_matrix
 from embedx.labeled.data import FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, MemoryBudget
 from embedx.labeled.formats.contract import Format
+from embedx.labeled.formats.xc import begins_with_header
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import Numbering, decoded
-from embedx.labeled.sparse import HEADER
 from embedx.labeled.words import KnownTextFeatures, text_features
 
 
@@ -20,8 +20,8 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     prefix = options.text.label_prefix.encode()
     if b" " + prefix in b" " + file.lines.head.replace(b"\n", b" "):
         return True
-    has_header = HEADER.fullmatch(file.lines.first_line) is not None
-    return options.like is not None and options.like.text is not None and not has_header
+    like = options.like
+    return like is not None and like.text is not None and not begins_with_header(file.lines)
 
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:

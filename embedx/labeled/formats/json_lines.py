@@ -8,7 +8,7 @@ from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.rows import OpenTable, lines_of, read_table, without_bad
-from embedx.text.file_kinds import begins_labelled
+from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import reader_of
 from embedx.text.tables import json_records
 

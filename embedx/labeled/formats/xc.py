@@ -4,19 +4,31 @@ lines `l1,l2,... f:v f:v ...` with ids from 0.
 http://manikvarma.org/downloads/XC/XMLRepository.html
 """
 
+import re
+
 from embedx.errors import DataError
 from embedx.labeled.data import FileRows, joined_rows
-from embedx.labeled.files import LabelledFile, LabelledFiles
+from embedx.labeled.files import LabelledFile, LabelledFiles, Lines
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.schema import MAX_IDS
-from embedx.labeled.sparse import HEADER, Ranges, read_sparse_rows
+from embedx.labeled.sparse import Ranges, read_sparse_rows
+from embedx.text.labelled_starts import XC_HEADER
 
 
 def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     """Whether the first line but comments is a header."""
     file.lines.skip_comments()
-    return HEADER.fullmatch(file.lines.first_line) is not None
+    return begins_with_header(file.lines)
+
+
+def begins_with_header(lines: Lines) -> bool:
+    """Whether the first line says ROWS FEATURES LABELS."""
+    return _header_of(lines) is not None
+
+
+def _header_of(lines: Lines) -> re.Match[bytes] | None:
+    return XC_HEADER.fullmatch(lines.first_line.encode())
 
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
@@ -47,7 +59,7 @@ def _check_same_header(name: str, part: FileRows, first_name: str, first: FileRo
 def rows_of(file: LabelledFile, options: ReadOptions) -> FileRows:
     """The rows under the header. Raises `EmbedxError` if there are not as many as it says."""
     lines = file.lines
-    header = HEADER.fullmatch(lines.first_line)
+    header = _header_of(lines)
     assert header
     n_rows, n_features, n_labels = map(int, header.groups())
     line = lines.number_of_first_line
