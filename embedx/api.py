@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx.classification import classifier, model_folder
+from embedx.classification import classifier, label_report, model_folder
+from embedx.classification.label_report import LabelReport, LabelTests
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.data import listed
@@ -17,12 +18,11 @@ from embedx.errors import DataError, InapplicableError, Setting, SettingError
 from embedx.evaluation import words
 from embedx.evaluation.learning_curves import curves_frame
 from embedx.evaluation.word_report import Report
-from embedx.labeled.read import read_test
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.parameters import check_names, fields_of, python_names, settled
 from embedx.report import report as pages
-from embedx.runtime.progress import Progress, reporter
+from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.task import Callback
 from embedx.storage.folder import check_output, task_of
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from embedx.classification.parameters import ClassifyParameters
     from embedx.skipgram.parameters import SkipGramParameters
 
+    AnyModel = WordVectors | classifier.Classifier | SoftmaxClassifier | str | Path
 
 CLASSIFY = fields_of(ClassifySettings, TextFeatureSettings, TableSettings, is_of_words=False)
 COMPARE = {field.name: field for field in dataclasses.fields(CompareSettings)}
@@ -171,60 +172,76 @@ def compare(
 
 @python_names()
 def evaluate(
-    model: "WordVectors | classifier.Classifier | SoftmaxClassifier | str | Path",
+    model: "AnyModel",
     *,
     test: str | Path | None = None,
     test_labels: str | None = None,
     label_column: str | None = None,
+    predictions: str | Path | None = None,
+    against: "AnyModel | list[AnyModel] | tuple[AnyModel, ...]" = (),
     verbose: bool = False,
     **tests: Any,
-) -> Report | dict[str, float]:
-    """The scores of a model, or of the model in a folder or file.
+) -> Report | LabelReport:
+    """The scores of a model, or of the model in a folder or file, as `embedx eval` has them.
+    `to_frame()` gives them as a `pandas.DataFrame`.
+
+    against  another model, or a list, scored on the same items, with the differences
 
     Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`,
     `as_dict()` and `tsv()`:
 
-    against                       another model or a list of them, whose scores are subtracted
     pairs, analogies              files of test sets instead of the packaged ones
     protocol, method, candidates  how analogies are answered
     which                         "input", "output" or "sum": the vectors
     oov, seed, trust_pickle       as the options of `embedx eval`
 
-    Of a classifier its metrics on the data in the file `test`, by name; of a table by the labels in
-    `label_column`, by default that of the training data.
+    Of a classifier a `LabelReport`, a dict of its metrics on the data in the file `test`:
+
+    label_column  of a table, by default that of the training data
+    predictions   a file with the labels that another program suggests for the same rows, scored
+                  beside the model
     """
+    others = [*against] if isinstance(against, list | tuple) else [against]
+    for_labels = {
+        "test": test,
+        "test_labels": test_labels,
+        "label_column": label_column,
+        "predictions": predictions,
+    }
     with reporter(verbose) as progress:
-        return _evaluated(model, test, test_labels, label_column, progress, tests)
+        if _has_words(model):
+            for setting, value in for_labels.items():
+                if value is not None:
+                    problem = "is for classifiers, and the model has word vectors"
+                    raise InapplicableError(setting, None, problem)
+            return words.evaluated(model, others, progress=progress, **tests)  # type: ignore[arg-type]
+        models = [_classifier_of(side) for side in [model, *others]]
+        if test is None or tests:
+            labels_beside = ("name them, alone or with ", Setting("test_labels"))
+            problem = "a classifier is scored on labelled data"
+            raise SettingError("test", None, problem, labels_beside)
+        table = TableSettings(label_column=label_column)
+        suggested = None if predictions is None else str(predictions)
+        files = LabelTests(str(test), test_labels, table, suggested)
+        return label_report.evaluate(models, files, progress)
 
 
-def _evaluated(
-    model: WordVectors | classifier.Classifier | str | Path,
-    test: str | Path | None,
-    test_labels: str | None,
-    label_column: str | None,
-    progress: Progress,
-    tests: dict[str, Any],
-) -> Report | dict[str, float]:
-    """`evaluate`, reporting to `progress`."""
-    is_path = isinstance(model, str | Path)
-    if isinstance(model, WordVectors) or (
-        is_path and task_of(Path(str(model))) != model_folder.TASK
-    ):
-        if test is not None:
-            problem = "is for classifiers, and the model has word vectors"
-            raise InapplicableError("test", None, problem)
-        return words.evaluated(model, progress=progress, **tests)  # type: ignore[arg-type]
+def _has_words(model: "AnyModel") -> bool:
+    """Whether a model is of word vectors."""
+    if isinstance(model, str | Path):
+        return task_of(Path(model)) != model_folder.TASK
+    return isinstance(model, WordVectors)
+
+
+def _classifier_of(model: "AnyModel") -> classifier.Classifier | str:
+    """The classifier that is scored, or its folder."""
+    if isinstance(model, str | Path):
+        return str(model)
     # That of a SoftmaxClassifier, which only exists with scikit-learn.
-    found = classifier.load(str(model)) if is_path else getattr(model, "classifier_", model)
-    if not isinstance(found, classifier.Classifier):
-        kind = type(found).__name__
-        raise DataError(kind, None, "no trained model", "give one, or its folder")
-    if test is None or tests:
-        labels_beside = ("name them, alone or with ", Setting("test_labels"))
-        raise SettingError("test", None, "a classifier is scored on labelled data", labels_beside)
-    table = TableSettings(label_column=label_column)
-    data = read_test(str(test), test_labels, like=found.known, progress=progress, table=table)
-    return found.evaluate(data, progress=progress)
+    trained = getattr(model, "classifier_", model)
+    if not isinstance(trained, classifier.Classifier):
+        raise DataError(type(model).__name__, None, "no trained model", "give one, or its folder")
+    return trained
 
 
 def curves(model: "WordVectors | classifier.Classifier | SoftmaxClassifier") -> Any:

@@ -15,7 +15,6 @@ from embedx.classification.row_blocks import all_rows
 from embedx.errors import DataError
 from embedx.labeled.read import read
 from tests.support.commands import invoke
-from tests.support.needs import needs_pandas
 from tests.support.refusals import refused_data
 
 N_CLASSES = 6
@@ -154,7 +153,6 @@ def test_rows_of_another_kind_than_the_training_rows_are_an_error(tmp_path, rows
     assert raised.value.file == "X"
 
 
-@needs_pandas
 def test_data_frames_are_answered_as_their_rows(table, tmp_path):
     pandas = importlib.import_module("pandas")
     file, records = table

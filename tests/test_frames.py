@@ -7,9 +7,8 @@ import pytest
 
 import embedx
 from embedx.comparison import runs
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, InapplicableError
 from tests.support.compared import run
-from tests.support.needs import needs_pandas
 from tests.support.refusals import refused
 
 HISTORY = [
@@ -31,7 +30,6 @@ def pairs(tmp_path):
     return str(file)
 
 
-@needs_pandas
 def test_curves_have_a_row_for_each_point(model):
     frame = embedx.curves(model)
     assert list(frame.columns) == ["curve", "epoch", "seconds", "value"]
@@ -45,7 +43,6 @@ def test_curves_have_a_row_for_each_point(model):
     assert embedx.curves(of_a_file).empty
 
 
-@needs_pandas
 def test_scores_have_a_row_for_each_set_and_model(model, pairs):
     report = embedx.evaluate(model, pairs=pairs)
     frame = report.to_frame()
@@ -55,7 +52,23 @@ def test_scores_have_a_row_for_each_set_and_model(model, pairs):
     assert frame["score"].iloc[0] == report.scores[0].score
 
 
-@needs_pandas
+def test_metrics_of_labels_have_a_row_each_and_a_column_for_each_side(tmp_path):
+    rows = tmp_path / "rows.txt"
+    rows.write_text("__label__a one\n__label__b two\n" * 9)
+    other = tmp_path / "other.txt"
+    other.write_text("a\na\n" * 9)
+    model = embedx.classify(rows, threads=1)
+    alone = embedx.evaluate(model, test=rows).to_frame()
+    assert list(alone.columns) == ["metric", "softmax"]
+    assert alone.set_index("metric")["softmax"]["f1_macro"] == 1
+
+    frame = embedx.evaluate(model, test=rows, predictions=other).to_frame().set_index("metric")
+    assert list(frame.columns) == ["softmax", str(other), "difference", "from", "to"]
+    accuracy = frame.loc["accuracy"].tolist()
+    assert accuracy[:3] == [1, 0.5, 0.5]
+    assert np.isnan(frame.loc["n", "difference"])
+
+
 def test_a_ranking_has_a_row_for_each_objective(two_topics, tmp_path, monkeypatch):
     def measured(data, name, seed, *arguments):
         return {"result": run(name, seed, {"ns": -3.0, "hs": -2.0}[name])["result"]}
@@ -74,6 +87,11 @@ def test_without_pandas_one_line_says_how_to_install_it(model, pairs, monkeypatc
     for frame in (report.to_frame, lambda: embedx.curves(model)):
         with refused(kind=EmbedxError, quoting="pip install pandas"):
             frame()
+
+
+def test_word_vectors_are_not_scored_beside_predictions_of_labels(model):
+    with refused("predictions", kind=InapplicableError, quoting="for classifiers"):
+        embedx.evaluate(model, predictions="other.tsv")
 
 
 def test_what_is_no_model_has_no_curves():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import embedx
 from embedx.classification.classifier import load
 from embedx.cli.app import application
 from embedx.errors import InapplicableError
@@ -106,3 +107,24 @@ def test_suggestions_of_labels_by_number(tmp_path, capsys):
     run("eval", model, *test, "--json", "--quiet")
     _, theirs = json.loads(capsys.readouterr().out)["test"]["metrics"]
     assert (theirs["p@1"], theirs["p@3"]) == (0.5, 0.5)
+
+
+def test_predictions_are_scored_from_python_as_by_the_command(folder, scored):
+    record = scored("login\nlogin\ndelivery\nx\n")
+    ours, theirs = record["metrics"]
+    files = {"test": folder / "test.csv", "predictions": folder / "other"}
+    report = embedx.evaluate(folder / "m", **files)
+    assert report.sides == record["models"]
+    assert report == {name: pytest.approx(value) for name, value in ours.items()}
+    assert report.metrics[1]["p@1"] == theirs["p@1"]
+    assert report.differences["p@1"].interval()[1] == pytest.approx(record["to"]["p@1"])
+
+
+def test_two_classifiers_are_scored_on_the_same_rows(folder):
+    model = load(str(folder / "m"))
+    report = embedx.evaluate(model, against=[model, model], test=folder / "test.csv")
+    assert report.sides == ["softmax", "softmax 2", "softmax 3"]
+    assert not report.differences
+    report = embedx.evaluate(model, against=folder / "m", test=folder / "test.csv")
+    assert report.sides == ["softmax", str(folder / "m")]
+    assert report.differences["p@1"].value == 0

@@ -9,31 +9,32 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from numpy import ndarray
 
-from embedx.classification import classifier, detail
+from embedx.classification import classifier, detail, label_report
 from embedx.classification.classifier import Classifier
+from embedx.classification.label_report import (
+    LabelReport,
+    LabelTests,
+    metrics_with_decisions,
+    note_probabilities,
+)
 from embedx.classification.ranking import UnknownCount
 from embedx.classification.row_blocks import Best
-from embedx.classification.suggestions import read_suggestions
 from embedx.cli import training_results as results
 from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
-from embedx.evaluation import statistics
-from embedx.evaluation.labels import per_label_rows, scores_by_groups
-from embedx.evaluation.statistics import Estimate
+from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
-from embedx.labeled.read import ArrivedRows, read, read_arriving, read_test
+from embedx.labeled.read import ArrivedRows, read, read_arriving
 from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import as_cell, csv_text, tab_separated
 from embedx.runtime import atomic
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.storage import outputs
-from embedx.tasks.labels import note_probabilities
 from embedx.tasks.output import stem_of
 from embedx.tasks.requests import ClassifyRequest
 from embedx.tasks.run import plan_request, run_request
@@ -53,13 +54,6 @@ METRICS_IN_LINE = (
     "psp@1",
     "psp@3",
     "psp@5",
-)
-# Means over rows, whose differences are paired. PSP@k is a ratio of sums.
-PAIRED_METRICS = (
-    "accuracy",
-    "log_likelihood",
-    "log_likelihood_tempered",
-    *(f"{name}@{k}" for name in ("p", "ndcg") for k in (1, 3, 5)),
 )
 
 
@@ -279,7 +273,16 @@ def _best_of_rows(
     return model.iter_top_k(data.features, top_k, progress, request.threads, request.abstain)
 
 
-# ---- test data of a saved classifier
+# ---- test data of saved classifiers
+
+
+def tests_of(request: EvaluateRequest) -> LabelTests:
+    """The test data that a request names."""
+    if request.test is None:
+        model = request.models[0]
+        raise DataError(model, None, "a classifier", ("name its test data with ", Setting("test")))
+    table = TableSettings(label_column=request.label_column, header=request.header)
+    return LabelTests(request.test, request.test_labels, table, request.predictions)
 
 
 def test_metrics(
@@ -289,74 +292,28 @@ def test_metrics(
 
     Those of each label are written to the file of --per-label.
     """
-    path = request.models[0]
     per_label = request.per_label
     if per_label is not None:
         outputs.check_file(per_label, request.overwrite)
-    model, data = _tested(request, path, progress)
-    metrics = model.evaluate(data, progress=progress)
-    detailed = detail.detail_of(detail.predictions(model, data), model.counts)
-    has_several_labels = model.has_several_labels
-    if per_label is None and has_several_labels and not model.has_probabilities:
-        return metrics, detailed
-    measures, counts = model.evaluate_decisions(data, progress=progress)
-    if per_label is not None:
-        names = [model.name(label) for label in range(model.n_labels)]
-        rows = per_label_rows(names, model.counts, measures.get("threshold"), counts)
-        atomic.write_text(per_label, csv_text(rows))
-    return metrics | measures, detailed
-
-
-def _tested(request: EvaluateRequest, path: str, progress: Progress) -> tuple[Classifier, Labeled]:
-    """A saved classifier, and the test data with its features and labels."""
-    model = classifier.load(path)
-    if request.test is None:
-        raise DataError(path, None, "a classifier", ("name its test data with ", Setting("test")))
-    note_probabilities(model, progress)
-    table = TableSettings(label_column=request.label_column, header=request.header)
-    data = read_test(
-        request.test,
-        request.test_labels,
-        like=model.known,
-        progress=progress,
-        table=table,
-        names_new_labels=request.predictions is not None,
+    model = classifier.load(request.models[0])
+    data = tests_of(request).read(model, progress)
+    metrics, counts = metrics_with_decisions(
+        model, data, progress, needs_decisions=per_label is not None
     )
-    return model, data
+    if per_label is not None:
+        assert counts is not None
+        names = [model.name(label) for label in range(model.n_labels)]
+        rows = per_label_rows(names, model.counts, metrics.get("threshold"), counts)
+        atomic.write_text(per_label, csv_text(rows))
+    return metrics, detail.detail_of(detail.predictions(model, data), model.counts)
 
 
-def compared_metrics(
-    request: EvaluateRequest, progress: Progress
-) -> tuple[list[dict[str, float]], dict[str, Estimate]]:
-    """The metrics of several classifiers, and of the labels that another program suggests, on the
-    same test rows and, of two, how much better the first is, paired by rows.
-    """
+def compared_metrics(request: EvaluateRequest, progress: Progress) -> LabelReport:
+    """The metrics of classifiers, and of another program's predictions, on the same rows."""
     if request.per_label is not None:
         remedy = "score one classifier at a time"
         raise InapplicableError("per_label", None, "does not apply to several models", remedy)
-    n_sides = len(request.models) + (request.predictions is not None)
-    metrics = []
-    scores = []
-    for path in request.models:
-        model, data = _tested(request, path, progress)
-        metrics.append(model.evaluate(data, progress=progress))
-        if n_sides == 2:
-            scores.append(scores_by_groups(model.evaluate, data, PAIRED_METRICS))
-    if request.predictions is not None:
-        suggested = read_suggestions(request.predictions, model, data)
-        numbered = dataclasses.replace(data, ids=np.arange(len(data)))
-        metrics.append(suggested.evaluate(numbered))
-        if n_sides == 2:
-            scores.append(scores_by_groups(suggested.evaluate, numbered, PAIRED_METRICS))
-    differences = {}
-    if scores:
-        first, second = scores
-        for name in first.keys() & second.keys():
-            sides = ([first[name]], [second[name]])
-            difference = statistics.difference(*sides, statistics.between_seeds(sides))
-            if difference is not None:
-                differences[name] = difference
-    return metrics, differences
+    return label_report.evaluate(request.models, tests_of(request), progress)
 
 
 # ---- comparison

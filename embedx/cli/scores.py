@@ -97,26 +97,16 @@ def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
     if request.against:
         problem: Text = ("does not apply with ", Setting("test"))
         raise InapplicableError("against", None, problem, "give all models as arguments")
-    metrics, differences = compared_metrics(request, progress)
-    columns = [*metrics]
-    names = [*request.models]
-    if request.predictions is not None:
-        names.append(request.predictions)
-    sides = [*names]
-    if differences:
-        columns.append({name: difference.value for name, difference in differences.items()})
-        columns.append({name: difference.interval()[0] for name, difference in differences.items()})
-        columns.append({name: difference.interval()[1] for name, difference in differences.items()})
-        names += ["difference", "from", "to"]
+    report = compared_metrics(request, progress)
     if request.as_json:
-        record = {"models": sides, "metrics": [*map(plain_numbers, metrics)]}
-        if differences:
-            for name, column in zip(names[2:], columns[2:], strict=True):
-                record[name] = plain_numbers(column)
+        record = {"models": report.sides, "metrics": [*map(plain_numbers, report.metrics)]}
+        for name, column in report.columns_of_difference().items():
+            record[name] = plain_numbers(column)
         print(json.dumps({"test": record}))
         return
-    print(*tab_separated([["metric", *names]]))
-    print("\n".join(metric_lines(*columns)))
+    columns = report.columns()
+    print(*tab_separated([["metric", *columns]]))
+    print("\n".join(metric_lines(*columns.values())))
 
 
 def _score_graph(request: EvaluateRequest, progress: Progress) -> None:

@@ -176,7 +176,7 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     return ScoreDifference(test.name, test.measure, value, interval, n_shared, n_runs)
 
 
-def evaluated(model: Model, against: Sequence[Model] | Model = (), **options: Any) -> Report:
+def evaluated(model: Model, against: Sequence[Model], **options: Any) -> Report:
     """As `evaluate`, with the fields of `WordTests` by name.
 
     For example pairs=["sim.tsv"], analogies="questions.txt", seed=3.
@@ -185,8 +185,7 @@ def evaluated(model: Model, against: Sequence[Model] | Model = (), **options: An
     tests = {name: options.pop(name) for name in names & options.keys()}
     if isinstance(tests.get("pairs"), str | Path):
         tests["pairs"] = [tests["pairs"]]
-    others = [against] if isinstance(against, Model) else against
-    return evaluate([model], others, WordTests(**tests), **options)
+    return evaluate([model], against, WordTests(**tests), **options)
 
 
 def evaluate(

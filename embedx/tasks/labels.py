@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from embedx.classification import classifier, word_ngrams
+from embedx.classification.label_report import note_probabilities
 from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
 from embedx.classification.settings import ClassifySettings, share_of_rows
@@ -247,15 +248,6 @@ def _report_change(accuracy: float, before: float, progress: Progress) -> None:
 def _is_trained_by(command: str, folder: Path) -> bool:
     """Whether a folder has the model that a command trained."""
     return is_model(folder) and read_description(folder)["facts"].get("command") == command
-
-
-def note_probabilities(model: classifier.Classifier, progress: Progress) -> None:
-    """Log it if the scores of the objective are not log-probabilities."""
-    if not model.has_probabilities:
-        progress.note(
-            f"{model.objective.name} has no probabilities of its own; those shown are a softmax of"
-            " its scores"
-        )
 
 
 def _note_data(progress: Progress, training: Labeled) -> None:

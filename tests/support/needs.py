@@ -41,7 +41,3 @@ needs_sentence_transformers = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
     reason="sentence-transformers (and torch) are not installed",
 )
-# Data frames are read by their methods alone; pandas is no dependency.
-needs_pandas = pytest.mark.skipif(
-    importlib.util.find_spec("pandas") is None, reason="pandas is not installed"
-)

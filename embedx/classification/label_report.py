@@ -1,0 +1,190 @@
+"""Classifiers scored on test data, as by `embedx eval --test` and `embedx.evaluate`: one alone, or
+several beside each other and beside the predictions of another program.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from embedx.classification.classifier import Classifier, load
+from embedx.classification.suggestions import read_suggestions
+from embedx.evaluation import statistics
+from embedx.evaluation.labels import LabelCounts, scores_by_groups
+from embedx.evaluation.statistics import Estimate, Score
+from embedx.labeled.data import Labeled
+from embedx.labeled.read import read_test
+from embedx.labeled.tables.settings import TableSettings
+from embedx.runtime.frames import data_frame
+from embedx.runtime.progress import Progress
+
+# Means over rows, whose differences are paired. PSP@k is a ratio of sums.
+PAIRED_METRICS = (
+    "accuracy",
+    "log_likelihood",
+    "log_likelihood_tempered",
+    *(f"{name}@{k}" for name in ("p", "ndcg") for k in (1, 3, 5)),
+)
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True)
+class LabelTests:
+    """Files of test data, which each classifier reads by its own features and labels.
+
+    predictions  labels that another program suggests for the same rows, if there are any
+    """
+
+    test: str
+    labels: str | None = None
+    table: TableSettings = dataclasses.field(default_factory=TableSettings)
+    predictions: str | None = None
+
+    def read(self, model: Classifier, progress: Progress) -> Labeled:
+        """The test rows for a classifier."""
+        note_probabilities(model, progress)
+        return read_test(
+            self.test,
+            self.labels,
+            like=model.known,
+            progress=progress,
+            table=self.table,
+            names_new_labels=self.predictions is not None,
+        )
+
+
+class LabelReport(Metrics):
+    """The metrics of a classifier on test data, by name: a dict. It may have other sides, models or
+    files of predictions, which are scored on the same rows.
+
+    sides        their names, that of the classifier first
+    metrics      those of each side
+    differences  of two sides: how much higher the first scores, paired by rows
+    """
+
+    def __init__(
+        self,
+        sides: Sequence[str],
+        metrics: Sequence[Metrics],
+        differences: Mapping[str, Estimate] | None = None,
+    ) -> None:
+        super().__init__(metrics[0])
+        self.sides = list(sides)
+        self.metrics = list(metrics)
+        self.differences = dict(differences or {})
+
+    def columns(self) -> dict[str, Metrics]:
+        """The metrics by the name of the side; of two sides also their difference, and the ends of
+        its 95 % interval, `from` and `to`.
+        """
+        columns = dict(zip(self.sides, self.metrics, strict=True))
+        return columns | self.columns_of_difference()
+
+    def columns_of_difference(self) -> dict[str, Metrics]:
+        """The last three columns; none where there are no differences."""
+        if not self.differences:
+            return {}
+        intervals = {name: estimate.interval() for name, estimate in self.differences.items()}
+        return {
+            "difference": {name: estimate.value for name, estimate in self.differences.items()},
+            "from": {name: low for name, (low, _) in intervals.items()},
+            "to": {name: high for name, (_, high) in intervals.items()},
+        }
+
+    def to_frame(self) -> Any:
+        """A `pandas.DataFrame` with a row for each metric: its name, and a column for each side; of
+        two sides also for the difference and the ends of its 95 % interval. Raises EmbedxError
+        without pandas.
+        """
+        columns = self.columns()
+        rows = [
+            {"metric": metric}
+            | {name: column[metric] for name, column in columns.items() if metric in column}
+            for metric in self
+        ]
+        return data_frame(rows, ["metric", *columns])
+
+
+def metrics_with_decisions(
+    model: Classifier, data: Labeled, progress: Progress, *, needs_decisions: bool = False
+) -> tuple[Metrics, LabelCounts | None]:
+    """The metrics of a classifier on test rows with those of its decisions, and how often each
+    label is right.
+
+    Without probabilities there is no threshold to decide by: then there are none of decisions, or
+    with `needs_decisions` an `EmbedxError` is raised.
+    """
+    metrics = model.evaluate(data, progress=progress)
+    cannot_decide = model.has_several_labels and not model.has_probabilities
+    if cannot_decide and not needs_decisions:
+        return metrics, None
+    measures, counts = model.evaluate_decisions(data, progress=progress)
+    return metrics | measures, counts
+
+
+def evaluate(
+    models: Sequence[Classifier | str], tests: LabelTests, progress: Progress
+) -> LabelReport:
+    """The scores of classifiers or their folders, and of the predictions if there are any; of one
+    classifier alone with the metrics of its decisions.
+    """
+    names = _names_of(models)
+    if len(models) == 1 and tests.predictions is None:
+        model = _opened(models[0])
+        metrics, _ = metrics_with_decisions(model, tests.read(model, progress), progress)
+        return LabelReport(names, [metrics])
+
+    has_two_sides = len(models) + (tests.predictions is not None) == 2
+    metrics_of_side = []
+    scores = []
+    for model_or_folder in models:
+        model = _opened(model_or_folder)
+        data = tests.read(model, progress)
+        metrics_of_side.append(model.evaluate(data, progress=progress))
+        if has_two_sides:
+            scores.append(scores_by_groups(model.evaluate, data, PAIRED_METRICS))
+    if tests.predictions is not None:
+        names.append(tests.predictions)
+        suggestions = read_suggestions(tests.predictions, model, data)
+        numbered = dataclasses.replace(data, ids=np.arange(len(data)))
+        metrics_of_side.append(suggestions.evaluate(numbered))
+        if has_two_sides:
+            scores.append(scores_by_groups(suggestions.evaluate, numbered, PAIRED_METRICS))
+    return LabelReport(names, metrics_of_side, _differences(*scores) if has_two_sides else None)
+
+
+def _opened(model: Classifier | str) -> Classifier:
+    """The classifier, or that in the folder."""
+    return load(model) if isinstance(model, str) else model
+
+
+def _names_of(models: Sequence[Classifier | str]) -> list[str]:
+    """The folders, or the objectives of classifiers in memory; numbered where several are alike."""
+    names = [model if isinstance(model, str) else model.objective.name for model in models]
+    numbers = [names[: k + 1].count(name) for k, name in enumerate(names)]
+    return [
+        name if number == 1 else f"{name} {number}"
+        for name, number in zip(names, numbers, strict=True)
+    ]
+
+
+def _differences(first: Mapping[str, Score], second: Mapping[str, Score]) -> dict[str, Estimate]:
+    """How much higher the first scores, by metric, where both have it for the same rows."""
+    differences = {}
+    for name in first.keys() & second.keys():
+        sides = ([first[name]], [second[name]])
+        difference = statistics.difference(*sides, statistics.between_seeds(sides))
+        if difference is not None:
+            differences[name] = difference
+    return differences
+
+
+def note_probabilities(model: Classifier, progress: Progress) -> None:
+    """Log it if the scores of the objective are not log-probabilities."""
+    if not model.has_probabilities:
+        progress.note(
+            f"{model.objective.name} has no probabilities of its own; those shown are a softmax of"
+            " its scores"
+        )
