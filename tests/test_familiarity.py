@@ -158,6 +158,25 @@ def test_damaged_rows_have_as_many_words_as_before_where_words_are_replaced():
     np.testing.assert_array_equal(replaced.features.sum(axis=1), later.sum(axis=1))
 
 
+def test_unknown_words_of_a_validation_file_stay_unknown(tmp_path):
+    known = csr_matrix(np.array([[1, 2, 0], [0, 0, 3]], np.float32))
+    from_file = csr_matrix(np.array([[1, 2, 0, 4], [0, 0, 3, 0]], np.float32))
+    is_seen = np.array([True, False, True])
+    of_rows = damage.as_read_later(known, is_seen, 3).toarray()
+    assert of_rows.tolist() == [[1, 0, 0, 2], [0, 0, 3, 0]]
+    of_file = damage.as_read_later(from_file, is_seen, 3).toarray()
+    assert of_file.tolist() == [[1, 0, 0, 6], [0, 0, 3, 0]]
+
+    for name, seed in (("train.txt", 1), ("validation.txt", 2)):
+        rows = zip(*tickets(200, seed), strict=True)
+        lines = [f"__label__{topic} {text}\n" for text, topic in rows]
+        (tmp_path / name).write_text("".join(lines))
+    command = ["classify", "train.txt", "--validation", "validation.txt", "--output", "m"]
+    run_command(tmp_path, *command)
+    done = run_command(tmp_path, "eval", "m", "--test", "validation.txt", "--json")
+    assert json.loads(done.stdout)["test"]["accuracy"] > 0.9
+
+
 def test_an_estimator_abstains_as_the_classifier_that_it_holds():
     texts, labels = tickets(1500, 0)
     rows = ["refund refund", "zzzz qqqq", ""]

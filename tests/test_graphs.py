@@ -326,6 +326,10 @@ def test_graphs_of_other_libraries_are_trained_on(tmp_path):
         with pytest.raises(SettingError) as error:
             embedx.SkipGram(dim=4).fit(graph)
         assert error.value.setting == "walks"
+    for no_graph in (matrix.toarray(), [["a", "b"], ["b", "c"]], None):
+        with pytest.raises(DataError) as wrong:
+            embedx.SkipGram(**how).fit(no_graph)
+        assert wrong.value.file == "corpora"
     with pytest.raises(SettingError):
         embedx.SkipGram(dim=4).fit(Graph.from_networkx(ties))
     with pytest.raises(SettingError):

@@ -298,6 +298,15 @@ def test_libsvm_test_data_follow_the_training_data(write):
     assert data.n_labels == 2
 
 
+def test_rows_without_a_single_feature_are_no_training_data(write):
+    for text in ("5.1,3.5,Iris-setosa\n4.9,3.0,Iris-setosa\n", "spam\nham\n", "2 3 2\n0\n1\n"):
+        file = write(text)
+        assert read(file).features.nnz == 0
+        with refused_data("train.txt", "text_column", "label_column"):
+            read_training(file)
+    assert read_training(write("a\nb 1:1\n")).features.nnz == 1
+
+
 def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
     file = write("1:1 2:1\n 2:2\n")
     assert label_rows(read(file)) == [[], []]

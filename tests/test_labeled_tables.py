@@ -318,6 +318,8 @@ def test_columns_of_zeros_and_ones_are_a_label_each(write):
         ("[n/a]", ["[n/a]"]),
         ("[None]", []),
         ("[7]", ["7"]),
+        ("poly([2]rotaxane)", ["poly([2]rotaxane)"]),
+        ("f(x)", ["f(x)"]),
         ("it's", ["it's"]),
         ("007", ["007"]),
     ],
@@ -341,6 +343,9 @@ def test_lists_in_cells_are_read_as_other_tools_write_them(write, cell, labels):
         "c(x = 'a')",
         "['a',, 'b']",
         "[a] or [b]",
+        "Index(['a', 'b'], dtype='object')",
+        "tensor([1, 2])",
+        "Counter({'a': 1})",
     ],
 )
 def test_what_looks_like_a_list_and_is_none_is_an_error_with_its_line(write, cell):

@@ -15,6 +15,7 @@ from embedx.skipgram import resolve as resolving, task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
+from tests.support.refusals import refused_data
 
 
 def sentences_of(path):
@@ -24,6 +25,12 @@ def sentences_of(path):
 @pytest.fixture(scope="module")
 def fitted(two_topics):
     return embedx.SkipGram(objective="ns", dim=16, epochs=5, sample=0, threads=1).fit(two_topics)
+
+
+@pytest.mark.parametrize("corpora", [None, 5, lambda: iter([["a", "b"]])])
+def test_what_is_neither_names_nor_sentences_is_an_error(corpora):
+    with refused_data("corpora"):
+        embedx.SkipGram(dim=4).fit(corpora)
 
 
 def test_a_file_and_its_sentences_give_the_same_vectors(fitted, two_topics):

@@ -218,6 +218,9 @@ def test_a_model_says_what_it_is():
         lambda m: m.most_similar(positive=[], negative=[]),
         lambda m: m.most_similar(np.zeros(3)),
         lambda m: m.most_similar(np.full(20, np.nan)),
+        lambda m: m.most_similar(["w1"], ["w1"]),
+        lambda m: m.most_similar(np.zeros(20)),
+        lambda m: m.most_similar([("w1", float("nan"))]),
         lambda m: m.most_similar_batch("w1"),
         lambda m: m.most_similar_batch([np.full(20, np.nan)]),
         lambda m: m.doesnt_match([]),
@@ -236,6 +239,44 @@ def test_a_model_says_what_it_is():
 def test_queries_with_nothing_in_them_are_errors(ours, ask):
     with pytest.raises(DataError):
         ask(ours)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda m: m[1.0],
+        lambda m: m[None],
+        lambda m: m[b"w1"],
+        lambda m: m[["w1", ["w2"]]],
+        lambda m: m.similarity("w1", None),
+        lambda m: m.most_similar(2.5),
+        lambda m: m.most_similar([("w1", "w2")]),
+        lambda m: m.most_similar([["w1", "w2"]]),
+        lambda m: m.most_similar(np.array(["w1"] * 20)),
+        lambda m: m.most_similar_batch([None]),
+        lambda m: m.doesnt_match(5),
+    ],
+)
+def test_what_is_no_word_and_no_row_is_an_error(ours, ask):
+    with pytest.raises(DataError):
+        ask(ours)
+
+
+def test_rows_in_a_list_have_weights_as_words_have(ours):
+    assert ours.most_similar([(1, 2.0), (2, -1)]) == ours.most_similar([("w1", 2.0), ("w2", -1.0)])
+
+
+@pytest.mark.parametrize("top_k", [None, 2.0, "2"])
+def test_a_number_of_neighbours_is_a_whole_number(ours, top_k):
+    with refused("top_k", value=top_k):
+        ours.most_similar("w1", top_k=top_k)
+
+
+def test_a_word_whose_vector_is_zero_has_no_neighbours_and_others_still_have(tmp_path):
+    (tmp_path / "v.txt").write_text("a 1 0\nnothing 0 0\nb 1 1\n")
+    done = run_command(tmp_path, "nn", "v.txt", "-", "--top-k", "1", input="nothing\na\n")
+    assert done.stdout == "a\tb\t0.7071\n"
+    assert done.stderr.count("zero") == 1
 
 
 def test_documents_have_the_mean_of_their_words():

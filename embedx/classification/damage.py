@@ -41,15 +41,18 @@ def as_read_later(features: Any, is_seen: ndarray | None, n_words: int | None) -
     """Held-out rows as a reader gives rows that were not there in training: words that no training
     row has are unknown, and counted in a column after the features.
 
-    is_seen  bool (n_features,): whether training rows have them; None for dense features
-    n_words  how many of the features are words; None where they are not those of text
+    features  of rows that were read with those of training, or of a file of their own, whose
+              unknown words are in that column already
+    is_seen   bool (n_features,): whether training rows have them; None for dense features
+    n_words   how many of the features are words; None where they are not those of text
     """
     if is_seen is None:
         return features
-    n_features = features.shape[1]
+    n_features = len(is_seen)
     kept = np.where(is_seen, np.arange(n_features), -1)
     if n_words is not None:
         kept[:n_words][~is_seen[:n_words]] = n_features
+        kept = np.append(kept, n_features)
     column = kept[features.indices]
     row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
     is_kept = column >= 0

@@ -165,7 +165,7 @@ def _print_answers(
     try:
         for word, cosine in vectors.most_similar(positive, negative, top_k):
             print(word, f"{cosine:.6g}")
-    except UnknownWordError as error:
+    except (UnknownWordError, DataError) as error:
         print(f"embedx: {error}", file=sys.stderr)
 
 

@@ -116,21 +116,21 @@ class NeighbourSearch(NamedTuple):
 def show_neighbours(
     words: Sequence[str], search: NeighbourSearch, as_json: bool, progress: Progress
 ) -> None:
-    """Print the neighbours of all the words that are known, and note rare ones; raises the error
-    of the first word that is not known.
+    """Print the neighbours of all the words that have some, and note rare ones; raises the error
+    of the first word that has none.
     """
     neighbours_of_word: dict[str, list[Neighbour]] = {}
-    first_unknown = None
+    first_error = None
     for word in words:
         try:
             neighbours_of_word[word] = search.neighbours(word)
-        except UnknownWordError as error:
-            first_unknown = first_unknown or error
+        except (UnknownWordError, DataError) as error:
+            first_error = first_error or error
     if neighbours_of_word:
         _print_neighbours(neighbours_of_word, as_json)
         _note_rare(search.rare_neighbours(neighbours_of_word), progress)
-    if first_unknown:
-        raise first_unknown
+    if first_error:
+        raise first_error
 
 
 def _note_rare(words: Sequence[str], progress: Progress) -> None:
@@ -151,7 +151,7 @@ def answer_words(words: Iterable[str], search: NeighbourSearch, as_json: bool) -
     for word in words:
         try:
             _print_neighbours({word: search.neighbours(word)}, as_json)
-        except UnknownWordError as error:
+        except (UnknownWordError, DataError) as error:
             print(f"embedx: {error}", file=sys.stderr)
         sys.stdout.flush()
 
@@ -180,7 +180,7 @@ def answer_analogies(vectors: WordVectors, top_k: int, as_json: bool) -> None:
         a, b, c = words
         try:
             show_answers(vectors.analogy(a, b, c, top_k), as_json)
-        except UnknownWordError as error:
+        except (UnknownWordError, DataError) as error:
             print(f"embedx: {error}", file=sys.stderr)
         sys.stdout.flush()
 

@@ -1,7 +1,9 @@
 """A graph as compressed sparse rows."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import reprlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -261,19 +263,31 @@ class Graph:
 
 
 def as_graph(corpora: Any, settings: GraphSettings | None) -> Any:
-    """A graph of networkx or a sparse matrix as a `Graph`; all else as it is. Raises
-    `SettingError` for a graph without walks.
+    """A graph of networkx or a sparse matrix as a `Graph`; a `Graph`, names of files and text as
+    they are. Raises `SettingError` for a graph without walks, and `DataError` for walks without a
+    graph.
     """
     is_networkx = all(hasattr(corpora, name) for name in ("is_directed", "edges", "nodes"))
     is_graph = isinstance(corpora, Graph) or is_networkx or issparse(corpora)
     if is_graph and settings is None:
         remedy = ("set it, such as ", Setting("walks", 10))
         raise SettingError("walks", None, "a graph is trained on by walks", remedy)
+    if settings is not None and not is_graph and not _are_names(corpora):
+        problem = f"{reprlib.repr(corpora)} is no graph"
+        kinds = "a Graph, a graph of networkx, a matrix of scipy.sparse, or names of files"
+        raise DataError("corpora", None, problem, f"give {kinds}")
     if not is_graph or isinstance(corpora, Graph) or settings is None:
         return corpora
     if is_networkx:
         return Graph.from_networkx(corpora, "weight" if settings.weighted else None)
     return Graph.from_scipy(corpora, weighted=settings.weighted, directed=settings.directed)
+
+
+def _are_names(corpora: Any) -> bool:
+    """Whether these are names of files, one or several; an iterator is not looked into."""
+    if isinstance(corpora, str | Path | Iterator):
+        return True
+    return isinstance(corpora, Sequence) and all(isinstance(name, str | Path) for name in corpora)
 
 
 def _names_and_pairs(edges: Iterable[Sequence[Any]]) -> tuple[list[str], ndarray]:

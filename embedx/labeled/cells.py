@@ -37,6 +37,8 @@ DTYPE = re.compile(r",\s*dtype\s*=[^,\[\]]*\Z")  # at the end of an array of Num
 WORD = re.compile(r"[^\s,;|'\"\[\]{}()]+")  # a name without list syntax
 EMPTY = "character(0)"  # a vector of R without items
 CUT = re.compile(r"[\[{(]\s*(?:['\"]|np\.)")  # the beginning of a list without an end
+# Another function or class around brackets: `Index([...])` of pandas, `Counter({...})` of Python.
+OTHER_CALL = re.compile(r"""[A-Za-z_][\w.]*\(\s*[\[{]\s*['"\d.+-].*[\]}]\s*(?:,.*)?\)""", re.DOTALL)
 BRACKETS = ("[]", "{}", "()")
 # where names stand without quotes: Scala, Postgres
 UNQUOTED = ("{", "List", "Set", "Seq", "Array", "Vector", "WrappedArray")
@@ -174,8 +176,8 @@ def _unwrapped(text: str) -> tuple[str, str]:
         if is_word_in_parentheses or (text[0] == "[" and _is_word(inner)):
             return "", ""
         return text[0], inner
-    was_cut = CUT.match(text) is not None
-    return (text[0], text) if was_cut else ("", "")
+    cannot_be_read = CUT.match(text) or OTHER_CALL.fullmatch(text)
+    return (text[0], text) if cannot_be_read else ("", "")
 
 
 def _is_word(inner: str) -> bool:

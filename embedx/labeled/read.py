@@ -261,7 +261,9 @@ def read_training(
             without_unknown = data.features[:, : like.n_features]
             data = replace(data, features=without_unknown)
         return _with_new_labels(data, like)
-    _check_two_labels(data, " ".join(named(source)), labels)
+    name = " ".join(named(source))
+    _check_two_labels(data, name, labels)
+    _check_features(data, name)
     return data
 
 
@@ -299,6 +301,21 @@ def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> No
                 "`embedx train`"
             ),
         )
+
+
+def _check_features(data: Labeled, source: str) -> None:
+    """Raise `DataError` if no row has a feature: the file is most likely another than it is read
+    as, such as a table that is not called so.
+    """
+    if data.is_sparse and data.features.nnz == 0:
+        problem = "no row has a feature, of which labels could be predicted"
+        remedy = (
+            "check the file; of a table name the columns, by ",
+            Setting("text_column"),
+            " and ",
+            Setting("label_column"),
+        )
+        raise DataError(source, None, problem, remedy)
 
 
 def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:

@@ -47,6 +47,7 @@ def encode(
     """
     if isinstance(corpora, str | Path):
         corpora = [corpora]
+    _check_several(corpora)
     if isinstance(corpora, Sequence) and any(isinstance(name, str | Path) for name in corpora):
         names = _checked_names(corpora)
         corpus = encode_sources(find_sources(names), text, progress, cache_dir, threads)
@@ -56,6 +57,13 @@ def encode(
     if not phrases or (isinstance(phrases, PhraseSettings) and phrases.phrases == 0):
         return corpus
     return with_phrases(corpus, phrases, progress, cache_dir)
+
+
+def _check_several(corpora: object) -> None:
+    """Raise `DataError` for what is no list, and no iterator either."""
+    if not isinstance(corpora, Iterable):
+        problem = f"{reprlib.repr(corpora)} is neither names of files nor lists of words"
+        raise DataError("corpora", None, problem, "give names, or a list of lists of words")
 
 
 def _checked_names(corpora: Sequence[object]) -> list[str]:

@@ -17,6 +17,7 @@ In the model folder (see `embedx.storage.folder`):
 
 import itertools
 import os
+import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -100,6 +101,7 @@ SCHEMA = FolderSchema(
 
 
 Key = str | int | np.integer[Any]  # a word, or the number of its row
+KEYS = (str, int, np.integer)
 K = TypeVar("K", bound=Key)
 Term = Key | ndarray | tuple[Key | ndarray, float]  # of a query, with its weight
 Query = Term | Sequence[Term]
@@ -196,14 +198,22 @@ class WordVectors:
         In a model with subwords a word that was never seen has a vector too, if one of its n-grams
         has.
         """
-        if not isinstance(word, str | int | np.integer):
-            vectors = [self[key] for key in word]
-            if not vectors:
-                raise DataError("words", None, "an empty list", "give a word")
-            return np.array(vectors, float32)
-        vector = self._vector(word)
+        if isinstance(word, KEYS):
+            return self._known_vector(word)
+        vectors = [self._known_vector(key) for key in _listed(word)]
+        if not vectors:
+            raise DataError("words", None, "an empty list", "give a word")
+        return np.array(vectors, float32)
+
+    def _known_vector(self, key: Key) -> ndarray:
+        """The vector of a word or a row number, float32 (dim,). Raises KeyError for one without,
+        and DataError for what is neither.
+        """
+        if not isinstance(key, KEYS):
+            raise _not_a_key(key)
+        vector = self._vector(key)
         if vector is None:
-            raise self._unknown(word)
+            raise self._unknown(key)
         return vector
 
     def _row(self, key: object) -> int | None:
@@ -308,7 +318,7 @@ class WordVectors:
             raise DataError("words", None, f"{words!r} is a string", "give a list of words")
         known = []
         vectors = []
-        for key in words:
+        for key in _listed(words):
             vector = self._vector(key)
             if vector is not None:
                 known.append(key)
@@ -400,7 +410,8 @@ class WordVectors:
         Each is a word, a row number, a vector, or a list of these. In a list a pair of one and a
         weight has the weight in place of 1, or of -1 in `negative`. Words of the query are
         excluded, as in word2vec.c and gensim. A vector counts with its own length. `topn`, as
-        gensim calls it, is another name of `top_k`. Raises EmbedxError for an empty query.
+        gensim calls it, is another name of `top_k`. Raises EmbedxError for an empty query and for
+        one whose vectors cancel out.
 
         restrict_vocab  only the first words, which are the most frequent; None: all. Of words that
                         occur at least 20 times: `restrict_vocab=model.n_frequent(20)`
@@ -413,6 +424,9 @@ class WordVectors:
         for term, weight in terms:
             query += float32(weight) * self._term(term)
             excluded |= self._excluded(term)
+        if not query.any():
+            problem = "a query whose vector is zero, so that nothing is near to it"
+            raise DataError("positive", None, problem, "give other words")
         return self._nearest([unit(query)], [excluded], n_wanted(top_k, topn), restrict_vocab)[0]
 
     def recommend(self, items: Sequence[str], top_k: int = TOP_K) -> list[tuple[str, float]]:
@@ -452,8 +466,9 @@ class WordVectors:
         does not fit.
         """
         if not isinstance(term, ndarray):
-            return self._unit(term)
-        if term.shape != (self.vector_size,) or not np.isfinite(term).all():
+            return unit(self._known_vector(term))
+        wrong_form = checks.wrong_form(term, (self.vector_size,))
+        if wrong_form or not np.isfinite(term).all():
             wanted = f"give {self.vector_size} finite numbers"
             raise DataError("vector", None, f"an array {term.shape} as a query", wanted)
         return term
@@ -601,27 +616,60 @@ def unit(vector: ndarray) -> ndarray:
 
 
 def n_wanted(top_k: int, topn: int | None) -> int:
-    """The one of both that was given. Raises TypeError for both."""
+    """The one of both that was given. Raises TypeError for both, and SettingError for no whole
+    number.
+    """
     if topn is not None and top_k not in (TOP_K, topn):
         raise TypeError(f"topn={topn} and top_k={top_k} are the same; give one of them")
-    return top_k if topn is None else topn
+    wanted = top_k if topn is None else topn
+    if not isinstance(wanted, int | np.integer):
+        raise SettingError("top_k", wanted, "must be a whole number")
+    return int(wanted)
 
 
 def weighted_terms(query: Query | None, sign: float) -> list[tuple[Key | ndarray, float]]:
-    """The words, rows and vectors of a query, with their weights, `sign` where none is given."""
+    """The words, rows and vectors of a query, with their weights, `sign` where none is given.
+    Raises DataError for what is none of these.
+    """
     if query is None:
         return []
     is_vector = isinstance(query, ndarray) and query.ndim < 2
-    is_one = isinstance(query, str | int | np.integer) or is_vector or _is_weighted(query)
-    terms: Any = [query] if is_one else query
-    return [term if _is_weighted(term) else (term, sign) for term in terms]
+    is_one = isinstance(query, KEYS) or is_vector or _is_word_and_weight(query)
+    terms: Iterable[Any] = [query] if is_one else _listed(query)
+    return [_with_weight(term, sign) for term in terms]
 
 
-def _is_weighted(term: object) -> bool:
-    """Whether it is a pair of a word, a row or a vector, and its weight."""
-    if not isinstance(term, tuple) or len(term) != 2:
+def _is_word_and_weight(query: object) -> bool:
+    """Whether it is a pair of a word or a vector, and a number: not two row numbers."""
+    if not isinstance(query, tuple) or len(query) != 2:
         return False
-    return isinstance(term[0], str | ndarray) and isinstance(term[1], int | float | np.number)
+    return isinstance(query[0], str | ndarray) and isinstance(query[1], int | float | np.number)
+
+
+def _with_weight(term: Any, sign: float) -> tuple[Key | ndarray, float]:
+    """A word, a row or a vector with its weight, `sign` if it has none."""
+    if not isinstance(term, tuple):
+        return term, sign
+    is_pair = len(term) == 2 and isinstance(term[0], str | int | np.integer | ndarray)
+    if not is_pair or not isinstance(term[1], int | float | np.number):
+        raise _not_a_key(term)
+    if not np.isfinite(term[1]):
+        problem = f"the weight {term[1]} of {reprlib.repr(term[0])}"
+        raise DataError("positive", None, problem, "give a finite number")
+    return term
+
+
+def _listed(keys: Any) -> Iterable[Any]:
+    """What a list holds. Raises DataError for what is no list."""
+    if isinstance(keys, bytes) or not isinstance(keys, Iterable):
+        raise _not_a_key(keys)
+    return keys
+
+
+def _not_a_key(value: object) -> DataError:
+    """The error for what is no word and no row number."""
+    problem = f"{reprlib.repr(value)} is no word and no row number"
+    return DataError("words", None, problem, "give words as strings, one or a list")
 
 
 # ---- reading
