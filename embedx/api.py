@@ -20,7 +20,7 @@ from embedx.evaluation.learning_curves import curves_frame
 from embedx.evaluation.word_report import Report
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
-from embedx.parameters import check_names, fields_of, python_names, settled
+from embedx.parameters import check_names, fields_of, python_names, typed_settings
 from embedx.report import report as pages
 from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
@@ -105,7 +105,7 @@ def classify(
         train=[str(file) for file in files],
         train_labels=train_labels,
         objective=objective,
-        typed=settled(settings, CLASSIFY),
+        typed=typed_settings(settings, CLASSIFY),
     )
     with reporter(verbose) as progress, _reserved(output, overwrite):
         trained = train_task(LabelTask(request, progress), progress)
@@ -153,7 +153,7 @@ def compare(
     files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
-    given = settled(settings, fields)
+    given = typed_settings(settings, fields)
     names = [data] if isinstance(data, str) else list(data)
     if isinstance(objectives, str):
         objectives = listed(objectives)

@@ -18,10 +18,11 @@ import numpy as np
 
 from embedx import objectives, samplers
 from embedx.errors import EmbedxError, near
-from embedx.settings import Settings, kind_of
+from embedx.settings import Settings, kind_of, settings_of
 
 Fields = Mapping[str, "dataclasses.Field[Any]"]
-GENSIM = {  # gensim's name of a setting
+# Settings by gensim's names.
+GENSIM = {
     "vector_size": "dim",
     "alpha": "learning_rate",
     "negative": "negatives",
@@ -29,7 +30,7 @@ GENSIM = {  # gensim's name of a setting
     "iter": "epochs",
     "max_final_vocab": "max_vocab",
 }
-# gensim's: what each of their possible values asks for
+# By gensim's parameter, what each of its possible values asks for: a setting and its value.
 SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
     "sg": {0: ("architecture", "cbow"), 1: ("architecture", "skipgram")},
     "hs": {0: None, 1: ("objective", "hs")},
@@ -41,109 +42,115 @@ def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclas
     """The settings of these classes, of samplers and of all objectives, by name; those of
     objectives apply to one task.
     """
-    found = {field.name: field for group in groups for field in dataclasses.fields(group)}
-    found |= {
-        field.name: field
-        for each in samplers.SAMPLERS.values()
-        for field in dataclasses.fields(each.Settings)
-    }
-    for each in objectives.OBJECTIVES.values():
-        unused = each.label_settings if is_of_words else each.word_settings
-        found |= {
-            field.name: field
-            for field in dataclasses.fields(each.Settings)
-            if field.name not in unused
-        }
-    return found
+    fields: dict[str, dataclasses.Field[Any]] = {}
+    for group in (*groups, *(sampler.Settings for sampler in samplers.SAMPLERS.values())):
+        fields |= {field.name: field for field in dataclasses.fields(group)}
+    for objective in objectives.OBJECTIVES.values():
+        unused = objective.label_settings if is_of_words else objective.word_settings
+        for field in dataclasses.fields(objective.Settings):
+            if field.name not in unused:
+                fields[field.name] = field
+    return fields
 
 
 @cache
-def objectives_own() -> frozenset[str]:
-    """The names of the settings that are objectives' own, whose defaults are theirs too."""
+def objective_settings() -> frozenset[str]:
+    """The names of the settings that objectives declare, each with a default of its own."""
     return frozenset(
-        field.name
-        for each in objectives.OBJECTIVES.values()
-        for field in dataclasses.fields(each.Settings)
+        name
+        for objective in objectives.OBJECTIVES.values()
+        for name in settings_of(objective.Settings)
     )
 
 
 def signature(first: Mapping[str, Any], defaults: Mapping[str, Any]) -> inspect.Signature:
-    """Of a constructor with the parameters `first`, and others by name alone, with
+    """The signature of a constructor with the parameters `first`, and others by name alone, with
     their defaults.
     """
-    made = inspect.Parameter
-    found = [made("self", made.POSITIONAL_ONLY)]
-    found += [
-        made(name, made.POSITIONAL_OR_KEYWORD, default=value) for name, value in first.items()
-    ]
-    return inspect.Signature(
-        [
-            *found,
-            *(made(name, made.KEYWORD_ONLY, default=value) for name, value in defaults.items()),
-        ]
-    )
+    parameter = inspect.Parameter
+    parameters = [parameter("self", parameter.POSITIONAL_ONLY)]
+    for name, default in first.items():
+        parameters.append(parameter(name, parameter.POSITIONAL_OR_KEYWORD, default=default))
+    for name, default in defaults.items():
+        parameters.append(parameter(name, parameter.KEYWORD_ONLY, default=default))
+    return inspect.Signature(parameters)
 
 
-def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise TypeError for a parameter that there is not."""
     known = list(known)
-    if unknown := [name for name in given if name not in known]:
-        remedy = (
-            near(unknown[0], known, "").strip() or f"its settings are {', '.join(sorted(known))}"
-        )
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        remedy = near(unknown[0], known, "").strip()
+        if not remedy:
+            remedy = f"its settings are {', '.join(sorted(known))}"
         raise TypeError(f"{owner} takes no {', '.join(unknown)}; {remedy}")
 
 
-def without_gensims_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by our names. Raises TypeError for one that is given twice, and ValueError for
-    what is not possible here.
+def without_gensim_names(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by our names. Raises TypeError for one that is set twice to different values,
+    and ValueError for what is not possible here.
     """
-    found = {
-        name: value for name, value in given.items() if name not in GENSIM and name not in SWITCHES
+    settings = {
+        name: value
+        for name, value in parameters.items()
+        if name not in GENSIM and name not in SWITCHES
     }
-    for name, value in given.items():
-        if name in SWITCHES and value not in SWITCHES[name]:
-            raise ValueError(f"{name}={value!r}: must be {' or '.join(map(str, SWITCHES[name]))}")
-        pair = (
-            SWITCHES[name][value]
-            if name in SWITCHES
-            else (GENSIM[name], value)
-            if name in GENSIM
-            else None
-        )
-        if pair is None or (name == "negative" and not value):  # which gensim takes with hs=1
+    for name, value in parameters.items():
+        setting = _setting_of_gensim(name, value)
+        if setting is None:
             continue
-        ours, wanted = pair
-        if found.setdefault(ours, wanted) != wanted:
+        ours, wanted = setting
+        if settings.setdefault(ours, wanted) != wanted:
             raise TypeError(
-                f"{name}={value!r} and {ours}={found[ours]!r} are the same setting; give one of"
+                f"{name}={value!r} and {ours}={settings[ours]!r} are the same setting; give one of"
                 " them"
             )
-    if "alpha" in given:  # a rate of word2vec, whose optimiser that is
-        found.setdefault("optimizer", "sgd")
-    return found
+    if "alpha" in parameters:
+        # It is a rate of word2vec, whose optimizer that is.
+        settings.setdefault("optimizer", "sgd")
+    return settings
 
 
-def settled(given: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """The settings that are not None, as plain Python values, strings read as on the
-    command line.
+def _setting_of_gensim(name: str, value: Any) -> tuple[str, Any] | None:
+    """The setting and its value that a parameter of gensim asks for; None if it asks for none, or
+    is not gensim's.
     """
-    found = {}
-    for name, value in given.items():
-        if value is None or name not in fields:
-            continue
-        # from a search; the record is JSON
-        value = value.item() if isinstance(value, np.generic) else value
-        field = fields[name]
-        if (
-            kind_of(field) is str
-            and isinstance(value, int | float | PurePath)
-            and not isinstance(value, bool)
-        ):
-            value = str(value)  # a share of the rows instead of a file, say
-        parse = field.metadata["parse"]
-        found[name] = parse(value) if parse and isinstance(value, str) else value
-    return found
+    if name in SWITCHES:
+        choices = SWITCHES[name]
+        if value not in choices:
+            raise ValueError(f"{name}={value!r}: must be {' or '.join(map(str, choices))}")
+        return choices[value]
+    if name not in GENSIM:
+        return None
+    is_hierarchical_softmax_alone = name == "negative" and not value
+    return None if is_hierarchical_softmax_alone else (GENSIM[name], value)
+
+
+def typed_settings(parameters: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    """The settings among some parameters that are not None, as a request has them: plain Python
+    values, strings read as on the command line.
+    """
+    return {
+        name: _typed_value(value, fields[name])
+        for name, value in parameters.items()
+        if value is not None and name in fields
+    }
+
+
+def _typed_value(value: Any, field: "dataclasses.Field[Any]") -> Any:
+    """The plain Python value of a setting."""
+    if isinstance(value, np.generic):
+        # From a search over values; the record is JSON.
+        value = value.item()
+    is_number_or_path = isinstance(value, int | float | PurePath) and not isinstance(value, bool)
+    if kind_of(field) is str and is_number_or_path:
+        # Such as a share of the rows in place of a file.
+        value = str(value)
+    parse = field.metadata["parse"]
+    if parse and isinstance(value, str):
+        return parse(value)
+    return value
 
 
 # ---- errors

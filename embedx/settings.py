@@ -25,17 +25,20 @@ from embedx.errors import (
     value_text,
 )
 
-# values by name, as JSON has them: settings, facts of a run, what was found in a text
+# Values by name, as JSON has them: settings, facts of a run, counts of a text.
 Record = dict[str, Any]
-Options = Mapping[str, Any]  # such values that are only read, as those that the user gives
+# Such values that are only read, as those that the user sets.
+Options = Mapping[str, Any]
 
-# maximum of a whole number, unless its `param` says otherwise: kernels count in int32
-MOST = 2**31 - 1
-MAX_THREADS = 1024  # more than any machine has use for; each has memory of its own
+# Maximum of a whole number, unless its `param` says otherwise: kernels count in int32.
+MAX_WHOLE_NUMBER = 2**31 - 1
+# More than any machine has use for; each has memory of its own.
+MAX_THREADS = 1024
 
 SHELL_CHARACTERS = set(" ;|&<>()$*?`")
 
-KINDS = {  # the type of a setting: what its values are, in messages
+# By the type of a setting, the types of its values, and what these are in messages.
+KINDS = {
     bool: (bool, "yes or no"),
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
@@ -169,14 +172,14 @@ def fraction(text: str) -> float:
         raise SettingError("heldout", text, "not a fraction", remedy) from None
 
 
-def check_used(given: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
-    """Raise `InapplicableError` if a setting was given that has no effect here.
+def check_used(options: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
+    """Raise `InapplicableError` if a setting is set that has no effect here.
 
-    needs  names of settings, each with whether it has one, and with what else (`without ...`) it
-           would
+    needs  names of settings, each with whether it has an effect, and with what else (`without ...`)
+           it would have one
     """
     for name, is_used, need in needs:
-        if given.get(name) is None or is_used:
+        if options.get(name) is None or is_used:
             continue
         first = parts_of(need)[0]
         is_without = isinstance(first, str) and first.startswith("without")
@@ -219,23 +222,25 @@ class Settings:
     range its `param` declares.
     """
 
-    panel: ClassVar[str] = "Training"  # the section of the help
+    # the section of the help
+    panel: ClassVar[str] = "Training"
     # the names of settings whose values the data may still change
     open: ClassVar[tuple[str, ...]] = ()
-    # whether settings are given by --set, unless their `param` says otherwise
+    # whether settings are set by --set, unless their `param` says otherwise
     fine: ClassVar[bool] = False
     # the names of those that are, among the settings that the class itself declares
     fine_names: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, fine: bool | None = None) -> None:
-        cls.fine = cls.fine if fine is None else fine
-        fields = {
-            name: field for name, field in vars(cls).items() if isinstance(field, dataclasses.Field)
-        }
-        is_fine = {name: field.metadata["fine"] for name, field in fields.items()}
-        cls.fine_names = frozenset(
-            name for name, value in is_fine.items() if (cls.fine if value is None else value)
-        )
+        if fine is not None:
+            cls.fine = fine
+        fine_names = []
+        for name, field in vars(cls).items():
+            if isinstance(field, dataclasses.Field):
+                is_fine = field.metadata["fine"]
+                if is_fine or (is_fine is None and cls.fine):
+                    fine_names.append(name)
+        cls.fine_names = frozenset(fine_names)
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
@@ -244,15 +249,15 @@ class Settings:
 
     @classmethod
     def from_options(cls, options: Record) -> Self:
-        """The settings of this class among `options`; those not given keep their defaults."""
-        return cls(
-            **{f.name: options[f.name] for f in dataclasses.fields(cls) if f.name in options}
-        )
+        """The settings of this class among `options`; others keep their defaults."""
+        return cls(**{name: options[name] for name in settings_of(cls) if name in options})
 
     def record(self) -> Record:
         """The values as plain JSON types, to be saved beside a model."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
+        values = {name: getattr(self, name) for name in settings_of(type(self))}
+        return {
+            name: str(value) if isinstance(value, Path) else value for name, value in values.items()
+        }
 
 
 def check(field: dataclasses.Field[Any], value: Any) -> None:
@@ -261,24 +266,28 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     """
     if value is None and field.default is None:
         return
-    kind, limits = kind_of(field), field.metadata
-    types, words = KINDS[kind]
-    if (
-        value not in (True, False)
-        if kind is bool
-        else isinstance(value, bool) or not isinstance(value, types)
-    ):
-        raise SettingError(field.name, value, f"must be {words}")
-    if limits["choices"] is not None and value not in limits["choices"]:
-        raise SettingError(field.name, value, choice(value, limits["choices"]))
-    bounds = limits | ({"at_most": limits["at_most"] or MOST} if kind is int else {})
+    kind = kind_of(field)
+    if not _is_of_kind(value, kind):
+        raise SettingError(field.name, value, f"must be {KINDS[kind][1]}")
+    choices = field.metadata["choices"]
+    if choices is not None and value not in choices:
+        raise SettingError(field.name, value, choice(value, choices))
     for limit, (holds, words) in LIMITS.items():
-        if bounds[limit] is not None and not holds(value, bounds[limit]):
-            bound = bounds[limit]
+        bound = field.metadata[limit]
+        if limit == "at_most" and kind is int:
+            bound = bound or MAX_WHOLE_NUMBER
+        if bound is not None and not holds(value, bound):
             written = f"{bound:g}" if isinstance(bound, float) else bound
             raise SettingError(field.name, value, f"must be {words} {written}")
     if kind is float and not _is_finite(value):
         raise SettingError(field.name, value, "must be a finite number")
+
+
+def _is_of_kind(value: Any, kind: type) -> bool:
+    """Whether a value has the type of a setting; True and False are no numbers."""
+    if kind is bool:
+        return value in (True, False)
+    return isinstance(value, KINDS[kind][0]) and not isinstance(value, bool)
 
 
 def read_value(field: dataclasses.Field[Any], text: str) -> Any:
@@ -288,7 +297,8 @@ def read_value(field: dataclasses.Field[Any], text: str) -> Any:
     if kind is bool:
         value = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)
     else:
-        with contextlib.suppress(ValueError):  # `check` says what is wanted
+        # `check` says what is wanted.
+        with contextlib.suppress(ValueError):
             value = kind(text)
     check(field, value)
     return value
@@ -299,12 +309,13 @@ def described(field: dataclasses.Field[Any]) -> str:
     limits = field.metadata
     if limits["choices"]:
         return "|".join(limits["choices"])
-    found = [
+    bounds = [
         f"{words} {limits[limit]:g}"
         for limit, (_, words) in LIMITS.items()
         if limits[limit] is not None
     ]
-    return f"{KINDS[kind_of(field)][1].removeprefix('a ')} {', '.join(found)}".strip()
+    kind = KINDS[kind_of(field)][1].removeprefix("a ")
+    return f"{kind} {', '.join(bounds)}".strip()
 
 
 def kind_of(field: dataclasses.Field[Any]) -> type:
@@ -315,5 +326,6 @@ def kind_of(field: dataclasses.Field[Any]) -> type:
 def _is_finite(value: Any) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:
+        # a whole number beyond all floats
         return False

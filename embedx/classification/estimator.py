@@ -39,7 +39,7 @@ from embedx.labeled.records import (
 from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.parameters import check_names, fields_of, python_names, settled, signature
+from embedx.parameters import check_names, fields_of, python_names, signature, typed_settings
 from embedx.runtime.progress import reporter
 from embedx.storage.schema import check_can_be_saved
 from embedx.training import life
@@ -300,7 +300,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = self.get_params(deep=False)
         if isinstance(self.class_weight, Mapping):  # the weights of rows have it
             given["class_weight"] = None
-        return settled(given, FIELDS)
+        return typed_settings(given, FIELDS)
 
     def _new_objective(self, data: Labeled) -> Objective:
         """The objective that is named, or the default one for the data."""

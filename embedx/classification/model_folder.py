@@ -40,7 +40,7 @@ from embedx.labeled.data import Columns, DataSchema, TextSchema
 from embedx.labeled.rules import ARRAY_OF
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective
-from embedx.settings import MOST
+from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.storage import folder
 from embedx.storage.schema import (
     FACTS_OF_RUN,
@@ -88,7 +88,7 @@ SCHEMA = FolderSchema(
         "scaling": Value(str),
         "sampler": Value(str),
         "replacement": Value(bool),
-        "beam": Value(int, at_least=1, at_most=MOST),
+        "beam": Value(int, at_least=1, at_most=MAX_WHOLE_NUMBER),
         "propensity_a": Value(float),
         "propensity_b": Value(float),
         "labels": Value(str),
@@ -98,7 +98,7 @@ SCHEMA = FolderSchema(
     facts={
         "objective": Value(str, required=True),
         "packages": Value(dict),
-        "n_features": Value(int, required=True, at_least=0, at_most=MOST),
+        "n_features": Value(int, required=True, at_least=0, at_most=MAX_WHOLE_NUMBER),
         "reader": Value(dict, required=True),
         "estimator": Value(dict),
         "labels": Value(int, at_least=0),
@@ -117,7 +117,7 @@ SCHEMA = FolderSchema(
 READER = {
     "by_name": Value(bool, required=True),
     "named": Value(bool, required=True),
-    "first_feature": Value(int, at_least=0, at_most=MOST),
+    "first_feature": Value(int, at_least=0, at_most=MAX_WHOLE_NUMBER),
     "has_empty_first_column": Value(bool),
     "text": Value(dict),
     "columns": Value(dict),

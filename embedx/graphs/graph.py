@@ -15,7 +15,7 @@ from embedx.errors import DataError, Setting, SettingError
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
 from embedx.runtime.memory import allocating, check_declared, plan_memory
-from embedx.settings import MOST
+from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.text.tables import shown
 
 # sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
@@ -194,8 +194,10 @@ class Graph:
         """
         _check_names(names)
         ids = np.asarray(pairs)
-        if len(names) > MOST:
-            raise DataError("nodes", None, f"{len(names):,}, more than {MOST:,}", TOO_LARGE)
+        if len(names) > MAX_WHOLE_NUMBER:
+            raise DataError(
+                "nodes", None, f"{len(names):,}, more than {MAX_WHOLE_NUMBER:,}", TOO_LARGE
+            )
         problem = checks.wrong_form(ids, (2, None), checks.INTEGERS)
         problem = problem or checks.wrong_indices(ids, len(names))
         checks.require(problem, "edges", "give the numbers of two nodes for each")

@@ -39,7 +39,7 @@ GROUPS = (
 )
 FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
 DEFAULTS = {
-    name: None if name in parameters.objectives_own() else field.default
+    name: None if name in parameters.objective_settings() else field.default
     for name, field in FIELDS.items()
 }
 CONTAINERS = ("default", "pandas", "polars")  # what `transform` returns
@@ -78,12 +78,12 @@ class SkipGram:
         given: dict[str, Any] = dict(settings)
         if objective is not None:
             given["objective"] = objective
-        given = parameters.without_gensims_names(given)
+        given = parameters.without_gensim_names(given)
         # None stays: `set_params` may name other data, whose default is another one.
         self._params = {"objective": None, **given, "cache_dir": cache_dir}
         if verbose:
             self._params["verbose"] = verbose
-        self._options = parameters.settled(self._params, FIELDS)
+        self._options = parameters.typed_settings(self._params, FIELDS)
         self.config = configure(self._params["objective"], self._options)
 
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
@@ -222,7 +222,7 @@ class SkipGram:
             "SkipGram", params, [*OWN, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
         )
         vars(self).update(
-            vars(type(self)(**{**self._params, **parameters.without_gensims_names(params)}))
+            vars(type(self)(**{**self._params, **parameters.without_gensim_names(params)}))
         )
         return self
 

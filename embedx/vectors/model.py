@@ -31,7 +31,7 @@ from numpy import float32, ndarray
 from embedx import checks
 from embedx.errors import DataError, EmbedxError, SettingError, choice, near
 from embedx.runtime.progress import SILENT, Progress
-from embedx.settings import MOST, Record
+from embedx.settings import MAX_WHOLE_NUMBER, Record
 from embedx.storage.folder import (
     DESCRIPTION,
     REMEDY,
@@ -79,7 +79,7 @@ SCHEMA = FolderSchema(
     settings={
         "architecture": Value(str),
         "sampler": Value(str),
-        "window": Value(int, at_least=1, at_most=MOST),
+        "window": Value(int, at_least=1, at_most=MAX_WHOLE_NUMBER),
         "sample": Value(float, at_least=0.0),
         "subwords": Value(str),
         "buckets": Value(int, at_least=1, at_most=MAX_BUCKETS),
