@@ -212,8 +212,8 @@ def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
 
     def work(n):
         stream = io.BytesIO(b"1 1\n" + b"a" * n + b" " + bytes(4))
-        opened = contract.Opened("vectors", b"", stream, Silent())
-        (words, *_), done = bound(lambda: word2vec.read_binary(opened), "read_binary")
+        file = contract.OpenFile("vectors", b"", stream, Silent())
+        (words, *_), done = bound(lambda: word2vec.read_binary(file), "read_binary", "_read_name")
         assert words == ["a" * n]
         return done
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.cli.queries import NeighbourSearch
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import Analogies, SimilarityPairs
 from embedx.evaluation.words import answers
 from embedx.runtime.progress import Silent
 from embedx.text.unicode_forms import MAX_WAITING, normalized_blocks
+from embedx.vectors.neighbours import NeighbourSearch
 
 COMPOSED = "caf\u00e9"
 DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)

@@ -182,17 +182,18 @@ def nearest(
     from embedx.cli import fasttext_queries, queries
     from embedx.cli.peers import folder_of
     from embedx.vectors.model import load
+    from embedx.vectors.neighbours import NeighbourSearch
 
     if fasttext_queries.is_query(model, words):
         fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
         return
     loaded = load(folder_of(model)).of(vectors)
-    search = queries.NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count)
+    search = NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count)
     if words and words != [STANDARD_INPUT]:
         with command_progress() as progress:
             queries.show_neighbours(words, search, as_json, progress)
     else:
-        queries.answer_words(queries.asked(words or [], search.vectors), search, as_json)
+        queries.answer_words(queries.asked(words or [], loaded), search, as_json)
 
 
 def vectors(

@@ -6,27 +6,23 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from embedx.cli import tables
 from embedx.cli.streams import results_to
-from embedx.errors import DataError, EmbedxError, Setting, SettingError
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
 from embedx.text.sources import STANDARD_INPUT, find_sources
-from embedx.vectors.model import COUNT, UnknownWordError, WordVectors
+from embedx.vectors.model import UnknownWordError, WordVectors
+from embedx.vectors.neighbours import RELIABLE_COUNT, Neighbour, NeighbourSearch
 
-# A word and its cosine.
-Neighbour = tuple[str, float]
-
-# Occurrences from which the vector of a word is reliable, and from which a word is frequent: rare
-# words among the neighbours of a frequent one are noted.
-RELIABLE = 20
-FREQUENT = 200
-MAX_RARE_SAID = 5
-MAX_UNKNOWN_SAID = 5  # histories without a known item that are named one by one
+# Rare neighbours that a note names.
+MAX_RARE_NAMED = 5
+# Histories without a known item that are named one by one.
+MAX_UNKNOWN_NAMED = 5
 
 # ---- words
 
@@ -59,60 +55,6 @@ def input_lines() -> Iterator[str]:
 # ---- neighbours
 
 
-class NeighbourSearch(NamedTuple):
-    """Which neighbours of a word are listed.
-
-    restrict   only those among this number of the most frequent words
-    excluded   words that are left out
-    min_count  only words that occur at least this often
-    """
-
-    vectors: WordVectors
-    top_k: int
-    restrict: int | None
-    excluded: Sequence[str]
-    min_count: int | None = None
-
-    def neighbours(self, word: str) -> list[Neighbour]:
-        """The nearest words of a word."""
-        vectors = self.vectors
-        query = vectors[word]
-        left_out = {vectors.spelled(name) for name in (word, *self.excluded)}
-        nearest = vectors.similar_by_vector(query, self.top_k + len(left_out), self.n_candidates)
-        return [(name, cosine) for name, cosine in nearest if name not in left_out][: self.top_k]
-
-    @property
-    def n_candidates(self) -> int:
-        """How many of the words, from the most frequent on, may be neighbours."""
-        n_words = len(self.vectors)
-        if self.restrict is not None:
-            n_words = min(n_words, self.restrict)
-        if self.min_count is not None:
-            n_frequent = self.vectors.n_frequent(self.min_count)
-            if n_frequent == 0:
-                problem = "no word of the model occurs so often"
-                raise SettingError("min_count", self.min_count, problem)
-            n_words = min(n_words, n_frequent)
-        return n_words
-
-    def rare_neighbours(self, neighbours_of_word: Mapping[str, Sequence[Neighbour]]) -> list[str]:
-        """The neighbours of frequent words that are too rare to have reliable vectors, if the
-        counts of words are known and no smallest one was given.
-        """
-        vectors = self.vectors
-        if self.min_count is not None or vectors.counts is None:
-            return []
-        rare: dict[str, None] = {}
-        for word, neighbours in neighbours_of_word.items():
-            if word not in vectors or vectors.get_vecattr(word, COUNT) < FREQUENT:
-                continue
-            names = [name for name, _ in neighbours]
-            rare |= dict.fromkeys(
-                name for name in names if vectors.get_vecattr(name, COUNT) < RELIABLE
-            )
-        return list(rare)
-
-
 def show_neighbours(
     words: Sequence[str], search: NeighbourSearch, as_json: bool, progress: Progress
 ) -> None:
@@ -137,12 +79,13 @@ def _note_rare(words: Sequence[str], progress: Progress) -> None:
     """Say which neighbours are rare, and how they are left out."""
     if not words:
         return
-    names = ", ".join(words[:MAX_RARE_SAID])
-    if len(words) > MAX_RARE_SAID:
+    names = ", ".join(words[:MAX_RARE_NAMED])
+    if len(words) > MAX_RARE_NAMED:
         names += ", ..."
-    leave_out = (Setting("min_count", RELIABLE), " leaves them out")
+    leave_out = (Setting("min_count", RELIABLE_COUNT), " leaves them out")
     progress.note(
-        f"{names}: occur fewer than {RELIABLE} times, their vectors are uncertain; ", leave_out
+        f"{names}: occur fewer than {RELIABLE_COUNT} times, their vectors are uncertain; ",
+        leave_out,
     )
 
 
@@ -226,14 +169,14 @@ def recommend_to_each(
             n_unknown += sum(item not in vectors for item in items)
         except DataError as error:
             n_unknown_histories += 1
-            if n_unknown_histories <= MAX_UNKNOWN_SAID:
+            if n_unknown_histories <= MAX_UNKNOWN_NAMED:
                 progress.warn(f"line {number}: {error.problem}")
         history = " ".join(items)
         rows = [(history, item, f"{score:.4f}") for item, score in recommended]
         value = _recommendation(items, recommended) if as_json else None
         tables.show(("history", "item", "score"), rows, value)
         sys.stdout.flush()
-    if n_unknown_histories > MAX_UNKNOWN_SAID:
+    if n_unknown_histories > MAX_UNKNOWN_NAMED:
         progress.warn(f"histories without a known item: {n_unknown_histories:,}")
     if n_unknown:
         progress.warn(f"unknown items in the other histories, which are ignored: {n_unknown:,}")
@@ -290,7 +233,7 @@ def write_vectors(
     with results_to(file, overwrite):
         for line in texts:
             words = line.split()
-            vector = mean_vector(vectors, words)
+            vector = vectors.mean_vector(words)
             if vector is None:
                 n_unknown += 1
             else:
@@ -304,21 +247,10 @@ def _write_array(vectors: WordVectors, lines: Iterable[str], file: Path, overwri
     rows = []
     with results_to(file, overwrite, is_text=False) as out:
         for line in lines:
-            vector = mean_vector(vectors, line.split())
+            vector = vectors.mean_vector(line.split())
             if vector is None:
                 n_unknown += 1
                 vector = np.zeros(vectors.vector_size, np.float32)
             rows.append(vector)
         np.save(out, np.array(rows, np.float32).reshape(-1, vectors.vector_size))
     return n_unknown
-
-
-def mean_vector(vectors: WordVectors, words: Sequence[str]) -> np.ndarray | None:
-    """float32 (dim,): the mean of the vectors of the words that have one; None if none has."""
-    known = []
-    for word in words:
-        with contextlib.suppress(KeyError):
-            known.append(vectors[word])
-    if not known:
-        return None
-    return np.array(known, np.float32).mean(axis=0)

@@ -61,17 +61,26 @@ def train(request: TrainRequest) -> None:
 def phrases(
     corpora: list[str], typed: Record, cache_dir: Path | None, progress: Progress
 ) -> list[tuple[int, Collocation]]:
-    """The collocations of corpora, each after the number of the pass that found it, the highest
+    """The collocations of corpora, each after the number of its pass, the highest
     score first.
     """
     text = TextSettings.from_options(text_defaults(corpora, typed) | typed)
     settings = PhraseSettings.from_options({"phrases": 1, **typed})
     with encode(corpora, text, progress, cache_dir, settings) as corpus:
-        found = phrases_of(corpus)
-    if found is None:
+        phrases_of_corpus = phrases_of(corpus)
+    if phrases_of_corpus is None:
         raise SettingError("phrases", 0, "finds none", "give the number of passes")
-    numbered = [(number, each) for number, one in enumerate(found.passes, 1) for each in one]
-    return sorted(numbered, key=lambda each: (-each[1].score, -each[1].times, each[1].words))
+    numbered = [
+        (number, collocation)
+        for number, collocations in enumerate(phrases_of_corpus.passes, 1)
+        for collocation in collocations
+    ]
+
+    def highest_score_first(item: tuple[int, Collocation]) -> tuple[float, int, tuple[str, ...]]:
+        _, collocation = item
+        return -collocation.score, -collocation.times, collocation.words
+
+    return sorted(numbered, key=highest_score_first)
 
 
 def check_corpus(request: TrainRequest) -> None:

@@ -314,6 +314,14 @@ class WordVectors:
 
     def _known(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
         """The words that have vectors, and these. Raises DataError where none has one."""
+        known, vectors = self._words_with_vectors(words)
+        if not known:
+            problem = f"none of the {len(words):,} words has a vector" if words else "no words"
+            raise DataError("words", None, problem, "give words of the vocabulary")
+        return known, vectors
+
+    def _words_with_vectors(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
+        """The words that have vectors, and these."""
         if isinstance(words, str):
             raise DataError("words", None, f"{words!r} is a string", "give a list of words")
         known = []
@@ -323,9 +331,6 @@ class WordVectors:
             if vector is not None:
                 known.append(key)
                 vectors.append(vector)
-        if not known:
-            problem = f"none of the {len(words):,} words has a vector" if words else "no words"
-            raise DataError("words", None, problem, "give words of the vocabulary")
         return known, vectors
 
     def rank(self, word: Key, other: Key) -> int:
@@ -382,10 +387,14 @@ class WordVectors:
         means = []
         for document, tokens in enumerate(documents, 1):
             check_words(tokens, document, "documents")
-            vectors = [self._vector(token) for token in tokens]
-            known = [vector for vector in vectors if vector is not None]
-            means.append(np.mean(known, axis=0) if known else np.zeros(self.vector_size))
+            mean = self.mean_vector(tokens)
+            means.append(np.zeros(self.vector_size) if mean is None else mean)
         return np.array(means, float32).reshape(len(means), self.vector_size)
+
+    def mean_vector(self, words: Sequence[Key]) -> ndarray | None:
+        """float32 (dim,): the mean of the vectors of the words that have one; None if none has."""
+        _, vectors = self._words_with_vectors(words)
+        return np.mean(vectors, axis=0) if vectors else None
 
     def analogy(
         self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None
@@ -688,8 +697,8 @@ def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
         return load_folder(Path(path))
     content = formats.read(path, progress, trust_pickle)
     arrays = {"input": content.vectors}
-    if content.own is not None:
-        arrays["word_part"] = content.own
+    if content.word_parts is not None:
+        arrays["word_part"] = content.word_parts
     return WordVectors(
         content.words,
         arrays,

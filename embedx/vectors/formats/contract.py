@@ -32,13 +32,18 @@ if TYPE_CHECKING:
     from embedx.vectors.model import WordVectors
 
 BLOCK_BYTES = 1 << 22
-HEAD_BYTES = 1 << 20  # enough for a header and the first vector, even of 50,000 dimensions
+# Enough for a header and the first vector, even of 50,000 dimensions.
+HEAD_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 25
-MAX_SHOWN = 40  # characters of a word or number that a message repeats
+# Characters of a word or number that a message repeats.
+MAX_SHOWN = 40
 MAX_FLOAT16 = 65504.0
-STEPS = 127  # of int8 to either side of zero, as in model2vec: -128 is not used
-COMPRESSED = (".gz", ".bz2", ".xz")  # suffixes of compressed files that are written
-WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]")  # of ASCII: readers of lines end words at no other
+# Of int8, to either side of zero, as in model2vec: -128 is not used.
+STEPS = 127
+# Suffixes of compressed files that are written.
+COMPRESSED = (".gz", ".bz2", ".xz")
+# That of ASCII: readers of lines end words at no other.
+WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]")
 DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype("<f4"),
     "float16": np.dtype("<f2"),
@@ -47,25 +52,36 @@ DTYPES: dict[str, np.dtype[Any]] = {
 AGAIN = "write or fetch it again"
 
 
-class Found(NamedTuple):
-    """The content of a file."""
+class FileContent(NamedTuple):
+    """The content of a file.
+
+    vectors     float32 (words, dim)
+    counts      int64 (words,)
+    word_parts  float32 (words, dim): the words' own rows, where vectors are means of these and of
+                rows of n-grams
+    subwords    the rows of n-grams
+    """
 
     words: list[str]
-    vectors: ndarray  # float32 (words, dim)
-    counts: ndarray | None = None  # int64 (words,)
-    # float32 (words, dim): the words' own rows, where vectors are means with rows of n-grams
-    own: ndarray | None = None
-    subwords: Subwords | None = None  # the rows of n-grams
+    vectors: ndarray
+    counts: ndarray | None = None
+    word_parts: ndarray | None = None
+    subwords: Subwords | None = None
 
 
-class Opened(NamedTuple):
-    """A file that is being read."""
+class OpenFile(NamedTuple):
+    """A file that is being read.
+
+    head        the first HEAD_BYTES of it, or all, unpacked
+    stream      all of it, from the beginning, once
+    is_trusted  whether a pickle may be loaded
+    """
 
     name: str
-    head: bytes  # HEAD_BYTES of it, or all, unpacked
-    stream: BinaryIO  # all of it, from the beginning, once
+    head: bytes
+    stream: BinaryIO
     progress: Progress
-    trusted: bool = False  # whether a pickle may be loaded
+    is_trusted: bool = False
 
     def path(self, kind: str) -> Path:
         """The file, for random access. Raises EmbedxError if it is remote, compressed or a pipe."""
@@ -74,22 +90,23 @@ class Opened(NamedTuple):
             with path.open("rb") as raw:
                 if raw.read(16) == self.head[:16]:
                     return path
-        raise DataError(
-            self.name,
-            None,
-            f"{kind} needs random access",
-            "copy it to a file on this machine, unpacked",
-        )
+        remedy = "copy it to a file on this machine, unpacked"
+        raise DataError(self.name, None, f"{kind} needs random access", remedy)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The words and vectors to write."""
+    """The words and vectors to write.
+
+    rows    float32 (words, dim)
+    counts  int64 (words,), if they are known
+    model   that they are of
+    """
 
     words: Sequence[str]
-    rows: ndarray  # float32 (words, dim)
-    counts: ndarray | None  # int64 (words,)
-    model: "WordVectors"  # from which they are
+    rows: ndarray
+    counts: ndarray | None
+    model: "WordVectors"
     dtype: str
     progress: Progress
 
@@ -113,22 +130,15 @@ class Table:
         self.progress.finish()
 
     def _stored(self, words: Sequence[str], block: ndarray) -> tuple[ndarray, ndarray]:
+        """The vectors of some words in the type to write, and their scales."""
         largest = np.abs(block).max(axis=1, initial=0.0)
         if self.dtype == "int8":
-            scale = np.asarray(largest / float32(STEPS), float32)
-            with np.errstate(over="ignore"):
-                steps = np.divide(
-                    block, scale[:, None], out=np.zeros_like(block), where=scale[:, None] > 0
-                )
-            return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int8), scale
-        if self.dtype == "float16" and (largest > MAX_FLOAT16).any():
-            word = shown(words[int(np.argmax(largest > MAX_FLOAT16))])
-            raise SettingError(
-                "dtype",
-                "float16",
-                f"the vector of {word} has numbers above {MAX_FLOAT16:,g}",
-                "write float32",
-            )
+            return _in_steps(block, largest)
+        is_too_large = largest > MAX_FLOAT16
+        if self.dtype == "float16" and is_too_large.any():
+            word = shown(words[int(np.argmax(is_too_large))])
+            problem = f"the vector of {word} has numbers above {MAX_FLOAT16:,g}"
+            raise SettingError("dtype", "float16", problem, "write float32")
         return block.astype(DTYPES[self.dtype]), np.ones(len(block), float32)
 
     def arrays(self) -> dict[str, ndarray]:
@@ -149,28 +159,47 @@ class Table:
         return arrays
 
 
+def _in_steps(block: ndarray, largest: ndarray) -> tuple[ndarray, ndarray]:
+    """Vectors as int8, and the scale of each, float32 (rows,).
+
+    largest  the largest absolute value of each
+    """
+    scale = np.asarray(largest / float32(STEPS), float32)
+    column = scale[:, None]
+    with np.errstate(over="ignore"):
+        steps = np.divide(block, column, out=np.zeros_like(block), where=column > 0)
+    return np.rint(np.clip(steps, -STEPS, STEPS)).astype(np.int8), scale
+
+
 @dataclass(frozen=True, kw_only=True)
 class Format:
     """A format: what it is called, how a file of it is recognised, and the functions that read and
     write it.
+
+    name        of --format
+    meaning     the content of a file
+    programs    that read or write it
+    suffixes    of names for which it is the default
+    extra       that it needs, of pyproject.toml
+    is_text     words end at white space, which is written as `_`; the file may be compressed
+    has_ngrams  it holds the vectors of n-grams too
+    recognises  whether a file that begins so is of this format
+    read        raises EmbedxError with file, place and remedy; None for folders
+    write       also further files beside it, under names that begin with its own
+    owns        whether all in a folder was written by it; None for a format of files
     """
 
-    name: str  # of --format
-    meaning: str  # the content of a file
-    programs: str  # that read or write it
-    suffixes: tuple[str, ...] = ()  # of names for which it is the default
+    name: str
+    meaning: str
+    programs: str
+    suffixes: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
-    extra: str = ""  # that it needs, of pyproject.toml
-    # words end at white space, which is written as `_`; the file may be compressed
+    extra: str = ""
     is_text: bool = False
-    has_ngrams: bool = False  # whether it holds the vectors of n-grams too
-    # whether a file that begins so is of this format
+    has_ngrams: bool = False
     recognises: Callable[[bytes], bool] = lambda head: False
-    # raises EmbedxError with file, place and remedy; None for folders
-    read: Callable[[Opened], Found] | None = None
-    # also further files beside it, under names that begin with its own
+    read: Callable[[OpenFile], FileContent] | None = None
     write: Callable[[Path, Table], None]
-    # whether all in a folder was written by it; None for a format of files
     owns: Callable[[Path], bool] | None = None
 
     @property
@@ -193,15 +222,16 @@ def shown(text: object) -> str:
     seems.
     """
     written = repr(text)
-    return written if len(written) <= MAX_SHOWN + 2 else f"{written[: MAX_SHOWN + 1]}…{written[-1]}"
+    if len(written) <= MAX_SHOWN + 2:
+        return written
+    return f"{written[: MAX_SHOWN + 1]}…{written[-1]}"
 
 
 def check_memory(name: str, n_bytes: int, remedy: Text) -> None:
     """Raise EmbedxError where that is more than the available memory."""
     if n_bytes > available_memory():
-        raise DataError(
-            name, None, f"takes {amount(n_bytes)}, more memory than is available", remedy
-        )
+        problem = f"takes {amount(n_bytes)}, more memory than is available"
+        raise DataError(name, None, problem, remedy)
 
 
 def check_finite(
@@ -213,41 +243,52 @@ def check_finite(
         raise DataError(name, None, f"{whose} {shown(words[bad])} is not finite", remedy)
 
 
-def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -> Found:
+def as_vectors(name: str, words: Sequence[Any], arrays: Mapping[str, ndarray]) -> FileContent:
     """The content of a file of arrays, as `Table.arrays` made them. Raises `EmbedxError` if they do
     not fit together.
     """
     if not all(isinstance(word, str) for word in words):
         raise DataError(name, None, "words that are not text", AGAIN)
-    vectors, counts, scale = (arrays.get(each) for each in ("vectors", "counts", "scale"))
-    for each, kinds, array in (("counts", "iu", counts), ("scale", "f", scale)):
-        if array is not None and (array.shape != (len(words),) or array.dtype.kind not in kinds):
-            raise DataError(
-                name,
-                None,
-                f"`{each}` is {array.dtype} {array.shape} for {len(words):,} words",
-                AGAIN,
-            )
-    kind = "f" if scale is None else "i"
-    if (
-        vectors is None
-        or vectors.ndim != 2
-        or len(vectors) != len(words)
-        or vectors.dtype.kind != kind
-    ):
-        given = "missing" if vectors is None else f"{vectors.dtype} {vectors.shape}"
-        raise DataError(
-            name,
-            None,
-            (
-                f"`vectors` is {given} and not ({len(words):,}, dim), of floats, or of "
-                "int8 beside `scale`"
-            ),
-            AGAIN,
-        )
-    check_memory(name, 4 * vectors.size, ("write fewer words, by ", Setting("top")))
-    found = np.empty(vectors.shape, float32)
+    n_words = len(words)
+    counts = _column_of(name, arrays, "counts", "iu", n_words)
+    scale = _column_of(name, arrays, "scale", "f", n_words)
+    stored = _vectors_of(name, arrays, n_words, "f" if scale is None else "i")
+    check_memory(name, 4 * stored.size, ("write fewer words, by ", Setting("top")))
+
+    vectors = np.empty(stored.shape, float32)
+    factor: Any = 1 if scale is None else scale[:, None]
     with np.errstate(all="ignore"):  # check_finite reports what overflows
-        np.multiply(vectors, 1 if scale is None else scale[:, None], out=found, casting="unsafe")
-    check_finite(name, words, found, AGAIN)
-    return Found(list(words), found, None if counts is None else counts.astype(np.int64))
+        np.multiply(stored, factor, out=vectors, casting="unsafe")
+    check_finite(name, words, vectors, AGAIN)
+    return FileContent(list(words), vectors, None if counts is None else counts.astype(np.int64))
+
+
+def _column_of(
+    file: str, arrays: Mapping[str, ndarray], name: str, kinds: str, n_words: int
+) -> ndarray | None:
+    """The numbers of words, if there are any. Raises `DataError` if they do not fit.
+
+    kinds  those of dtype
+    """
+    column = arrays.get(name)
+    if column is None or (column.shape == (n_words,) and column.dtype.kind in kinds):
+        return column
+    problem = f"`{name}` is {column.dtype} {column.shape} for {n_words:,} words"
+    raise DataError(file, None, problem, AGAIN)
+
+
+def _vectors_of(file: str, arrays: Mapping[str, ndarray], n_words: int, kind: str) -> ndarray:
+    """The vectors as they are stored, (n_words, dim). Raises `DataError` if they do not fit.
+
+    kind  that of dtype
+    """
+    vectors = arrays.get("vectors")
+    stored = "missing"
+    if vectors is not None:
+        if vectors.ndim == 2 and len(vectors) == n_words and vectors.dtype.kind == kind:
+            return vectors
+        stored = f"{vectors.dtype} {vectors.shape}"
+    problem = (
+        f"`vectors` is {stored} and not ({n_words:,}, dim), of floats, or of int8 beside `scale`"
+    )
+    raise DataError(file, None, problem, AGAIN)

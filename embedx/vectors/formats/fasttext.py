@@ -24,7 +24,8 @@ import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float32, int64, ndarray
@@ -35,9 +36,9 @@ from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
 from embedx.vectors.formats.contract import (
     AGAIN,
+    FileContent,
     Format,
-    Found,
-    Opened,
+    OpenFile,
     Table,
     check_finite,
     check_memory,
@@ -62,10 +63,11 @@ WORD_TYPE = 0
 MAX_WORD_BYTES = 1 << 25
 APPROXIMATE_BYTES_PER_WORD = 100
 FLOATS_PER_WRITE = 1 << 22
+DAMAGED = f"it is damaged or cut short: {AGAIN}"
 SMALLER = "give the .vec file beside it, or a smaller model"
 
 
-def compiled() -> Any:
+def compiled() -> ModuleType:
     """The compiled functions, which take an import of numba."""
     from embedx.engine import subwords
 
@@ -104,8 +106,10 @@ class Dictionary(NamedTuple):
     end: int
 
 
-def read(file: Opened) -> Found:
-    """Raises `EmbedxError` also for a model that is quantised, pruned or a classifier."""
+def read(file: OpenFile) -> FileContent:
+    """The words and n-grams. Raises `EmbedxError` also for a model that is quantised, pruned or a
+    classifier.
+    """
     name = file.name
     with open(file.path("a fastText model"), "rb") as opened:
         data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
@@ -118,9 +122,8 @@ def read(file: Opened) -> Found:
     input_rows, end = _matrix(name, data, end, "input", input_shape)
     _, end = _matrix(name, data, end, "output", (None, sizes.dim))
     if end != len(data):
-        raise DataError(
-            name, None, f"continues for {len(data) - end:,} bytes after the model", AGAIN
-        )
+        problem = f"continues for {len(data) - end:,} bytes after the model"
+        raise DataError(name, None, problem, AGAIN)
 
     word_rows = input_rows[:n_words]
     bucket_rows = input_rows[n_words:]
@@ -133,11 +136,11 @@ def read(file: Opened) -> Found:
 
     vectors = np.array(word_rows, float32)
     if ngrams is None:
-        return Found(words, vectors, counts, word_rows, None)
+        return FileContent(words, vectors, counts, word_rows, None)
     buckets = _add_ngrams(encoded_words, vectors, bucket_rows, ngrams, file.progress)
     check_finite(name, words, vectors, AGAIN, "the row of an n-gram of the word")
     subwords = _subwords(name, ngrams, bucket_rows, buckets, file.progress)
-    return Found(words, vectors, counts, word_rows, subwords)
+    return FileContent(words, vectors, counts, word_rows, subwords)
 
 
 def _subwords(
@@ -162,28 +165,18 @@ def _sizes(name: str, data: mmap.mmap) -> Sizes:
     model, n_buckets, shortest, longest = settings[6:10]
     n_entries, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
     if version not in READ_VERSIONS:
-        raise DataError(
-            name, None, f"version {version} of fastText's format", "versions 11 and 12 are read"
-        )
+        problem = f"version {version} of fastText's format"
+        raise DataError(name, None, problem, "versions 11 and 12 are read")
     if model == SUPERVISED_MODEL or n_pruned >= 0:
-        raise DataError(
-            name,
-            None,
-            "a classifier or a pruned model of fastText, which is not read",
-            "give a skipgram or cbow model",
-        )
+        problem = "a classifier or a pruned model of fastText, which is not read"
+        raise DataError(name, None, problem, "give a skipgram or cbow model")
     sizes = Sizes(dim, n_buckets, shortest, longest, n_entries, n_words, n_labels, n_tokens)
     if not _is_plausible(sizes, len(data)):
-        raise DataError(
-            name,
-            None,
-            (
-                f"{dim} dimensions, {n_buckets} buckets, n-grams of up to {longest} "
-                f"characters (at most {MAX_CHARACTERS}) and {n_entries:,} entries in a "
-                f"file of {len(data):,} bytes"
-            ),
-            f"it is damaged or cut short: {AGAIN}",
+        problem = (
+            f"{dim} dimensions, {n_buckets} buckets, n-grams of up to {longest} characters (at most"
+            f" {MAX_CHARACTERS}) and {n_entries:,} entries in a file of {len(data):,} bytes"
         )
+        raise DataError(name, None, problem, DAMAGED)
     return sizes
 
 
@@ -207,27 +200,16 @@ def _dictionary(name: str, data: mmap.mmap, sizes: Sizes) -> Dictionary:
     counts = np.zeros(sizes.n_words, int64)
     begin = HEAD.size + SIZES.size
     for k in range(n_entries):
+        place = f"word {k + 1:,} of {n_entries:,}"
         end = data.find(b"\0", begin, begin + MAX_WORD_BYTES)
         if end < 0 or end + 1 + ENTRY.size > len(data):
-            raise DataError(
-                name,
-                None,
-                f"ends within word {k + 1:,} of {n_entries:,}, or that has no end",
-                AGAIN,
-            )
+            raise DataError(name, None, f"ends within {place}, or that has no end", AGAIN)
 
         count, entry_type = ENTRY.unpack_from(data, end + 1)
         is_word = k < sizes.n_words
         if count < 0 or (entry_type == WORD_TYPE) != is_word:
-            raise DataError(
-                name,
-                None,
-                (
-                    f"word {k + 1:,} of {n_entries:,} has the count {count:,} and the type "
-                    f"{entry_type}"
-                ),
-                AGAIN,
-            )
+            problem = f"{place} has the count {count:,} and the type {entry_type}"
+            raise DataError(name, None, problem, AGAIN)
 
         if is_word:
             words.append(data[begin:end])
@@ -247,12 +229,8 @@ def _matrix(
         raise DataError(name, None, f"ends before its {layer} rows", AGAIN)
     is_quantised, n_rows, dim = SHAPE.unpack_from(data, begin)
     if is_quantised:
-        raise DataError(
-            name,
-            None,
-            "a quantised model of fastText (.ftz), which is not read",
-            "give the .bin that it was made of",
-        )
+        problem = "a quantised model of fastText (.ftz), which is not read"
+        raise DataError(name, None, problem, "give the .bin that it was made of")
 
     begin_rows = begin + SHAPE.size
     bytes_left = len(data) - begin_rows
@@ -262,15 +240,11 @@ def _matrix(
         wanted = f"rows of {wanted_dim:,} numbers"
         if wanted_rows is not None:
             wanted = f"{wanted_rows:,} {wanted}"
-        raise DataError(
-            name,
-            None,
-            (
-                f"{n_rows:,} {layer} rows of {dim:,} numbers in {bytes_left:,} bytes, "
-                f"where {wanted} should be"
-            ),
-            f"it is damaged or cut short: {AGAIN}",
+        problem = (
+            f"{n_rows:,} {layer} rows of {dim:,} numbers in {bytes_left:,} bytes, where {wanted}"
+            " should be"
         )
+        raise DataError(name, None, problem, DAMAGED)
 
     rows = np.frombuffer(data, "<f4", n_rows * dim, begin_rows).reshape(n_rows, dim)
     return rows, begin_rows + rows.nbytes
@@ -303,6 +277,7 @@ def _add_ngrams(
 
 
 def write(path: Path, table: Table) -> None:
+    """Write a skip-gram model with negative sampling."""
     word = next((word for word in table.words if "\0" in word), None)
     if word is not None:
         problem = "holds a zero character, which ends words in a fastText .bin model"
@@ -335,23 +310,22 @@ def _head_pieces(table: Table) -> Iterator[bytes]:
     subwords = table.model.subwords
     ngrams = NGrams(0, 0, 0) if subwords is None else subwords.ngrams
     counts = np.ones(n_words, int64) if table.counts is None else np.maximum(table.counts, 1)
-    yield HEAD.pack(
-        MAGIC,
-        WRITTEN_VERSION,
-        dim,
-        table.model.settings.get("window", 5),
-        5,
-        5,
-        5,
-        1,
-        NEGATIVE_SAMPLING_LOSS,
-        SKIPGRAM_MODEL,
-        ngrams.n_buckets,
-        ngrams.shortest,
-        ngrams.longest,
-        100,
-        1e-4,
-    )
+    settings = {
+        "dim": dim,
+        "ws": table.model.settings.get("window", 5),
+        "epoch": 5,
+        "minCount": 5,
+        "neg": 5,
+        "wordNgrams": 1,
+        "loss": NEGATIVE_SAMPLING_LOSS,
+        "model": SKIPGRAM_MODEL,
+        "bucket": ngrams.n_buckets,
+        "minn": ngrams.shortest,
+        "maxn": ngrams.longest,
+        "lrUpdateRate": 100,
+        "t": 1e-4,
+    }
+    yield HEAD.pack(MAGIC, WRITTEN_VERSION, *settings.values())
     yield SIZES.pack(n_words, n_words, 0, int(counts.sum()), -1)
     for word, count in zip(table.words, counts.tolist(), strict=True):
         yield encoded(word) + b"\0" + ENTRY.pack(count, WORD_TYPE)

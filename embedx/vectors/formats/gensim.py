@@ -11,42 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, EmbedxError, Setting
-from embedx.vectors.formats.contract import Format, Found, Opened, Table, as_vectors
+from embedx.errors import DataError, Setting
+from embedx.vectors.formats.contract import FileContent, Format, OpenFile, Table, as_vectors
 
 
-def read(file: Opened) -> Found:
-    if not file.trusted:
-        raise DataError(
-            file.name,
-            None,
-            "this is a pickle, perhaps gensim's own format",
-            (
-                (
-                    "opening it would run whatever code is in it: write the vectors by "
-                    "gensim's KeyedVectors.save_word2vec_format or, if you trust its origin, "
-                    "add "
-                ),
-                Setting("trust_pickle", True),
-                " to `embedx eval` or `embedx export`",
-            ),
+def read(file: OpenFile) -> FileContent:
+    """The vectors of a pickle that is trusted, and its counts if there are any."""
+    if not file.is_trusted:
+        remedy = (
+            "opening it would run whatever code is in it: write the vectors by gensim's"
+            " KeyedVectors.save_word2vec_format or, if you trust its origin, add ",
+            Setting("trust_pickle", True),
+            " to `embedx eval` or `embedx export`",
         )
+        raise DataError(file.name, None, "this is a pickle, perhaps gensim's own format", remedy)
+    path = file.path("gensim's own file")
+    library = _library(file.name)
     try:
-        opened = _library(file.name).load(str(file.path("gensim's own file")))
-        # a Word2Vec or FastText model holds its vectors there
-        opened = getattr(opened, "wv", opened)
-        words, arrays = opened.index_to_key, {"vectors": np.asarray(opened.vectors)}
-    except EmbedxError:
-        raise
+        pickled = library.load(str(path))
+        # A Word2Vec or FastText model holds its vectors there.
+        keyed_vectors = getattr(pickled, "wv", pickled)
+        words = keyed_vectors.index_to_key
+        arrays = {"vectors": np.asarray(keyed_vectors.vectors)}
     except Exception as error:  # a pickle can fail in any way
         raise DataError(file.name, None, f"gensim finds no word vectors in it ({error})") from error
-    counts = np.asarray(getattr(opened, "expandos", {}).get("count", np.nan))
-    return as_vectors(
-        file.name, words, arrays | ({"counts": counts} if counts.dtype.kind in "iu" else {})
-    )
+    counts = np.asarray(getattr(keyed_vectors, "expandos", {}).get("count", np.nan))
+    if counts.dtype.kind in "iu":
+        arrays["counts"] = counts
+    return as_vectors(file.name, words, arrays)
 
 
 def write(path: Path, table: Table) -> None:
+    """Write a pickle, and the vectors beside it."""
     keyed = _library(path.name)(table.rows.shape[1], count=0)
     keyed.index_to_key = list(table.words)
     keyed.key_to_index = {word: row for row, word in enumerate(table.words)}

@@ -18,9 +18,12 @@ def owns(folder: Path) -> bool:
 
 
 def write(path: Path, table: Table) -> None:
+    """Write the folder, without counts where words are not sorted by them, as those of a model
+    are.
+    """
     counts = table.counts
     if counts is not None and (counts[1:] > counts[:-1]).any():
-        counts = None  # the words of a model are sorted by their counts
+        counts = None
     facts = {
         name: value
         for name, value in table.model.facts.items()

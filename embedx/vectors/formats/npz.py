@@ -19,28 +19,33 @@ from embedx.text.opening import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
     DTYPES,
+    FileContent,
     Format,
-    Found,
-    Opened,
+    OpenFile,
     Table,
     as_vectors,
     check_memory,
     shown,
 )
 
-COPIES = 2  # of what is read, as words and vectors become those of a model
-MAX_WORD_BYTES = 1 << 31  # of the array of words, in the memory of whoever loads it
+# Of what is read, as words and vectors become those of a model.
+COPIES = 2
+# Of the array of words, in the memory of whoever loads it.
+MAX_WORD_BYTES = 1 << 31
 
 
 def recognises(head: bytes) -> bool:
     """Whether it is a zip archive whose first member is an array."""
     if not head.startswith(b"PK\x03\x04") or len(head) < 30:
         return False
-    return head[30 : 30 + struct.unpack("<H", head[26:28])[0]].endswith(b".npy")
+    (name_length,) = struct.unpack("<H", head[26:28])
+    return head[30 : 30 + name_length].endswith(b".npy")
 
 
-def read(file: Opened) -> Found:
-    name, path = file.name, file.path("an .npz file")
+def read(file: OpenFile) -> FileContent:
+    """Its arrays, none of which is a pickle."""
+    name = file.name
+    path = file.path("an .npz file")
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -55,29 +60,25 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except Exception as error:  # damaged bytes make numpy and zipfile fail in many ways
-        raise DataError(
-            name,
-            None,
-            f"no readable .npz of text `words` and of `vectors` ({reason(error)})",
-            AGAIN,
-        ) from error
+        problem = f"no readable .npz of text `words` and of `vectors` ({reason(error)})"
+        raise DataError(name, None, problem, AGAIN) from error
     return as_vectors(name, words, arrays)
 
 
 def write(path: Path, table: Table) -> None:
+    """Write its arrays."""
     width = max(map(len, table.words), default=1) or 1
     unwritable = next((word for word in table.words if word.endswith("\0")), None)
     if unwritable is not None:
         problem = "ends with a zero byte, which .npz does not keep"
         raise DataError(f"the word {shown(unwritable)}", None, problem, "write another format")
     if 4 * width * len(table.words) > MAX_WORD_BYTES:
-        n_words = f"{len(table.words):,} words of up to {width:,} characters"
-        raise DataError(
-            path,
-            None,
-            f"{n_words} are too many for an .npz, where each takes the space of the longest",
-            ("write safetensors, or fewer words by ", Setting("top")),
+        problem = (
+            f"{len(table.words):,} words of up to {width:,} characters are too many for an .npz,"
+            " where each takes the space of the longest"
         )
+        remedy = ("write safetensors, or fewer words by ", Setting("top"))
+        raise DataError(path, None, problem, remedy)
     with path.open("wb") as out:
         np.savez(out, words=np.array(table.words, f"<U{width}"), **table.arrays())  # type: ignore[arg-type]
 

@@ -18,18 +18,20 @@ from embedx.text.parquet import batches, decoded_bytes
 from embedx.vectors.formats.contract import (
     AGAIN,
     DTYPES,
+    FileContent,
     Format,
-    Found,
-    Opened,
+    OpenFile,
     Table,
     as_vectors,
     check_memory,
 )
 
-ARRAYS = {"vector": "vectors", "count": "counts", "scale": "scale"}  # by the column
+# The arrays of `as_vectors` by column.
+ARRAYS = {"vector": "vectors", "count": "counts", "scale": "scale"}
 
 
-def read(file: Opened) -> Found:
+def read(file: OpenFile) -> FileContent:
+    """The columns that are ours, of any Parquet file that has them."""
     path = file.path("a Parquet file")
     pyarrow = _library(file.name, "reading")
     try:
@@ -38,42 +40,56 @@ def read(file: Opened) -> Found:
     except EmbedxError:
         raise
     except (pyarrow.ArrowException, ValueError, OSError, MemoryError, TypeError, KeyError) as error:
-        complaint = f"no readable Parquet file with columns `word` and `vector` ({reason(error)})"
-        raise DataError(file.name, None, complaint, AGAIN) from error
+        problem = f"no readable Parquet file with columns `word` and `vector` ({reason(error)})"
+        raise DataError(file.name, None, problem, AGAIN) from error
     return as_vectors(file.name, words, arrays)
 
 
 def _columns(name: str, path: Path, file: Any) -> tuple[list[Any], dict[str, np.ndarray]]:
     """The words, and the arrays that `as_vectors` takes."""
-    from pyarrow import compute
-
-    names, about = file.schema_arrow.names, file.metadata
-    columns = [
-        about.row_group(g).column(c)
-        for g in range(about.num_row_groups)
-        for c in range(about.num_columns)
-    ]
-    n_values = sum(each.num_values for each in columns if each.path_in_schema.startswith("vector"))
-    # a few bytes may stand for very many numbers
-    check_memory(name, 4 * n_values, "write fewer words")
+    # A few bytes may stand for very many numbers.
+    check_memory(name, 4 * _n_numbers(file.metadata), "write fewer words")
     words = _words(name, path, file)
-    table = file.read(columns=[column for column in ARRAYS if column in names], use_threads=False)
+    columns = [column for column in ARRAYS if column in file.schema_arrow.names]
+    table = file.read(columns=columns, use_threads=False)
     arrays = {
-        ARRAYS[each]: table.column(each).to_numpy()
-        for each in table.column_names
-        if each in ("count", "scale")
+        ARRAYS[column]: table.column(column).to_numpy()
+        for column in table.column_names
+        if column in ("count", "scale")
     }
-    lists = table.column("vector")
-    lengths = compute.list_value_length(lists).to_numpy()
-    if len(np.unique(lengths)) > 1:
-        raise DataError(name, None, "vectors of different lengths", AGAIN)
-    numbers = compute.list_flatten(lists).to_numpy()
+    numbers = _numbers(name, table.column("vector"))
     if numbers.dtype.kind in "iu" and "scale" not in arrays:
         numbers = numbers.astype(np.float32)
     return words, arrays | {"vectors": numbers.reshape(len(words), -1)}
 
 
+def _n_numbers(metadata: Any) -> int:
+    """How many numbers the vectors of a file have together, by its metadata."""
+    columns = [
+        metadata.row_group(group).column(column)
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    ]
+    return sum(
+        column.num_values for column in columns if column.path_in_schema.startswith("vector")
+    )
+
+
+def _numbers(name: str, lists: Any) -> np.ndarray:
+    """The numbers of all vectors, one vector after the other. Raises `DataError` if the vectors
+    differ in length.
+    """
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(lists).to_numpy()
+    if len(np.unique(lengths)) > 1:
+        raise DataError(name, None, "vectors of different lengths", AGAIN)
+    numbers: np.ndarray = compute.list_flatten(lists).to_numpy()
+    return numbers
+
+
 def _words(name: str, path: Path, file: Any) -> list[Any]:
+    """The words, a batch at a time, as many as memory has space for."""
     words: list[Any] = []
     n_bytes = 0
     for batch in batches(file, path, name, ["word"]):
@@ -84,27 +100,26 @@ def _words(name: str, path: Path, file: Any) -> list[Any]:
 
 
 def write(path: Path, table: Table) -> None:
+    """Write the columns, with settings and facts as metadata."""
     pyarrow = _library(path.name, "writing")
     arrays = table.arrays()
     vectors = arrays.pop("vectors")
     lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
-    columns = {"word": list(table.words), "vector": lists} | {
-        name: arrays[kind] for name, kind in ARRAYS.items() if kind in arrays
-    }
-    made = pyarrow.table(columns).replace_schema_metadata(
-        {"embedx": json.dumps(table.about(), default=plain)}
-    )
-    pyarrow.parquet.write_table(made, path, compression="zstd")
+    columns = {"word": list(table.words), "vector": lists}
+    columns |= {column: arrays[name] for column, name in ARRAYS.items() if name in arrays}
+    metadata = {"embedx": json.dumps(table.about(), default=plain)}
+    content = pyarrow.table(columns).replace_schema_metadata(metadata)
+    pyarrow.parquet.write_table(content, path, compression="zstd")
 
 
 def _library(name: str, doing: str) -> Any:
+    """The module pyarrow, with that of Parquet."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise DataError(
-            name, None, f"{doing} Parquet needs pyarrow", 'pip install "embedx[parquet]"'
-        ) from error
+        problem = f"{doing} Parquet needs pyarrow"
+        raise DataError(name, None, problem, 'pip install "embedx[parquet]"') from error
     return pyarrow
 
 

@@ -23,33 +23,39 @@ from embedx.text.opening import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
     DTYPES,
+    FileContent,
     Format,
-    Found,
-    Opened,
+    OpenFile,
     Table,
     as_vectors,
     check_memory,
 )
 
-MAX_HEADER = 100_000_000  # bytes; that of the library
+# That of the library.
+MAX_HEADER_BYTES = 100_000_000
 
 
-def read(file: Opened) -> Found:
+def recognises(head: bytes) -> bool:
+    """Whether it begins with the size of a header, and the header."""
+    return head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER_BYTES
+
+
+def read(file: OpenFile) -> FileContent:
+    """Its tensors, but for those that are not ours."""
     path = file.path("a safetensors file")
     check_memory(file.name, path.stat().st_size, ("write fewer words, by ", Setting("top")))
     try:
         tensors = load_file(path)
         lines = tensors.pop("words").tobytes().decode("utf-8").split("\n")[:-1]
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise DataError(
-            path, None, f"no readable safetensors of `words` and `vectors` ({reason(error)})", AGAIN
-        ) from None
-    return as_vectors(
-        file.name, [unescape(line) if "\\" in line else line for line in lines], tensors
-    )
+        problem = f"no readable safetensors of `words` and `vectors` ({reason(error)})"
+        raise DataError(path, None, problem, AGAIN) from None
+    words = [unescape(line) if "\\" in line else line for line in lines]
+    return as_vectors(file.name, words, tensors)
 
 
 def write(path: Path, table: Table) -> None:
+    """Write the tensors, with settings and facts as metadata."""
     lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
     texts = {name: json.dumps(about, default=plain) for name, about in table.about().items()}
     tensors = {"words": np.frombuffer(lines, np.uint8), **table.arrays()}
@@ -72,7 +78,7 @@ SAFETENSORS = Format(
     programs="safetensors in Python, Rust, JavaScript",
     suffixes=(".safetensors",),
     dtypes=tuple(DTYPES),
-    recognises=lambda head: head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] <= MAX_HEADER,
+    recognises=recognises,
     read=read,
     write=write,
 )

@@ -24,26 +24,30 @@ from embedx.text.unicode_forms import FORMS
 from embedx.vectors.formats.contract import Format, Table
 from embedx.vectors.formats.safetensors import save_tensors
 
-TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
-FILES = (TENSORS, TOKENIZER, "config.json", "modules.json")
-MODULES = [
+TENSORS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
+CONFIG = "config.json"
+MODULES = "modules.json"
+FILES = {TENSORS, TOKENIZER, CONFIG, MODULES}
+MODULES_OF_SENTENCE_TRANSFORMERS = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}
 ]
 
 
 def owns(folder: Path) -> bool:
     """Whether all in the folder was written by `write`."""
-    return (folder / TOKENIZER).is_file() and {path.name for path in folder.iterdir()} <= set(FILES)
+    return (folder / TOKENIZER).is_file() and {path.name for path in folder.iterdir()} <= FILES
 
 
 def write(path: Path, table: Table) -> None:
+    """Write the folder."""
     path.mkdir()
     unknown = "[UNK]"
     while unknown in table.words:
         unknown = f"[{unknown}]"
     dim = table.rows.shape[1]
-    # the last for unknown words
-    vectors = np.vstack([table.arrays()["vectors"], np.zeros((1, dim), table.dtype)])
+    vector_of_unknown = np.zeros((1, dim), table.dtype)
+    vectors = np.vstack([table.arrays()["vectors"], vector_of_unknown])
     save_tensors(path / TENSORS, {"embeddings": vectors}, {"format": "pt"})
     config = {
         "model_type": "model2vec",
@@ -55,13 +59,15 @@ def write(path: Path, table: Table) -> None:
         "max_length": None,
     }
     tokenizer = _tokenizer([*table.words, unknown], table.model.settings)
-    for file, content in (
-        (TOKENIZER, tokenizer),
-        ("config.json", config),
-        ("modules.json", MODULES),
-    ):
-        with (path / file).open("w", encoding="utf-8") as out:
-            json.dump(content, out, ensure_ascii=False)
+    _write_json(path / TOKENIZER, tokenizer)
+    _write_json(path / CONFIG, config)
+    _write_json(path / MODULES, MODULES_OF_SENTENCE_TRANSFORMERS)
+
+
+def _write_json(path: Path, content: object) -> None:
+    """Write a value as JSON."""
+    with path.open("w", encoding="utf-8") as out:
+        json.dump(content, out, ensure_ascii=False)
 
 
 def _normalizer(settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -86,6 +92,7 @@ def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]
         "behavior": "Removed",
         "invert": True,
     }
+    splits_by_letters = settings.get("tokenizer") == "words"
     vocabulary = {word: row for row, word in enumerate(words)}
     return {
         "version": "1.0",
@@ -93,9 +100,7 @@ def _tokenizer(words: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]
         "padding": None,
         "added_tokens": [],
         "normalizer": _normalizer(settings),
-        "pre_tokenizer": (
-            letters if settings.get("tokenizer") == "words" else {"type": "WhitespaceSplit"}
-        ),
+        "pre_tokenizer": letters if splits_by_letters else {"type": "WhitespaceSplit"},
         "post_processor": None,
         "decoder": None,
         "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": words[-1]},

@@ -27,9 +27,9 @@ from embedx.storage.schema import is_utf8
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import (
     AGAIN,
+    FileContent,
     Format,
-    Found,
-    Opened,
+    OpenFile,
     Table,
     check_finite,
     check_memory,
@@ -49,21 +49,27 @@ IS_IT = "is this really word2vec's binary format?"
 def layout(head: bytes) -> str:
     """The format of a file that begins so; "" if it is none."""
     first, _, rest = head.partition(b"\n")
-    fields, next_fields = first.split(), rest.partition(b"\n")[0].split()
+    fields = first.split()
     if not HEADER.fullmatch(first):
         return "glove" if len(fields) > 1 and is_number(fields[-1]) else ""
     dim = int(fields[1])
     if dim == 0 or not rest.strip():
         return "word2vec"
-    # The next line is text also when one of its numbers is misspelt, so that the error can name it;
-    # its word may hold spaces.
-    is_word = len(next_fields) > 1 and all(map(is_number, next_fields[1:]))
-    ends_in_vector = len(next_fields) > dim and all(map(is_number, next_fields[-dim:]))
-    has_length = len(next_fields) == dim + 1 and b"".join(next_fields).isascii()
-    return "word2vec" if is_word or ends_in_vector or has_length else "word2vec-binary"
+    second = rest.partition(b"\n")[0]
+    return "word2vec" if _is_line_of_text(second.split(), dim) else "word2vec-binary"
 
 
-def header(file: Opened) -> tuple[int, int]:
+def _is_line_of_text(fields: list[bytes], dim: int) -> bool:
+    """Whether these are a word, which may hold spaces, and `dim` numbers, or what was meant to be
+    such a line: an error can name the number that is misspelt.
+    """
+    is_word_of_one_field = len(fields) > 1 and all(map(is_number, fields[1:]))
+    ends_in_vector = len(fields) > dim and all(map(is_number, fields[-dim:]))
+    has_length = len(fields) == dim + 1 and b"".join(fields).isascii()
+    return is_word_of_one_field or ends_in_vector or has_length
+
+
+def header(file: OpenFile) -> tuple[int, int]:
     """Words and dimensions, from the first line, which is read. Raises EmbedxError if
     it cannot be.
     """
@@ -74,6 +80,7 @@ def header(file: Opened) -> tuple[int, int]:
 
 
 def is_number(field: bytes | str) -> bool:
+    """Whether Python reads it as a number, which may be infinite or not a number."""
     try:
         float(field)
     except ValueError:
@@ -84,20 +91,20 @@ def is_number(field: bytes | str) -> bool:
 # ---- text
 
 
-def read_text(file: Opened) -> Found:
+def read_text(file: OpenFile) -> FileContent:
+    """The words that the header declares."""
     count, dim = header(file)
-    found = read_lines(file, dim, count)
-    if count != len(found.words):
-        raise DataError(
-            file.name,
-            None,
-            f"the first line declares {count:,} words, but {len(found.words):,} follow",
-            f"the file is cut short or its first line wrong: {AGAIN}",
-        )
-    return found
+    content = read_lines(file, dim, count)
+    n_words = len(content.words)
+    if count != n_words:
+        problem = f"the first line declares {count:,} words, but {n_words:,} follow"
+        remedy = f"the file is cut short or its first line wrong: {AGAIN}"
+        raise DataError(file.name, None, problem, remedy)
+    return content
 
 
-def read_glove(file: Opened) -> Found:
+def read_glove(file: OpenFile) -> FileContent:
+    """The words of all lines; the first has as many dimensions as numbers at its end."""
     fields = file.head.partition(b"\n")[0].split()
     dim = len(fields) - 1
     while dim > 1 and not is_number(fields[-dim]):
@@ -105,24 +112,24 @@ def read_glove(file: Opened) -> Found:
     return read_lines(file, dim, None)
 
 
-def read_lines(file: Opened, dim: int, count: int | None) -> Found:
+def read_lines(file: OpenFile, dim: int, count: int | None) -> FileContent:
     """The words and vectors of the lines after the header; `count` is that of the header, None
     without one.
     """
     words = []
     blocks = [np.empty((0, dim), np.float32)]
-    line = 1 if count is None else 2  # number of the line to be read next
+    next_line = 1 if count is None else 2
     budget = MemoryBudget(file.name)
     file.progress.start("Reading vectors", count, "words")
     for lines in line_blocks(file.name, file.stream):
-        block_words, block = parse(file.name, line, lines, dim)
+        block_words, block = parse(file.name, next_line, lines, dim)
         budget.take(2 * block.nbytes + sum(map(len, lines)))
         words += block_words
         blocks.append(block)
-        line += len(lines)
+        next_line += len(lines)
         file.progress.update(len(words))
     file.progress.finish()
-    return Found(words, np.concatenate(blocks))
+    return FileContent(words, np.concatenate(blocks))
 
 
 def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -133,12 +140,8 @@ def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
     n_bytes = 0
     while line := stream.readline(contract.MAX_LINE_BYTES + 1):
         if len(line) > contract.MAX_LINE_BYTES:
-            raise DataError(
-                name,
-                None,
-                f"a line of more than {contract.MAX_LINE_BYTES:,} bytes",
-                "is this really a file of vectors?",
-            )
+            problem = f"a line of more than {contract.MAX_LINE_BYTES:,} bytes"
+            raise DataError(name, None, problem, "is this really a file of vectors?")
         lines.append(line)
         n_bytes += len(line)
         if n_bytes >= contract.BLOCK_BYTES:
@@ -186,25 +189,25 @@ def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
     if not word:
         raise DataError(where, None, "no word before the vector", "delete the line")
     if len(numbers) != dim:
-        raise DataError(
-            where,
-            None,
-            f"{len(numbers)} numbers after the word {shown(word)}, not {dim}",
-            "fix or delete the line",
-        )
-    for number in numbers:
-        if not is_number(number) or not abs(float(number)) <= MAX_FLOAT32:
-            what = "finite" if is_number(number) else "a number"
-            raise DataError(
-                where,
-                None,
-                f"{shown(number)} in the vector of {shown(word)} is not {what}",
-                "fix or delete the line",
-            )
-    return word, [float(number) for number in numbers]
+        problem = f"{len(numbers)} numbers after the word {shown(word)}, not {dim}"
+        raise DataError(where, None, problem, "fix or delete the line")
+    return word, [_number(where, number, word) for number in numbers]
+
+
+def _number(where: str, text: str, word: str) -> float:
+    """A number of the vector of a word. Raises EmbedxError if it is none, or not finite."""
+    kind = "a number"
+    if is_number(text):
+        number = float(text)
+        if abs(number) <= MAX_FLOAT32:
+            return number
+        kind = "finite"
+    problem = f"{shown(text)} in the vector of {shown(word)} is not {kind}"
+    raise DataError(where, None, problem, "fix or delete the line")
 
 
 def header_line(table: Table) -> list[bytes]:
+    """The first line: words and dimensions."""
     return [b"%d %d\n" % table.rows.shape]
 
 
@@ -216,64 +219,70 @@ def text_lines(table: Table) -> Iterator[bytes]:
 
 
 def write_text(path: Path, table: Table) -> None:
+    """Write word2vec's text."""
     write_pieces(path, chain(header_line(table), text_lines(table)))
 
 
 def write_glove(path: Path, table: Table) -> None:
+    """Write the same without the first line."""
     write_pieces(path, text_lines(table))
 
 
 # ---- binary
 
 
-def read_binary(file: Opened) -> Found:
+def read_binary(file: OpenFile) -> FileContent:
+    """The words that the header declares."""
     count, dim = header(file)
-    width = 4 * dim
-    check_memory(f"{file.name}:1", count * width, "is the first line right?")
+    check_memory(f"{file.name}:1", 4 * count * dim, "is the first line right?")
     vectors = np.empty((count, dim), "<f4")
     words: list[str] = []
-    ends_by_newline = False  # each vector, as word2vec.c writes them and gensim did not
+    # Each vector ends by a newline in the files of word2vec.c, and did not in those of gensim.
+    ends_by_newline = False
     file.progress.start("Reading vectors", count, "words")
     for row in range(count):
-        word = bytearray()
-        while (byte := file.stream.read(1)) not in (b" ", b""):
-            word += byte
-            if len(word) > contract.MAX_LINE_BYTES:
-                raise DataError(file.name, None, f"word {row + 1:,} of {count:,} has no end", IS_IT)
-        vector = file.stream.read(width)
-        if len(vector) < width:
-            raise DataError(
-                file.name,
-                None,
-                f"ends within word {row + 1:,} of {count:,}",
-                f"the file is cut short: {AGAIN}",
-            )
-        has_newline = word.startswith(b"\n")
+        name = _read_name(file, row, count)
+        vector = file.stream.read(4 * dim)
+        if len(vector) < 4 * dim:
+            problem = f"ends within {_place(row, count)}"
+            raise DataError(file.name, None, problem, f"the file is cut short: {AGAIN}")
+        vectors[row] = np.frombuffer(vector, "<f4")
+        has_newline = name.startswith(b"\n")
         if row == 1:
             ends_by_newline = has_newline
-        name = bytes(word.lstrip(b"\n"))
+        name = name.lstrip(b"\n")
         if row > 0 and (has_newline != ends_by_newline or not is_name(name, has_newline)):
-            raise DataError(
-                file.name,
-                None,
-                f"word {row + 1:,} of {count:,} begins with {shown(name)}, which is no name",
+            problem = f"{_place(row, count)} begins with {shown(name)}, which is no name"
+            remedy = (
                 "a name before it holds a blank, which ends names in this format, or the file is"
-                f" damaged: {AGAIN}",
+                f" damaged: {AGAIN}"
             )
+            raise DataError(file.name, None, problem, remedy)
         words.append(name.decode("utf-8", "surrogateescape"))
-        vectors[row] = np.frombuffer(vector, "<f4")
         if row % 10_000 == 0:
             file.progress.update(row)
-    if file.stream.read(3).strip():  # a newline may follow the last vector, and another
-        raise DataError(
-            file.name,
-            None,
-            f"continues after the {count:,} words that its first line declares",
-            AGAIN,
-        )
+    # A newline may follow the last vector, and another.
+    if file.stream.read(3).strip():
+        problem = f"continues after the {count:,} words that its first line declares"
+        raise DataError(file.name, None, problem, AGAIN)
     file.progress.finish()
     check_finite(file.name, words, vectors, IS_IT)
-    return Found(words, vectors.astype("f4", copy=False))
+    return FileContent(words, vectors.astype("f4", copy=False))
+
+
+def _read_name(file: OpenFile, row: int, count: int) -> bytes:
+    """The bytes before the next space, which is read too."""
+    name = bytearray()
+    while (byte := file.stream.read(1)) not in (b" ", b""):
+        name += byte
+        if len(name) > contract.MAX_LINE_BYTES:
+            raise DataError(file.name, None, f"{_place(row, count)} has no end", IS_IT)
+    return bytes(name)
+
+
+def _place(row: int, count: int) -> str:
+    """What a message calls the word of a row."""
+    return f"word {row + 1:,} of {count:,}"
 
 
 def is_name(name: bytes, after_newline: bool) -> bool:
@@ -289,6 +298,7 @@ def is_name(name: bytes, after_newline: bool) -> bool:
 
 
 def write_binary(path: Path, table: Table) -> None:
+    """Write word2vec's binary format."""
     rows = (zip(table.words[rows], vectors, strict=True) for rows, vectors, _ in table.blocks())
     lines = (
         word.encode() + b" " + vector.tobytes() + b"\n"
