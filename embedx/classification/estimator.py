@@ -17,7 +17,7 @@ from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks, objectives
-from embedx.classification import familiarity
+from embedx.classification import familiarity, targets
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree
@@ -27,7 +27,7 @@ from embedx.classification.problem import given_names
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import DENSE, STEP_SETTINGS, ClassifySettings
 from embedx.classification.task import ClassifierRun, TrainedClassifier
-from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema, offsets_of
+from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
     are_texts,
@@ -174,13 +174,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = self._labeled(X, y, sample_weight)
         objective = self._new_objective(data)
         chosen: dict[str, Any] = {"seed": self._seed()}
-        if self._is_for_lbfgs(objective, X):
-            chosen["optimizer"] = Lbfgs.name
-            if self.calibration is None:
-                chosen["calibration"] = 0.0
-            if self.l2 is None:
-                total_weight = len(data) if data.weights is None else data.weights.sum()
-                chosen["l2"] = 1 / float(total_weight)
+        if self._is_for_lbfgs(objective, data):
+            chosen |= self._settings_of_lbfgs(data)
         self.n_iter_ = 0
         return self._train(data, objective, chosen, None)
 
@@ -206,15 +201,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         if is_first:
             y = self._set_classes(y, classes)
-            if classes is None and not self._is_multilabel:
-                raise ValueError(
-                    "the first call of partial_fit needs `classes`, the labels of all calls"
-                )
             self.n_iter_ = 0
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(
-                f"classes={classes!r} are not those of the first call, {self.classes_!r}"
-            )
+        self._check_classes(classes, is_first)
         self._check_partial_fit()
         data = self._labeled(X, y, sample_weight)
         chosen = {
@@ -232,6 +220,18 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = dataclasses.replace(data, known=self.classifier_.known)
         before = self._trained or self.classifier_
         return self._train(data, self.classifier_.objective, chosen, before)
+
+    def _check_classes(self, classes: Any, is_first: bool) -> None:
+        """Raise ValueError if `classes` are not those of all calls of `partial_fit`."""
+        if is_first and classes is None and not self._is_multilabel:
+            raise ValueError(
+                "the first call of partial_fit needs `classes`, the labels of all calls"
+            )
+        is_other = classes is not None and not np.array_equal(np.unique(classes), self.classes_)
+        if is_other and not is_first:
+            raise ValueError(
+                f"classes={classes!r} are not those of the first call, {self.classes_!r}"
+            )
 
     def _check_partial_fit(self) -> None:
         """Raise ValueError for parameters that need all rows at once."""
@@ -260,7 +260,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train by the parameters and, above them, the `chosen` settings."""
         given = self._given()
-        options = {**given, "threads": effective_n_jobs(self.n_jobs), **chosen}
+        options = {**given, "threads": self._threads, **chosen}
         if not self._text:
             options.setdefault("scaling", "none")
         settings = ClassifySettings.from_options(
@@ -279,7 +279,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classifier_: Classifier = trained.classifier
         if not data.is_sparse:
             # The table is no larger than the data's; sums over features then hold in any order.
-            self.classifier_.arrays = _widened(self.classifier_.arrays)
+            self.classifier_.arrays = _as_float64(self.classifier_.arrays)
         self.classifier_.parameters_changed()
         self._trained: TrainedClassifier | None = dataclasses.replace(
             trained, outcome=trained.outcome.without_state()
@@ -287,9 +287,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ += round(trained.outcome.epochs)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
-            short = f"lbfgs ended after {self.n_iter_} iterations, short of the optimum"
-            remedy = "raise max_iterations or l2, or scale the features"
-            warnings.warn(f"{short}; {remedy}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(
+                f"lbfgs ended after {self.n_iter_} iterations, short of the optimum; raise"
+                " max_iterations or l2, or scale the features",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return self
 
     def _given(self) -> dict[str, Any]:
@@ -315,11 +318,21 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objectives.check_applies(options, name)
         return new_objective(objectives.find(name), options)
 
-    def _is_for_lbfgs(self, objective: Objective, X: Any) -> bool:
+    def _settings_of_lbfgs(self, data: Labeled) -> dict[str, Any]:
+        """The settings that go to the optimum, where no others are given."""
+        chosen: dict[str, Any] = {"optimizer": Lbfgs.name}
+        if self.calibration is None:
+            chosen["calibration"] = 0.0
+        if self.l2 is None:
+            total_weight = len(data) if data.weights is None else data.weights.sum()
+            chosen["l2"] = 1 / float(total_weight)
+        return chosen
+
+    def _is_for_lbfgs(self, objective: Objective, data: Labeled) -> bool:
         """Whether to go to the optimum at once."""
         if self.optimizer is not None:
             return bool(self.optimizer == Lbfgs.name)
-        return self._can_take_lbfgs(objective) and self._is_small(objective, X)
+        return self._can_take_lbfgs(objective) and _is_small(objective, data)
 
     def _can_take_lbfgs(self, objective: Objective) -> bool:
         """Whether all rows are scored, and no parameter is given that is for steps alone."""
@@ -328,11 +341,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parameters_of_steps = self._given().keys() & {*STEP_SETTINGS, "hidden", "time_budget"}
         return scores_all and has_dense_rows and not parameters_of_steps
 
-    def _is_small(self, objective: Objective, X: Any) -> bool:
-        """Whether lbfgs takes little memory and time."""
-        n_rows = objective.n_rows(len(self.classes_))
-        n_values = X.nnz if issparse(X) else X.size
-        return X.shape[1] * n_rows <= MAX_WEIGHTS and n_values * n_rows <= MAX_PRODUCTS
+    @property
+    def _threads(self) -> int:
+        """The number of threads that `n_jobs` stands for."""
+        return int(effective_n_jobs(self.n_jobs))
 
     def _seed(self) -> int:
         """The seed of the run."""
@@ -377,7 +389,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator._has_sparse_labels = recorded.get("has_sparse_labels", estimator._is_multilabel)
         estimator.n_iter_ = recorded.get("n_iter", 0)
         estimator.n_features_in_ = known.n_features
-        estimator.classes_ = _classes_of(classifier, recorded.get("classes"))
+        estimator.classes_ = targets.classes_of(classifier, recorded.get("classes"))
         if recorded.get("feature_names"):
             estimator.feature_names_in_ = np.array(recorded["feature_names"], object)
         return estimator
@@ -400,7 +412,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if classes is not None:
             self.classes_ = np.unique(classes)
             return y
-        has_label = _has_label(y)
+        has_label = targets.has_label(y)
         n_empty = np.count_nonzero(~has_label)
         if n_empty:
             warnings.warn(
@@ -413,7 +425,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
         """Checked rows and labels as training takes them."""
         n_labels = len(self.classes_)
-        names = None if self._is_multilabel else _names_of(self.classes_)
+        names = None if self._is_multilabel else targets.names_of(self.classes_)
         check_can_be_saved(names or [], "y")
         known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
         labels = self._labels_of(y)
@@ -430,52 +442,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = _weights(sample_weight, X)
         if not isinstance(self.class_weight, Mapping):
             return weights
-        label_weights = self._label_weights(self.class_weight)
-        totals = np.bincount(labels.row_of_id, label_weights[labels.ids], len(labels))
-        means = np.where(labels.n_of_row > 0, totals / np.maximum(labels.n_of_row, 1), 1.0)
-        weights = means if weights is None else weights * means
+        class_weights = targets.weights_by_class(labels, self.class_weight, self.classes_)
+        weights = class_weights if weights is None else weights * class_weights
         if not weights.any():
             raise ValueError("class_weight: all weights are zero")
         return weights
 
-    def _label_weights(self, class_weight: Mapping[Any, Any]) -> ndarray:
-        """The weight of each of `classes_`, float64 (n_labels,); 1 where it has none.
-
-        Raises ValueError for weights that are no numbers from 0 on and, as scikit-learn, for labels
-        that do not occur while others have no weight.
-        """
-        labels = self.classes_.tolist()
-        unknown = [label for label in class_weight if label not in labels]
-        if unknown and any(label not in class_weight for label in labels):
-            raise ValueError(f"class_weight: no row has the label {unknown[0]!r}")
-        for label, weight in class_weight.items():
-            is_weight = isinstance(weight, numbers.Real) and 0 <= float(weight) < np.inf
-            if not is_weight:
-                raise ValueError(
-                    f"class_weight: {weight!r}, of {label!r}, is no weight; give a number from 0 on"
-                )
-        return np.array([class_weight.get(label, 1.0) for label in labels], float64)
-
     def _labels_of(self, y: Any) -> Labels:
         """The labels by their places in `classes_`. Raises ValueError for others."""
-        if self._is_multilabel:
-            if y.shape[1] != len(self.classes_):
-                raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
-            checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
-            return Labels.of_matrix(y)
-        y = column_or_1d(y)
-        has_label = _has_label(y)
-        y = y[has_label]
-        order = np.argsort(self.classes_)
-        rank = np.searchsorted(self.classes_, y, sorter=order)
-        places = order[np.minimum(rank, len(order) - 1)]
-        is_unknown = self.classes_[places] != y
-        if is_unknown.any():
-            raise ValueError(
-                f"y has the label {y[is_unknown][0]!r}, which is not among the classes"
-                f" {self.classes_!r}"
-            )
-        return Labels(offsets_of(has_label), places.astype(np.int32))
+        if not self._is_multilabel:
+            return targets.labels_by_class(column_or_1d(y), self.classes_)
+        if y.shape[1] != len(self.classes_):
+            raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
+        checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
+        return Labels.of_matrix(y)
 
     # ---- prediction
 
@@ -495,15 +475,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes, _ = self.top_k(X, 1)
             return classes[:, 0]
         labels = self.classifier_.decided_labels(
-            self._checked(X), self._has_independent_labels, effective_n_jobs(self.n_jobs)
+            self._checked(X), self._has_independent_labels, self._threads
         )
         return labels if self._has_sparse_labels else labels.toarray()
 
     def _predicted_or_none(self, X: Any) -> ndarray | csr_matrix:
         """As `predict` with `abstain`."""
-        ids, marks = self.classifier_.decided_or_none(
-            self._checked(X), effective_n_jobs(self.n_jobs)
-        )
+        ids, marks = self.classifier_.decided_or_none(self._checked(X), self._threads)
         if self._is_multilabel:
             return marks if self._has_sparse_labels else marks.toarray()
         classes = self.classes_[np.maximum(ids, 0)].astype(object)
@@ -522,7 +500,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The log of the probability of each class, (n, n_classes)."""
         check_is_fitted(self)
         return self.classifier_.log_probabilities(
-            self._checked(X), self._is_multilabel, effective_n_jobs(self.n_jobs)
+            self._checked(X), self._is_multilabel, self._threads
         )
 
     @python_names(OTHER_NAMES)
@@ -536,8 +514,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         itself; else log-probabilities.
         """
         X = self._checked(X)
-        threads = effective_n_jobs(self.n_jobs)
-        blocks = self.classifier_.blocks(X, threads=threads, compute=self._decisions)
+        blocks = self.classifier_.blocks(X, threads=self._threads, compute=self._decisions)
         return np.concatenate([scores for _, scores in blocks])
 
     @python_names(OTHER_NAMES)
@@ -548,8 +525,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         X = self._checked(X)
         k = min(k, len(self.classes_))
-        threads = effective_n_jobs(self.n_jobs)
-        ids, p = all_rows(self.classifier_.iter_top_k(X, k, threads=threads))
+        ids, p = all_rows(self.classifier_.iter_top_k(X, k, threads=self._threads))
         return self.classes_[ids], p
 
     @python_names(OTHER_NAMES)
@@ -564,7 +540,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         X = self._checked(X)
         return self.classifier_.label_sets(
-            X, threshold=threshold, coverage=coverage, threads=effective_n_jobs(self.n_jobs)
+            X, threshold=threshold, coverage=coverage, threads=self._threads
         )
 
     def _checked(self, X: Any) -> Any:
@@ -696,39 +672,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
 
-def _names_of(classes: ndarray) -> list[str]:
-    """The classes as files write them: 1.0 is the label 1."""
-
-    def name_of(label: Any) -> str:
-        is_whole = isinstance(label, float | np.floating) and label.is_integer()
-        return str(int(label) if is_whole else label)
-
-    return [name_of(label) for label in classes]
+def _is_small(objective: Objective, data: Labeled) -> bool:
+    """Whether lbfgs takes little memory and time."""
+    n_rows = objective.n_rows(data.n_labels)
+    n_values = data.features.nnz if data.is_sparse else data.features.size
+    return data.n_features * n_rows <= MAX_WEIGHTS and n_values * n_rows <= MAX_PRODUCTS
 
 
-def _classes_of(classifier: Classifier, dtype: str | None) -> ndarray:
-    """The labels of a classifier, of the type that they had in training if that is recorded.
-
-    Without names they are their numbers.
-    """
-    if classifier.known.names is None:
-        return np.arange(classifier.n_labels)
-    names = np.array(classifier.known.names, str)
-    if dtype is None:
-        return names
-    if np.dtype(dtype).kind == "b":
-        return names == "True"
-    return names.astype(dtype)
-
-
-def _has_label(y: ndarray) -> ndarray:
-    """bool (n,): whether a label is more than an empty text."""
-    if y.dtype.kind not in "OU":
-        return np.ones(len(y), bool)
-    return np.char.strip(y.astype(str)) != ""
-
-
-def _widened(arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:
+def _as_float64(arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:
     """The arrays, those of floats as float64."""
     return {
         name: array.astype(float64) if array.dtype.kind == "f" else array

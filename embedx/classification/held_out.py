@@ -111,27 +111,27 @@ def _fit_familiarity(
     no_features = features[:1] * np.float32(0)
     empty_score = float(_best_answers(classifier, no_features, threads)[0].scores[0, 0])
 
-    terms = []
-    p = []
-    is_right = []
-    weights = []
-    is_foreign = []
+    parts = []
     for rows in damage.damaged(features, is_seen, n_words, rng):
         answers, knowledge = _best_answers(classifier, rows.features, threads)
         first = answers.ids[:, :1]
         n_right = np.sum(
             [hits(first, labels.rows(origin))[:, 0] for origin in rows.origin.T], axis=0
         )
-        terms.append(familiarity.terms(knowledge, answers.scores, empty_score))
-        p.append(answers.p[:, 0])
-        is_right.append((n_right > 0) & rows.truth)
-        weights.append(np.where(n_right > 1, 0.0, rows.weight))
-        is_foreign.append(np.full(len(n_right), rows.foreign))
+        part = (
+            familiarity.terms(knowledge, answers.scores, empty_score),
+            answers.p[:, 0],
+            (n_right > 0) & rows.truth,
+            np.where(n_right > 1, 0.0, rows.weight),
+            np.full(len(n_right), rows.foreign),
+        )
+        parts.append(part)
+    *arrays, is_foreign = (np.concatenate(columns) for columns in zip(*parts, strict=True))
 
     factors = []
-    for is_used in (~np.concatenate(is_foreign), slice(None)):
-        arrays = (np.concatenate(parts)[is_used] for parts in (terms, p, is_right, weights))
-        factors.append([empty_score, *familiarity.fit(*arrays)])
+    for is_used in (~is_foreign, slice(None)):
+        weights = familiarity.fit(*(array[is_used] for array in arrays))
+        factors.append([empty_score, *weights])
     classifier.arrays["familiarity"] = np.array(factors)
 
 

@@ -265,6 +265,7 @@ def recommend(
     histories  file with a history per line, its items separated by tabs or blanks
     """
     from embedx.cli import queries
+    from embedx.text.decompression import lines_of_file
     from embedx.vectors.model import load
 
     if histories is not None and items:
@@ -273,11 +274,10 @@ def recommend(
     loaded = load(model)
     with command_progress() as progress:
         if histories is not None:
-            lines = queries.lines_of_file(histories)
+            lines = (line.decode("utf-8", "surrogateescape") for line in lines_of_file(histories))
             queries.recommend_to_each(loaded, lines, top_k, as_json, progress)
         elif not items or items == [STANDARD_INPUT]:
-            lines = queries.input_lines()
-            queries.recommend_to_each(loaded, lines, top_k, as_json, progress)
+            queries.recommend_to_each(loaded, queries.input_lines(), top_k, as_json, progress)
         else:
             queries.recommend(loaded, items, top_k, as_json, progress)
 

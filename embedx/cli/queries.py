@@ -14,8 +14,7 @@ from embedx.cli import tables
 from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.runtime.progress import Progress
-from embedx.text.decompression import UnpackedReader
-from embedx.text.sources import STANDARD_INPUT, find_sources
+from embedx.text.sources import STANDARD_INPUT
 from embedx.vectors.model import UnknownWordError, WordVectors
 from embedx.vectors.neighbours import RELIABLE_COUNT, Neighbour, NeighbourSearch
 
@@ -192,14 +191,6 @@ def items_of_line(line: str, vectors: WordVectors) -> list[str]:
     if text in vectors:
         return [text]
     return text.split()
-
-
-def lines_of_file(file: str) -> Iterator[str]:
-    """The lines of a file, which may be compressed."""
-    for source in find_sources([file]):
-        with UnpackedReader(source) as reader:
-            for line in reader:
-                yield line.decode("utf-8", "surrogateescape")
 
 
 def _recommendation(

@@ -15,6 +15,8 @@ multiplied. Memory is bounded by BLOCK_FLOATS and SCORE_FLOATS, whatever the num
 the size of the vocabulary.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy import float32, ndarray
 
@@ -22,10 +24,12 @@ from embedx.evaluation.word_sets import METHODS, MIN_ITEMS, Analogies, Answers
 from embedx.runtime.progress import Progress
 from embedx.vectors.model import WordVectors
 
-BLOCK_FLOATS = 1 << 21  # cosines of words of questions and candidates computed at a time: 8 MB
-# scores of questions and candidates at a time: 0.5 MB, which a core's cache holds
+# Cosines of words of questions and candidates computed at a time: 8 MB.
+BLOCK_FLOATS = 1 << 21
+# Scores of questions and candidates at a time: 0.5 MB, which a core's cache holds.
 SCORE_FLOATS = 1 << 17
-EPSILON = float32(0.001)  # of 3cosmul, as in the paper
+# Of 3cosmul, as in the paper.
+EPSILON = float32(0.001)
 
 
 def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answers:
@@ -99,21 +103,12 @@ def best_answers(
     for start in range(0, n_rows, width):
         stop = min(start + width, n_rows)
         cosines = units @ (table[start:stop] * inverse[start:stop, None]).T
-        if method == "3cosmul":
-            cosines = (cosines + float32(1)) / float32(2)
-            factors = 1 / (cosines + EPSILON)
+        scores_of = _scores_by(method, cosines)
         empty = np.flatnonzero(norms[start:stop] == 0)
         barred_in_tile = barred[(barred[:, 1] >= start) & (barred[:, 1] < stop)]
         for first in range(0, len(asked), step):
-            some = slice(first, first + step)
-            scores = cosines[b[some]]
-            if method == "3cosmul":
-                scores *= cosines[c[some]]
-                scores *= factors[a[some]]
-            else:
-                scores += cosines[c[some]]
-                scores -= cosines[a[some]]
-
+            block = slice(first, first + step)
+            scores = scores_of(a[block], b[block], c[block])
             scores[:, empty] = -np.inf
             begin, end = np.searchsorted(barred_in_tile[:, 0], [first, first + step])
             questions, barred_rows = barred_in_tile[begin:end].T
@@ -121,8 +116,35 @@ def best_answers(
 
             top = scores.argmax(axis=1)
             highest = np.take_along_axis(scores, top[:, None], axis=1)[:, 0]
-            rows[some] = np.where(highest > best[some], start + top, rows[some])
-            best[some] = np.maximum(highest, best[some])
+            rows[block] = np.where(highest > best[block], start + top, rows[block])
+            best[block] = np.maximum(highest, best[block])
         progress.update(start)
     progress.finish()
     return rows
+
+
+def _scores_by(method: str, cosines: ndarray) -> Callable[[ndarray, ndarray, ndarray], ndarray]:
+    """A function from the words a, b and c of some questions to the scores of all candidates,
+    float32 (questions, candidates).
+
+    cosines  float32 (words, candidates)
+    """
+    if method == "3cosmul":
+        similarities = (cosines + float32(1)) / float32(2)
+        factors = 1 / (similarities + EPSILON)
+
+        def products(a: ndarray, b: ndarray, c: ndarray) -> ndarray:
+            scores = similarities[b]
+            scores *= similarities[c]
+            scores *= factors[a]
+            return scores
+
+        return products
+
+    def sums(a: ndarray, b: ndarray, c: ndarray) -> ndarray:
+        scores = cosines[b]
+        scores += cosines[c]
+        scores -= cosines[a]
+        return scores
+
+    return sums

@@ -17,7 +17,7 @@ from embedx.errors import DataError, InapplicableError, Setting
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.progress import Progress
 from embedx.text.cells import COMMENTS, cell_lines
-from embedx.text.decompression import UnpackedReader
+from embedx.text.decompression import UnpackedReader, lines_of_file
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.sources import find_sources
 from embedx.vectors.model import WordVectors, load
@@ -36,14 +36,12 @@ BLOCK_FLOATS = 1 << 25
 Row = dict[str, Any]
 
 
-def _lines(file: str) -> Iterator[tuple[int, list[str]]]:
-    """The number and the words of each line that has any."""
-    for source in find_sources([file]):
-        with UnpackedReader(source) as reader:
-            for number, line in enumerate(reader, 1):
-                words = line.decode("utf-8", "replace").split()
-                if words:
-                    yield number, words
+def _sessions(file: str) -> Iterator[list[str]]:
+    """The items of each line that has any."""
+    for line in lines_of_file(file):
+        items = line.decode("utf-8", "replace").split()
+        if items:
+            yield items
 
 
 def _cell_lines(file: str) -> Iterator[tuple[int, list[str]]]:
@@ -90,12 +88,8 @@ def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     lines = _lines_of_known_nodes(model, file, 2, "two nodes", progress)
     pairs = [(model.index(a), model.index(b)) for a, b, *_ in lines]
     if len(pairs) < LINK_FOLDS:
-        raise DataError(
-            file,
-            None,
-            f"{len(pairs)} pairs of nodes of the model",
-            "give the edges that were held out",
-        )
+        problem = f"{len(pairs)} pairs of nodes of the model"
+        raise DataError(file, None, problem, "give the edges that were held out")
     return np.array(pairs)
 
 
@@ -206,12 +200,8 @@ def _known_labels(model: WordVectors, file: str, progress: Progress) -> tuple[nd
 
     names = sorted(set().union(*labels_of_node.values()))
     if len(labels_of_node) < 2 * SPLITS_PER_SHARE or len(names) < 2:
-        raise DataError(
-            file,
-            None,
-            f"{len(labels_of_node)} known nodes with {len(names)} labels are too few",
-            "give more",
-        )
+        problem = f"{len(labels_of_node)} known nodes with {len(names)} labels are too few"
+        raise DataError(file, None, problem, "give more")
     nodes = sorted(labels_of_node)
     has_label = [[name in labels_of_node[node] for name in names] for node in nodes]
     return np.array(nodes), np.array(has_label)
@@ -264,7 +254,7 @@ def read_sessions(
     before_last = []
     last = []
     n_excluded = 0
-    for _, items in _lines(file):
+    for items in _sessions(file):
         known = [index[item] for item in items[:-1] if item in index]
         if known and items[-1] in index:
             before_last.append(known)
@@ -273,12 +263,8 @@ def read_sessions(
             n_excluded += 1
 
     if len(last) < 2:
-        raise DataError(
-            file,
-            None,
-            f"{len(last)} sessions of known items",
-            "give two or more, one a line, as item item ...",
-        )
+        problem = f"{len(last)} sessions of known items"
+        raise DataError(file, None, problem, "give two or more, one a line, as item item ...")
     if n_excluded:
         progress.note(
             f"{file}: {n_excluded:,} sessions are left out: their last item, or all before it,"
@@ -367,8 +353,8 @@ def _co_occurrences(model: WordVectors, progress: Progress) -> csr_matrix | None
         return None
     pairs: list[ndarray] = []
     for file in files:
-        for _, words in _lines(file):
-            ids = np.array([model.index(word) for word in words if word in model], int32)
+        for items in _sessions(file):
+            ids = np.array([model.index(item) for item in items if item in model], int32)
             max_distance = min(window, len(ids) - 1)
             pairs += [
                 np.stack([ids[:-distance], ids[distance:]])

@@ -329,18 +329,13 @@ def compare(a: Likelihood, b: Likelihood) -> Estimate:
 def check_same_words(a: list[str], b: list[str]) -> None:
     """Raise `EmbedxError` unless two models have the same words, in the same order."""
     if a != b:
-        counted = f"different words, {len(a):,} and {len(b):,} of them"
-        raise DataError(
-            "the two models",
-            None,
-            f"{counted}, so that log-likelihoods are not comparable",
-            (
-                "train both on the same text with the same ",
-                Setting("min_count"),
-                " and ",
-                Setting("max_vocab"),
-            ),
+        problem = (
+            f"different words, {len(a):,} and {len(b):,} of them, so that log-likelihoods are not"
+            " comparable"
         )
+        settings = (Setting("min_count"), " and ", Setting("max_vocab"))
+        remedy = ("train both on the same text with the same ", *settings)
+        raise DataError("the two models", None, problem, remedy)
 
 
 LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]

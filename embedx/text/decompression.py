@@ -17,7 +17,7 @@ from embedx.errors import DataError
 from embedx.text import archives
 from embedx.text.in_order import in_order
 from embedx.text.opening import BLOCK_BYTES, open_source, reason
-from embedx.text.sources import Source
+from embedx.text.sources import Source, find_sources
 from embedx.text.wikipedia import DumpError
 
 GZIP_START = b"\x1f\x8b"
@@ -61,6 +61,13 @@ class UnpackedReader(archives.BlockReader):
         if not self.closed:
             self._file.close()
         super().close()
+
+
+def lines_of_file(name: str) -> Iterator[bytes]:
+    """The lines of a file, which may be compressed, or of all files that a pattern matches."""
+    for source in find_sources([name]):
+        with UnpackedReader(source) as reader:
+            yield from reader
 
 
 @contextlib.contextmanager

@@ -1,0 +1,89 @@
+"""Labels and weights of rows from Python: classes of any type, as training takes them."""
+
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy import float64, ndarray
+
+from embedx.classification.classifier import Classifier
+from embedx.labeled.data import Labels, offsets_of
+
+
+def names_of(classes: ndarray) -> list[str]:
+    """The classes as files write them: 1.0 is the label 1."""
+    return [_name_of(label) for label in classes]
+
+
+def _name_of(label: Any) -> str:
+    is_whole = isinstance(label, float | np.floating) and label.is_integer()
+    return str(int(label) if is_whole else label)
+
+
+def classes_of(classifier: Classifier, dtype: str | None) -> ndarray:
+    """The labels of a classifier, of the type that they had in training if that is recorded.
+
+    Without names they are their numbers.
+    """
+    names = classifier.label_names
+    if dtype is None or classifier.known.names is None:
+        return names
+    if np.dtype(dtype).kind == "b":
+        return names == "True"
+    return names.astype(dtype)
+
+
+def has_label(y: ndarray) -> ndarray:
+    """bool (n,): whether a label is more than an empty text."""
+    if y.dtype.kind not in "OU":
+        return np.ones(len(y), bool)
+    return np.char.strip(y.astype(str)) != ""
+
+
+def labels_by_class(y: ndarray, classes: ndarray) -> Labels:
+    """The labels of rows by their places among the classes; rows may have none. Raises ValueError
+    for a label that is no class.
+
+    y        (n,)
+    classes  (n_classes,), which differ
+    """
+    is_labelled = has_label(y)
+    y = y[is_labelled]
+    order = np.argsort(classes)
+    rank = np.searchsorted(classes, y, sorter=order)
+    places = order[np.minimum(rank, len(order) - 1)]
+    is_unknown = classes[places] != y
+    if is_unknown.any():
+        raise ValueError(
+            f"y has the label {y[is_unknown][0]!r}, which is not among the classes {classes!r}"
+        )
+    return Labels(offsets_of(is_labelled), places.astype(np.int32))
+
+
+def weights_by_class(labels: Labels, class_weight: Mapping[Any, Any], classes: ndarray) -> ndarray:
+    """The mean weight of the labels of each row, float64 (n,); 1 for a row without labels.
+
+    class_weight  weights by class, 1 where there is none
+    """
+    label_weights = _label_weights(class_weight, classes.tolist())
+    totals = np.bincount(labels.row_of_id, label_weights[labels.ids], len(labels))
+    return np.where(labels.n_of_row > 0, totals / np.maximum(labels.n_of_row, 1), 1.0)
+
+
+def _label_weights(class_weight: Mapping[Any, Any], classes: list[Any]) -> ndarray:
+    """The weight of each class, float64 (n_classes,).
+
+    Raises ValueError for weights that are no numbers from 0 on and, as scikit-learn, for labels
+    that do not occur while others have no weight.
+    """
+    unknown = [label for label in class_weight if label not in classes]
+    if unknown and any(label not in class_weight for label in classes):
+        raise ValueError(f"class_weight: no row has the label {unknown[0]!r}")
+    for label, weight in class_weight.items():
+        is_weight = isinstance(weight, numbers.Real) and 0 <= float(weight) < np.inf
+        if not is_weight:
+            raise ValueError(
+                f"class_weight: {weight!r}, of {label!r}, is no weight; give a number from 0 on"
+            )
+    return np.array([class_weight.get(label, 1.0) for label in classes], float64)
