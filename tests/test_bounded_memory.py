@@ -18,8 +18,8 @@ from embedx.errors import DataError
 from embedx.evaluation import word_sets
 from embedx.labeled import files
 from embedx.labeled.files import Lines, source_of
+from embedx.labeled.ids import read_names
 from embedx.labeled.read import read
-from embedx.labeled.schema import read_names
 from embedx.runtime.progress import Silent
 from embedx.text import wikipedia
 from embedx.text.encode import encode_sources

@@ -16,8 +16,8 @@ from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import read_analogies, read_pairs
+from embedx.labeled.ids import read_names
 from embedx.labeled.read import read
-from embedx.labeled.schema import read_names
 from embedx.text.decompression import UnpackedReader
 from embedx.text.sources import Source
 from embedx.vectors.formats import read as read_vectors

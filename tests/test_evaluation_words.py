@@ -20,8 +20,8 @@ from scipy import stats
 from embedx.errors import DataError
 from embedx.evaluation import analogies, word_sets, words
 from embedx.evaluation.word_sets import WordTests
+from embedx.labeled.ids import read_label_names
 from embedx.labeled.read import read
-from embedx.labeled.schema import read_label_names
 from embedx.runtime.progress import Silent
 from embedx.vectors import export, model
 from embedx.vectors.model import WordVectors

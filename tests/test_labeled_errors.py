@@ -13,8 +13,8 @@ from scipy.sparse import csr_matrix, save_npz
 
 from embedx.errors import EmbedxError
 from embedx.labeled.data import DataSchema
+from embedx.labeled.ids import read_names
 from embedx.labeled.read import read
-from embedx.labeled.schema import read_names
 from tests.support.npy import npy
 from tests.support.refusals import refused_data
 from tests.support.report_setup import words_as_they_are

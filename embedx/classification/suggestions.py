@@ -17,7 +17,7 @@ from embedx.classification.classifier import Classifier
 from embedx.errors import DataError
 from embedx.labeled.data import Labeled
 from embedx.labeled.files import Lines, source_of
-from embedx.labeled.schema import decoded
+from embedx.labeled.ids import decoded
 from embedx.labeled.words import PREFIX
 from embedx.runtime.progress import SILENT
 

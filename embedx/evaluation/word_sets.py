@@ -24,7 +24,7 @@ from numpy import ndarray
 from embedx.errors import DataError, Setting, SettingError, choice
 from embedx.evaluation import statistics
 from embedx.labeled.files import Lines, source_of
-from embedx.labeled.schema import decoded
+from embedx.labeled.ids import decoded
 from embedx.runtime.progress import Silent
 
 # gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare

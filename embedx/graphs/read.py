@@ -19,7 +19,7 @@ from embedx.errors import DataError, EmbedxError, Setting, SettingError
 from embedx.graphs.graph import Edges, Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
-from embedx.labeled.arrays import BYTES_PER_ROW, sparse_in
+from embedx.labeled.arrays import BYTES_PER_ROW, damage_reported, load_sparse
 from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
 from embedx.text import sources
@@ -85,8 +85,9 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
     """The graph whose adjacency matrix is in a file."""
     try:
         if file.endswith(".npz"):
-            with open(file, "rb") as opened:
-                matrix = sparse_in(file, opened)
+            content = "matrix of scipy.sparse.save_npz"
+            with open(file, "rb") as opened, damage_reported(file, content):
+                matrix = load_sparse(file, opened)
         else:
             _check_matrix_market(file)
             matrix = mmread(file)

@@ -4,8 +4,10 @@ Compiled code follows the indices of a sparse matrix without a check, so they ar
 are read.
 """
 
+import contextlib
 import math
 import zipfile
+from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from embedx import checks
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import MemoryBudget
-from embedx.labeled.schema import MAX_IDS
+from embedx.labeled.ids import MAX_IDS
 from embedx.runtime.memory import check_declared
 from embedx.text.opening import reason
 
@@ -60,10 +62,8 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
             name,
             None,
             f"{array.ndim} dimensions of {array.dtype}",
-            (
-                "labels are integers (ROWS,), or a sparse matrix (ROWS, LABELS) of "
-                "scipy.sparse.save_npz"
-            ),
+            "labels are integers (ROWS,), or a sparse matrix (ROWS, LABELS) of"
+            " scipy.sparse.save_npz",
         )
     bad = np.flatnonzero((array < 0) | (array >= MAX_IDS))
     if len(bad):
@@ -74,23 +74,25 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
     return labels, int(labels.ids.max(initial=-1)) + 1
 
 
-def sparse_in(name: str, file: IO[bytes]) -> csr_matrix:
-    """The matrix in an .npz file of scipy.sparse.save_npz, whose indices are in range."""
+@contextlib.contextmanager
+def damage_reported(name: str, content: str) -> Iterator[None]:
+    """Raise `DataError` for whatever NumPy, SciPy and zipfile raise where bytes are damaged.
+
+    content  what the file should hold
+    """
     try:
-        return load_sparse(name, file)
+        yield
     except (EmbedxError, MemoryError):
         raise
-    except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
-        raise DataError(
-            name,
-            None,
-            f"no readable matrix of scipy.sparse.save_npz ({reason(error)})",
-            "write it again",
-        ) from error
+    except Exception as error:
+        problem = f"no readable {content} ({reason(error)})"
+        raise DataError(name, None, problem, "write it again") from error
 
 
 def load_sparse(name: str, file: IO[bytes]) -> csr_matrix:
-    """The same; damaged bytes raise whatever NumPy, SciPy and zipfile raise for them."""
+    """The matrix in an .npz file of scipy.sparse.save_npz, whose indices are in range. Damaged
+    bytes raise whatever NumPy, SciPy and zipfile raise for them: see `damage_reported`.
+    """
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
     MemoryBudget(name).take(sum(member.file_size for member in members))
@@ -102,7 +104,8 @@ def load_sparse(name: str, file: IO[bytes]) -> csr_matrix:
         raise ValueError(f"{matrix.ndim} dimensions as {matrix.format}, not 2 as csr, csc or coo")
     if max(matrix.shape) > MAX_IDS:
         raise ValueError(f"shape {matrix.shape}, of which no number may be above {MAX_IDS}")
-    if problem := checks.wrong_sparse(matrix):
+    problem = checks.wrong_sparse(matrix)
+    if problem:
         raise ValueError(problem)
     remedy = "rows and columns are numbered from 0, so check the largest"
     check_declared(

@@ -20,12 +20,16 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from embedx.errors import DataError
+from embedx.errors import DataError, Setting
+from embedx.runtime.progress import Progress
 from embedx.text.tables import shown, value_of
 
-MAX_NUMBER = 1e38  # numbers beyond are an error
+# Numbers beyond it are an error.
+MAX_NUMBER = 1e38
 LIST_REMEDY = """write ["a", "b"], with quotes around a label that has brackets of its own"""
 MISSING = ("", "nan", "na", "n/a", "null", "none")
+# Separators of labels that a note may propose.
+SEPARATORS = ";|, "
 
 # A list with a function around it: `array([...])` of NumPy, `c(...)` of R, `List(...)` of Scala.
 CALL = re.compile(
@@ -33,18 +37,18 @@ CALL = re.compile(
     r"\((?P<inner>.*)\)",
     re.DOTALL,
 )
-DTYPE = re.compile(r",\s*dtype\s*=[^,\[\]]*\Z")  # at the end of an array of NumPy
-WORD = re.compile(r"[^\s,;|'\"\[\]{}()]+")  # a name without list syntax
-EMPTY = "character(0)"  # a vector of R without items
-CUT = re.compile(r"[\[{(]\s*(?:['\"]|np\.)")  # the beginning of a list without an end
+DTYPE_AT_END = re.compile(r",\s*dtype\s*=[^,\[\]]*\Z")
+WORD_WITHOUT_LIST_SYNTAX = re.compile(r"[^\s,;|'\"\[\]{}()]+")
+EMPTY_VECTOR_OF_R = "character(0)"
+START_OF_CUT_LIST = re.compile(r"[\[{(]\s*(?:['\"]|np\.)")
 # Another function or class around brackets: `Index([...])` of pandas, `Counter({...})` of Python.
 OTHER_CALL = re.compile(r"""[A-Za-z_][\w.]*\(\s*[\[{]\s*['"\d.+-].*[\]}]\s*(?:,.*)?\)""", re.DOTALL)
 BRACKETS = ("[]", "{}", "()")
-# where names stand without quotes: Scala, Postgres
+# Lists of Postgres and Scala, where names stand without quotes.
 UNQUOTED = ("{", "List", "Set", "Seq", "Array", "Vector", "WrappedArray")
 QUOTED = r"""[uUbB]?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+# A comma, or an item; np.str_('joy') and np.int64(3) are what they hold.
 TOKEN = re.compile(
-    # np.str_('joy') and np.int64(3) are what they hold
     r"\s*(?:(?P<comma>,)|(?P<scalar>np\.\w+\(\s*)?"
     rf"(?:(?P<quoted>{QUOTED})|(?P<word>[^\s,;|\[\]{{}}()'\"][^\s,;|\[\]{{}}()\"]*))"
     r"(?(scalar)\s*\)|)(?=[\s,]|\Z))",
@@ -114,7 +118,8 @@ def is_missing(value: Any) -> bool:
 def mark_of(value: Any) -> bool | None:
     """Whether a row has the label of a 0/1 column. None: the cell is neither."""
     if isinstance(value, str):
-        value = {"false": 0, "true": 1}.get(value.strip().lower(), number_of(value))
+        marks = {"false": 0, "true": 1}
+        value = marks.get(value.strip().lower(), number_of(value))
     return bool(value) if value in (0, 1) else None
 
 
@@ -127,8 +132,10 @@ def labels_of(value: Any, separator: str | None) -> list[str] | None:
     if isinstance(value, str):
         items = list_items(value)
         texts: list[str | None] = [value] if items is None else [*items]
+    elif isinstance(value, list):
+        texts = [_label(part) for part in value]
     else:
-        texts = [_label(part) for part in (value if isinstance(value, list) else [value])]
+        texts = [_label(value)]
     labels: list[str] = []
     for text in texts:
         if text is None:
@@ -141,7 +148,31 @@ def labels_of(value: Any, separator: str | None) -> list[str] | None:
 def _label(value: Any) -> str | None:
     if isinstance(value, list):
         return None
-    return text_of(int(value) if isinstance(value, float) and value.is_integer() else value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return text_of(value)
+
+
+def note_separator(name: str, labels: list[bytes], progress: Progress) -> None:
+    """Propose a separator if labels look like several in a cell."""
+    texts = [label.decode() for label in labels]
+    for separator in SEPARATORS:
+        with_separator = [text for text in texts if separator in text]
+        if with_separator and _looks_like_separator(separator, texts):
+            progress.note(
+                f'{name}: labels such as "{with_separator[0]}" are taken whole; ',
+                Setting("label_separator", separator),
+                " splits them",
+            )
+            return
+
+
+def _looks_like_separator(separator: str, labels: list[str]) -> bool:
+    """Whether splitting gives numbers alone or, but for blanks, fewer different labels."""
+    parts = {part.strip() for label in labels for part in label.split(separator)}
+    if all(map(str.isdecimal, parts)):
+        return True
+    return separator != " " and len(parts) < len(labels)
 
 
 def list_items(text: str) -> list[str] | None:
@@ -150,7 +181,7 @@ def list_items(text: str) -> list[str] | None:
     Raises ValueError if it does and cannot be read as one.
     """
     text = text.strip()
-    if text == EMPTY:
+    if text == EMPTY_VECTOR_OF_R:
         return []
     kind, inner = _unwrapped(text)
     if not kind:
@@ -165,8 +196,9 @@ def _unwrapped(text: str) -> tuple[str, str]:
     """The bracket or the function around the items of a list, and what stands within; both "" if
     the text looks like no list.
     """
-    if call := CALL.fullmatch(text):
-        inner = DTYPE.sub("", call["inner"]).strip()
+    call = CALL.fullmatch(text)
+    if call:
+        inner = DTYPE_AT_END.sub("", call["inner"]).strip()
         has_brackets = inner[:1] + inner[-1:] in BRACKETS
         return call["name"], inner[1:-1] if has_brackets else inner
     inner = text[1:-1].strip()
@@ -176,7 +208,7 @@ def _unwrapped(text: str) -> tuple[str, str]:
         if is_word_in_parentheses or (text[0] == "[" and _is_word(inner)):
             return "", ""
         return text[0], inner
-    cannot_be_read = CUT.match(text) or OTHER_CALL.fullmatch(text)
+    cannot_be_read = START_OF_CUT_LIST.match(text) or OTHER_CALL.fullmatch(text)
     return (text[0], text) if cannot_be_read else ("", "")
 
 
@@ -184,7 +216,7 @@ def _is_word(inner: str) -> bool:
     """Whether one unquoted word stands within brackets, as in `[deleted]`; no number, and nothing
     that says that there is no item.
     """
-    is_text = WORD.fullmatch(inner) is not None
+    is_text = WORD_WITHOUT_LIST_SYNTAX.fullmatch(inner) is not None
     return is_text and _literal("[", inner) is None and inner not in NO_ITEM
 
 
@@ -279,7 +311,8 @@ def _unquoted(quoted: str) -> str | None:
     except ValueError:
         pass
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of unknown escapes
+        # of unknown escapes
+        warnings.simplefilter("ignore")
         try:
             value = ast.literal_eval(quoted)
             return value.decode("utf-8") if isinstance(value, bytes) else str(value)

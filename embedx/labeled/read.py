@@ -26,7 +26,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.arrays import check_finite, labels_in
-from embedx.labeled.cells import LIST_REMEDY, labels_of
+from embedx.labeled.cells import LIST_REMEDY, labels_of, note_separator
 from embedx.labeled.data import (
     Columns,
     DataSchema,
@@ -48,9 +48,8 @@ from embedx.labeled.files import (
 from embedx.labeled.formats import array_format_of, format_of, format_of_arriving, names_of_tables
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.formats.fasttext import features_of_lines
+from embedx.labeled.ids import MAX_IDS, Numbering, decoded, ids_and_names, is_id
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.schema import MAX_IDS, Numbering, decoded, is_id, settled
-from embedx.labeled.tables.separators import note_separator
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import SILENT, Progress
@@ -499,7 +498,7 @@ def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None =
     names = None
     n_labels = rows.n_labels
     if rows.names is not None:
-        id_of, names = settled(
+        id_of, names = ids_and_names(
             rows.names,
             like.by_name if like else True,
             like.names if like else None,
@@ -576,7 +575,7 @@ def _note_first_feature(name: str, rows: FileRows, like: DataSchema, progress: P
 
 def _check_no_table_settings(name: str, table: TableSettings) -> None:
     """Raise `SettingError` if a setting of tables is given."""
-    settings = [*table.given]
+    settings = [*table.columns_by_setting]
     if table.header:
         settings.append("header")
     for setting in settings:
@@ -648,7 +647,7 @@ def _with_labels(
         if like is None and separator is None:
             note_separator(file, words, progress)
 
-    id_of, names = settled(words, by_name, names, file, are_numbers)
+    id_of, names = ids_and_names(words, by_name, names, file, are_numbers)
     labels = Labels(labels.offsets, id_of[labels.ids])
     if len(labels) != len(data):
         raise DataError(

@@ -17,7 +17,7 @@ from embedx.errors import DataError
 from embedx.kernels.compiled import kernel
 from embedx.labeled.data import FileRows, Labels, offsets_of
 from embedx.labeled.files import Lines
-from embedx.labeled.schema import MAX_IDS, Numbering
+from embedx.labeled.ids import MAX_IDS, Numbering
 
 COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")

@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix, hstack, vstack
 
 from embedx.labeled.data import TextSchema, distinct, offsets_of, places_of
 from embedx.labeled.files import MemoryBudget
-from embedx.labeled.schema import WORD_BYTES
+from embedx.labeled.ids import WORD_BYTES
 from embedx.settings import Settings, param
 from embedx.text.characters import SEPARATES, Characters
 from embedx.text.ngram_hashes import OF_NEXT_WORD, bucket_lists, hash_words

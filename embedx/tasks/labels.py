@@ -17,6 +17,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
+from embedx.labeled.ids import read_label_names
 from embedx.labeled.read import (
     check_there,
     label_names_of_recipe,
@@ -25,7 +26,6 @@ from embedx.labeled.read import (
     rows_to_test_on,
     with_names,
 )
-from embedx.labeled.schema import read_label_names
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import Progress

@@ -18,8 +18,8 @@ import numpy as np
 from numpy import ndarray
 from scipy.sparse import csr_matrix
 
-from embedx.errors import DataError, EmbedxError
-from embedx.labeled.arrays import features_in, load_sparse
+from embedx.errors import DataError
+from embedx.labeled.arrays import damage_reported, features_in, load_sparse
 from embedx.labeled.data import FileRows, Labels, joined_rows
 from embedx.labeled.files import MAX_SHARE_READ, LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
@@ -27,7 +27,6 @@ from embedx.labeled.options import ReadOptions
 from embedx.labeled.records import features_of_numbers
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
-from embedx.text.opening import reason
 
 NUMPY_START = b"\x93NUMPY"
 ZIP_START = b"PK\x03\x04"
@@ -79,16 +78,10 @@ def _read_rows(
 
 def _read_array(file: LabelledFile, content: str, load: Callable[[LabelledFile], Any]) -> Any:
     """The array in a file. Raises `DataError` for one that is damaged."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong is an error, below
-            return load(file)
-    except (EmbedxError, MemoryError):
-        raise
-    except Exception as error:  # damaged bytes make numpy, scipy and zipfile fail in many ways
-        raise DataError(
-            file.name, None, f"no readable {content} ({reason(error)})", "write it again"
-        ) from error
+    with damage_reported(file.name, content), warnings.catch_warnings():
+        # What is wrong is an error.
+        warnings.simplefilter("ignore")
+        return load(file)
 
 
 def _rows_of_array(name: str, array: Any, options: ReadOptions) -> FileRows:

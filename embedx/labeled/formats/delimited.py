@@ -16,7 +16,7 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     """Whether the file is called so, columns are named, or the first row is a heading that fits."""
     if begins_labelled(file.lines.head):
         return False
-    if reader_of(file.name) == "table" or options.table.given or options.table.header:
+    if reader_of(file.name) == "table" or options.table.names or options.table.header:
         return True
 
     like = options.like

@@ -10,8 +10,8 @@ from embedx.labeled.data import FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, MemoryBudget
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.formats.xc import begins_with_header
+from embedx.labeled.ids import Numbering, decoded
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.schema import Numbering, decoded
 from embedx.labeled.words import KnownTextFeatures, text_features
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from embedx.labeled.data import DataSchema, FileRows, joined_rows
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines
 from embedx.labeled.formats.contract import Format
+from embedx.labeled.ids import MAX_IDS
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.schema import MAX_IDS
 from embedx.labeled.sparse import Ranges, plain_rows, read_sparse_rows
 
 WORD = re.compile(r"\S+")

@@ -10,8 +10,8 @@ from embedx.errors import DataError
 from embedx.labeled.data import FileRows, joined_rows
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines
 from embedx.labeled.formats.contract import Format
+from embedx.labeled.ids import MAX_IDS
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.schema import MAX_IDS
 from embedx.labeled.sparse import Ranges, read_sparse_rows
 from embedx.text.labelled_starts import XC_HEADER
 

@@ -141,20 +141,20 @@ def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress)
 
 
 def _named_columns(
-    file: str, given: TableSettings, available: Mapping[str, None], has_heading: bool
+    file: str, settings: TableSettings, available: Mapping[str, None], has_heading: bool
 ) -> dict[str, list[str]]:
-    """The columns that were named, by setting, as they are called in the file.
+    """The columns that settings name, by setting, as they are called in the file.
 
     Where the file has a heading, a number that is no name there is a position, from 1. Raises
     `DataError` for a column that is not there.
     """
     by_position = [*available] if has_heading else []
     columns_by_setting: dict[str, list[str]] = {}
-    for setting, names in given.given.items():
-        whole = getattr(given, setting)
-        if whole in available:  # a name with a comma
-            names = [whole]
-        columns = columns_by_setting[setting] = []
+    for setting, names in settings.columns_by_setting.items():
+        name_with_commas = getattr(settings, setting)
+        if name_with_commas in available:
+            names = [name_with_commas]
+        columns = columns_by_setting.setdefault(setting, [])
         for name in names:
             column = _find_column(name, available, by_position)
             if column is None:

@@ -13,23 +13,25 @@ from embedx.runtime.progress import Progress
 class Heading:
     """Whether the first row of a table is its heading.
 
-    `header` decides, if it is given. Columns given by number are positions, from 1, in a table
-    without a heading. Columns of the training data are there as they were in the training file.
-    Otherwise the first row is a heading unless all its cells are numbers.
+    The setting `header` decides, if it is set. Columns named by number are positions, from 1, in a
+    table without a heading. Columns of the training data are there as they were in the training
+    file. Otherwise the first row is a heading unless all its cells are numbers.
+
+    is_there  None before the first row is read
+    names     names that the heading should have; they show which delimiter the file uses
     """
 
-    is_there: bool | None = None  # None: the file is no CSV or TSV
+    is_there: bool | None = None
 
     def __init__(
-        self, file: str, given: TableSettings, like: Columns | None, progress: Progress
+        self, file: str, settings: TableSettings, like: Columns | None, progress: Progress
     ) -> None:
         self._file = file
-        self._given = given
+        self._settings = settings
         self._like = like
         self._progress = progress
         known = like.names if like else []
-        # names that the heading should have; they show which delimiter the file uses
-        self.names = [name for name in (*given.names, *known) if not is_position(name)]
+        self.names = [name for name in (*settings.names, *known) if not is_position(name)]
 
     def names_of(self, first: list[str], line: int) -> list[str]:
         """The names of the columns: the first row, or numbers from 1.
@@ -52,9 +54,9 @@ class Heading:
         return names
 
     def _decide(self, first: list[str]) -> bool:
-        if self._given.header is not None:
-            return self._given.header == "yes"
-        if not self._given.names and self._like and self._like.has_heading:
+        if self._settings.header is not None:
+            return self._settings.header == "yes"
+        if not self._settings.names and self._like and self._like.has_heading:
             return True
         reason = self._reason_for_no_heading(first)
         if reason is None:
@@ -69,8 +71,8 @@ class Heading:
 
     def _reason_for_no_heading(self, first: list[str]) -> str | None:
         """Why the first row is data; None if it is a heading."""
-        if self._given.names:
-            if all(map(is_position, self._given.names)):
+        if self._settings.names:
+            if all(map(is_position, self._settings.names)):
                 return "columns are given by number"
             return None
         if self._like and self._like.names:

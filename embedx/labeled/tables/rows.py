@@ -11,16 +11,15 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
 from embedx.errors import DataError
-from embedx.labeled.cells import cell, labels_of, mark_of, number_of, text_of
+from embedx.labeled.cells import cell, labels_of, mark_of, note_separator, number_of, text_of
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
+from embedx.labeled.ids import WORD_BYTES, Numbering, decoded
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.schema import WORD_BYTES, Numbering, decoded
 from embedx.labeled.tables.columns import choose_columns
 from embedx.labeled.tables.heading import Heading
 from embedx.labeled.tables.names import listed
 from embedx.labeled.tables.numbers import interval_indicators, scales_of, standardised
-from embedx.labeled.tables.separators import note_separator
 from embedx.labeled.words import TextFeatures, text_features
 from embedx.runtime.progress import Progress
 from embedx.storage.schema import as_utf8, check_can_be_saved

@@ -48,8 +48,8 @@ class TableSettings(Settings):
     )
 
     @property
-    def given(self) -> dict[str, list[str]]:
-        """The columns that were named, by setting."""
+    def columns_by_setting(self) -> dict[str, list[str]]:
+        """The columns that the settings name."""
         values = {
             "text_column": self.text_column,
             "label_column": self.label_column,
@@ -64,5 +64,5 @@ class TableSettings(Settings):
 
     @property
     def names(self) -> list[str]:
-        """The columns that were named."""
-        return [name for names in self.given.values() for name in names]
+        """The columns that the settings name."""
+        return [name for names in self.columns_by_setting.values() for name in names]

@@ -10,11 +10,13 @@ from embedx.labeled.data import Labels
 from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.runtime.progress import Silent
 
-WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")  # Python reads no number of more than 4,300 digits
+# Python reads no number of more than 4,300 digits.
+WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
 ID = re.compile(r"0|[1-9][0-9]*")
-MAX_IDS = 2**31 - 1  # ids are int32
-# what Python takes for a word and its number beyond the letters, here, as a string, and in the list
-# of names
+# Ids are int32.
+MAX_IDS = 2**31 - 1
+# Python's bytes of a word and its number beyond the letters: in `Numbering`, as a string, and in
+# the list of names.
 WORD_BYTES = 250
 
 
@@ -28,7 +30,8 @@ class Numbering(dict[bytes, int]):
 
     def __missing__(self, word: bytes) -> int:
         self._budget.take(len(word) + WORD_BYTES)
-        self[word] = number = len(self)
+        number = len(self)
+        self[word] = number
         return number
 
     def labels_of(self, rows: Iterable[Iterable[bytes]]) -> Labels:
@@ -38,7 +41,7 @@ class Numbering(dict[bytes, int]):
         return labels
 
 
-def settled(
+def ids_and_names(
     distinct: Iterable[bytes],
     by_name: bool | None,
     known: list[str] | None,
