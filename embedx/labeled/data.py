@@ -35,12 +35,14 @@ def places_of(offsets: ndarray, chosen: ndarray | slice) -> tuple[ndarray, ndarr
 
 @dataclass(frozen=True)
 class Labels:
-    """Which labels each row has, in the order of the file: those of row i are
-    ids[offsets[i]:offsets[i + 1]].
+    """Which labels each row has, in the order of the file.
+
+    offsets  int64 (n_rows + 1,)
+    ids      int32 (n_labels_in_all,): those of row i are ids[offsets[i]:offsets[i + 1]]
     """
 
-    offsets: ndarray  # int64 (n_rows + 1,)
-    ids: ndarray  # int32 (n_labels_in_all,)
+    offsets: ndarray
+    ids: ndarray
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -65,15 +67,13 @@ class Labels:
 
     def where(self, kept: ndarray) -> "Labels":
         """Those of `ids` that are kept: bool, or their ascending places."""
-        return Labels(
-            offsets_of(np.bincount(self.row_of_id[kept], minlength=len(self))), self.ids[kept]
-        )
+        n_of_row = np.bincount(self.row_of_id[kept], minlength=len(self))
+        return Labels(offsets_of(n_of_row), self.ids[kept])
 
     def distinct(self) -> "Labels":
         """Each label once in a row, at its first place."""
-        _, first = np.unique(
-            self.row_of_id * (int(self.ids.max(initial=0)) + 1) + self.ids, return_index=True
-        )
+        n_labels = int(self.ids.max(initial=0)) + 1
+        _, first = np.unique(self.row_of_id * n_labels + self.ids, return_index=True)
         return self if len(first) == len(self.ids) else self.where(np.sort(first))
 
     @classmethod
@@ -107,17 +107,28 @@ class Labels:
 
 
 class FileRows(NamedTuple):
-    """The rows of a file, before labels and features are those of a `DataSchema`."""
+    """The rows of a file, before labels and features are those of a `DataSchema`.
 
-    features: Any  # float32 (n_rows, n_features), csr_matrix that is not yet sorted, or ndarray
-    labels: Labels  # of ids, or of numbers in `names`
-    names: list[bytes] | None = None  # the different labels, where they are names
-    n_labels: int = 0  # as a header says
-    text: "TextSchema | None" = None  # where features are those of text
-    first_feature: int | None = None  # its id in the file; None where features have no ids
-    columns: "Columns | None" = None  # of a table
-    ids: ndarray | None = None  # as `Labeled.ids`
-    labels_are_numbers: bool = False  # the format defines them so: names are compared by value
+    features            float32 (n_rows, n_features), csr_matrix that is not yet sorted, or ndarray
+    labels              by id, or by number in `names`
+    names               the different labels, where they are names
+    n_labels            as a header says
+    text                how text became the features
+    first_feature       its id in the file; None where features have no ids
+    columns             of a table
+    ids                 as `Labeled.ids`
+    labels_are_numbers  the format defines labels as numbers, so that names are compared by value
+    """
+
+    features: Any
+    labels: Labels
+    names: list[bytes] | None = None
+    n_labels: int = 0
+    text: "TextSchema | None" = None
+    first_feature: int | None = None
+    columns: "Columns | None" = None
+    ids: ndarray | None = None
+    labels_are_numbers: bool = False
 
 
 def joined_rows(parts: Sequence[FileRows]) -> FileRows:
@@ -151,29 +162,37 @@ def joined_rows(parts: Sequence[FileRows]) -> FileRows:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table are used, and how (embedx.labeled.tables)."""
+    """Which columns of a table are used, and how (embedx.labeled.tables).
+
+    separator    of labels in a cell
+    scales       the bounds of the intervals of each of `numbers` or, without text, the means and
+                 the deviations of all of them
+    indicators   0/1 columns, one for each label
+    has_heading  whether the first row of CSV and TSV names the columns; otherwise they are called
+                 by number
+    """
 
     text: list[str]
     numbers: list[str]
     label: str | None = None
     id: str | None = None
-    separator: str | None = None  # of labels in a cell
-    # The bounds of the intervals of each of `numbers` or, without text, the means and the
-    # deviations of all of them.
+    separator: str | None = None
     scales: Sequence[Sequence[float]] = ()
-    indicators: list[str] = field(default_factory=list)  # 0/1 columns, one for each label
-    # whether the first row of CSV and TSV names the columns; otherwise they are called by number
+    indicators: list[str] = field(default_factory=list)
     has_heading: bool | None = field(default=None, compare=False)
 
     @property
     def label_columns(self) -> list[str]:
         """The columns that say the labels."""
-        return self.indicators or ([self.label] if self.label else [])
+        if self.label and not self.indicators:
+            return [self.label]
+        return self.indicators
 
     @property
     def names(self) -> list[str]:
-        """All of them."""
-        return [*self.text, *self.numbers, *self.label_columns, *([self.id] if self.id else [])]
+        """All columns that are used."""
+        id_columns = [self.id] if self.id else []
+        return [*self.text, *self.numbers, *self.label_columns, *id_columns]
 
     @property
     def n_intervals(self) -> int:
@@ -193,13 +212,16 @@ def with_unknown_last(features: csr_matrix, n_text_features: int, n_features: in
 
 @dataclass(frozen=True, eq=False)
 class TextSchema:
-    """By what text becomes features: columns are first the words, then the n-grams
+    """How text becomes features: columns are first the words, then the n-grams
     (embedx.labeled.words).
+
+    hashes    int64 (n_ngrams,), ascending
+    settings  resolved `TextFeatureSettings`
     """
 
     vocabulary: list[str]
-    hashes: ndarray  # int64 (n_ngrams,), ascending
-    settings: dict[str, Any]  # `TextFeatureSettings` with nothing left open
+    hashes: ndarray
+    settings: dict[str, Any]
 
     @property
     def n_features(self) -> int:
@@ -209,21 +231,28 @@ class TextSchema:
 
 @dataclass(frozen=True)
 class DataSchema:
-    """What training data fix for later data: given when reading test data, so that ids mean there
-    what they mean here.
+    """What training data fix for later data, whose ids mean the same.
+
+    names                   of the labels, by id
+    text                    how text becomes the features, where they are those of text
+    by_name                 files say labels by name, to be looked up in `names`; otherwise by id
+    first_feature           the id of the first feature in files without a header: 1 if the training
+                            file counts from 1. None if the training data were arrays, which do not
+                            say
+    has_empty_first_column  no training row has the first feature; of arrays
+    columns                 where the data are a table
+    label_separator         of several labels in a line of a file of labels
     """
 
     n_features: int
     n_labels: int
-    names: list[str] | None = None  # of the labels, by id
-    text: TextSchema | None = None  # where features are those of text
-    by_name: bool = False  # files say labels by name, to be looked up in `names`; otherwise by id
-    # The id of the first feature in headerless files: 1 if the training file counts from 1. None if
-    # the training data were arrays, which do not say.
+    names: list[str] | None = None
+    text: TextSchema | None = None
+    by_name: bool = False
     first_feature: int | None = None
-    has_empty_first_column: bool = False  # of arrays: no training row has the first feature
-    columns: Columns | None = None  # where the data are a table
-    label_separator: str | None = None  # of several labels in a line of a file of labels
+    has_empty_first_column: bool = False
+    columns: Columns | None = None
+    label_separator: str | None = None
 
     @property
     def vocabulary(self) -> list[str] | None:
@@ -233,18 +262,22 @@ class DataSchema:
 
 @dataclass(frozen=True)
 class Labeled:
-    """A data set, or one half of it."""
+    """A data set, or one half of it.
 
-    # float32, (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct
-    # columns. Those of text that is read like earlier rows have one column more: how many words of
-    # a row are unknown.
+    features  float32 (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct
+              columns. Those of text that is read like earlier rows have one column more: how many
+              words of a row are unknown
+    known     the schema of the files that it was read from
+    weights   float (n_rows,): what the loss of each row is multiplied by; None: all the same
+    ids       object (n_rows,): what the rows are called, if a table says so
+    """
+
     features: Any
     labels: Labels
     n_labels: int
-    known: DataSchema | None = None  # of the files that it was read from
-    # float (n_rows,): what the loss of each row is multiplied by; None: all the same
+    known: DataSchema | None = None
     weights: ndarray | None = None
-    ids: ndarray | None = None  # object (n_rows,): what the rows are called, if a table says so
+    ids: ndarray | None = None
 
     def __len__(self) -> int:
         return int(self.features.shape[0])
@@ -269,11 +302,10 @@ class Labeled:
 
     def rows(self, chosen: ndarray) -> "Labeled":
         """These rows, in this order."""
-        weights, ids = (None if each is None else each[chosen] for each in (self.weights, self.ids))
         return replace(
             self,
             features=self.features[chosen],
             labels=self.labels.rows(chosen),
-            weights=weights,
-            ids=ids,
+            weights=None if self.weights is None else self.weights[chosen],
+            ids=None if self.ids is None else self.ids[chosen],
         )

@@ -6,7 +6,10 @@ import numpy as np
 
 from embedx.labeled.data import DataSchema, Labeled, Labels
 
-SIDE = 16  # pixels
+# The name of the data.
+GENERATED = "digits"
+# Of a picture, in pixels.
+SIDE = 16
 # From the left: 0, 1, ... 9.
 GLYPHS = """
 .###. ..#.. .###. ####. ...#. ##### .###. ##### .###. .###.
@@ -17,18 +20,16 @@ GLYPHS = """
 #...# ..#.. .#... ....# ...#. ....# #...# .#... #...# ....#
 .###. .###. ##### ####. ...#. ####. .###. .#... .###. .###.
 """
-# How hands differ; chosen so that a linear classifier gets about nineteen in twenty right, and a
-# better one can do more.
-SHIFT = 0.6  # standard deviations: pixels
-SLANT = 0.2  # pixels sideways a pixel up
-GROWTH = 0.1  # logarithm of the size, in each direction
-WOBBLE = 0.35  # pixels, of each inked dot of a picture
-THICKNESS = (0.75, 1.25)  # pixels, least and most
-NOISE = 0.15  # grey
-MARGIN = 3.0  # pixels around a picture of ordinary size
-
-
-GENERATED = "digits"  # the name of the data
+# How hands differ, in pixels unless a name says otherwise; chosen so that a linear classifier gets
+# about nineteen in twenty right, and a better one can do more.
+SHIFT_DEVIATION = 0.6
+SLANT_PER_PIXEL_OF_HEIGHT = 0.2
+LOG_SIZE_DEVIATION = 0.1
+DOT_DEVIATION = 0.35
+MIN_AND_MAX_THICKNESS = (0.75, 1.25)
+GREY_DEVIATION = 0.15
+# Around a picture of ordinary size.
+MARGIN = 3.0
 
 
 def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labeled, Labeled]:
@@ -41,19 +42,22 @@ def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labe
 
 def _drawn(rng: np.random.Generator, n: int) -> Labeled:
     labels = rng.permutation(np.arange(n) % 10)
-    dots, is_ink = _dots()
+    glyph_dots, glyph_is_ink = _dots()
     # (n, most dots of a glyph, 2), in pixels from the middle
-    dots, is_ink = dots[labels], is_ink[labels]
-    dots = dots * np.exp(rng.normal(0, GROWTH, (n, 1, 2))) + rng.normal(0, WOBBLE, dots.shape)
-    dots[:, :, 0] -= rng.normal(0, SLANT, (n, 1)) * dots[:, :, 1]
-    dots += rng.normal(0, SHIFT, (n, 1, 2)) + (SIDE - 1) / 2
+    dots = glyph_dots[labels]
+    is_ink = glyph_is_ink[labels]
+    sizes = np.exp(rng.normal(0, LOG_SIZE_DEVIATION, (n, 1, 2)))
+    dots = dots * sizes + rng.normal(0, DOT_DEVIATION, dots.shape)
+    dots[:, :, 0] -= rng.normal(0, SLANT_PER_PIXEL_OF_HEIGHT, (n, 1)) * dots[:, :, 1]
+    dots += rng.normal(0, SHIFT_DEVIATION, (n, 1, 2)) + (SIDE - 1) / 2
     # A dot's ink falls off as a Gaussian does, separately in x and y.
-    thickness = rng.uniform(*THICKNESS, (n, 1, 1, 1))
+    thickness = rng.uniform(*MIN_AND_MAX_THICKNESS, (n, 1, 1, 1))
     # (n, dots, 2, SIDE)
     ink = np.exp(-0.5 * ((np.arange(SIDE) - dots[..., None]) / thickness) ** 2).astype(np.float32)
-    across, down = ink[:, :, 0], ink[:, :, 1] * is_ink[..., None].astype(np.float32)
+    across = ink[:, :, 0]
+    down = ink[:, :, 1] * is_ink[..., None].astype(np.float32)
     grey = np.tanh(down.transpose(0, 2, 1) @ across).reshape(n, SIDE * SIDE)
-    grey += rng.normal(0, NOISE, grey.shape).astype(np.float32)
+    grey += rng.normal(0, GREY_DEVIATION, grey.shape).astype(np.float32)
     schema = DataSchema(grey.shape[1], 10, [str(digit) for digit in range(10)])
     return Labeled(grey.clip(0, 1), Labels.single(labels), 10, schema)
 
@@ -62,9 +66,9 @@ def _dots() -> tuple[np.ndarray, np.ndarray]:
     """The places (x, y) of the ink of each glyph, in pixels from its middle, and which of them are
     filled.
     """
-    bitmaps = (
-        np.array([[[*bits] for bits in line.split()] for line in GLYPHS.split("\n") if line]) == "#"
-    )
+    lines = GLYPHS.strip().split("\n")
+    characters = np.array([[[*bits] for bits in line.split()] for line in lines])
+    bitmaps = characters == "#"
     n_rows, _, n_columns = bitmaps.shape
     step = (SIDE - 1 - 2 * MARGIN) / (n_rows - 1)
     places = [np.argwhere(glyph)[:, ::-1] for glyph in bitmaps.transpose(1, 0, 2)]

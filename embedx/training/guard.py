@@ -40,16 +40,21 @@ PARTS_OF_INTERVAL = 8
 # much where it was ten times too high.
 DIVISORS = (10, 100, 100)
 # How far a loss may be above another, in units of that and at least of one nat (measured:
-# docs/constants.md).
-FAR = 100.0  # above the best or the untrained loss, once
-VERY_FAR = 1000.0  # above the untrained loss, once, by the mean over all pairs of an interval
-HIGH = 10.0  # above the untrained loss, for LASTING of the run and at MIN_HIGH checks
+# docs/constants.md). Above the best or the untrained loss, once:
+FAR = 100.0
+# Above the untrained loss, once, by the mean over all pairs of an interval:
+VERY_FAR = 1000.0
+# Above the untrained loss, for LASTING of the run and at MIN_HIGH checks:
+HIGH = 10.0
 LASTING = 3 / CHECKS_OF_RUN
 MIN_HIGH = 3
-# above the baseline at the end, in a later phase of a run that was rolled back, or on held-out text
+# Above the baseline at the end, in a later phase of a run that was rolled back, or on held-out
+# text:
 SLACK = 0.5
-GOOD = 0.1  # above the untrained loss, where the run is still worth rolling back to
-MAX_PARAMETER = 1e15  # the square of a larger one comes near the limit of float32
+# Above the untrained loss, where the run is still worth rolling back to:
+GOOD = 0.1
+# The square of a larger one comes near the limit of float32.
+MAX_PARAMETER = 1e15
 IN_STATE = (
     "since",
     "due",
@@ -193,7 +198,8 @@ class Guard:
             self.phase = phase
             self.best = math.inf
         if self.is_good and was_good and self.keeps_copy and not is_over:
-            self.copy = None  # frees its memory for the next
+            # frees its memory for the next
+            self.copy = None
             self.copy = self.run.snapshot()
         return None
 

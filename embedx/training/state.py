@@ -23,11 +23,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Value:
-    """One value of a run's state."""
+    """One value of a run's state.
 
-    # the value as it is now; an array may be a view of what training changes
+    read   gives the value as it is now; an array may be a view of what training changes
+    write  makes it another one
+    """
+
     read: Callable[[], Any]
-    write: Callable[[Any], None]  # make it this
+    write: Callable[[Any], None]
 
 
 @dataclass
@@ -73,15 +76,14 @@ class TrainState:
         others, or shapes of arrays.
         """
         if snapshot.keys() != self.values.keys():
-            raise ValueError(
-                "the state has other values:"
-                f" {', '.join(sorted(snapshot.keys() ^ self.values.keys()))}"
-            )
+            others = sorted(snapshot.keys() ^ self.values.keys())
+            raise ValueError(f"the state has other values: {', '.join(others)}")
         for name, value in self.values.items():
-            now, then = value.read(), snapshot[name]
-            if isinstance(now, np.ndarray) and np.shape(now) != np.shape(then):
-                raise ValueError(
-                    f"{name}: shape {np.shape(then)} where the run has {np.shape(now)}"
-                )
+            now = value.read()
+            if not isinstance(now, np.ndarray):
+                continue
+            shape = np.shape(snapshot[name])
+            if now.shape != shape:
+                raise ValueError(f"{name}: shape {shape} where the run has {now.shape}")
         for name, value in self.values.items():
             value.write(snapshot[name])

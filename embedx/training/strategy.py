@@ -17,11 +17,15 @@ from embedx.training.state import TrainState
 
 
 class Tally(NamedTuple):
-    """What one or more chunks of training did, summed in float64."""
+    """What one or more chunks of training did, summed in float64.
+
+    pairs  the number of terms of the loss: pairs of words, labels or rows
+    words  words of the vocabulary read, before subsampling; or examples
+    """
 
     loss: float = 0.0
-    pairs: float = 0  # the number of terms of the loss: pairs of words, labels or rows
-    words: int = 0  # words of the vocabulary read, before subsampling; or examples
+    pairs: float = 0
+    words: int = 0
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
         return Tally(*map(operator.add, self, other))
@@ -37,14 +41,20 @@ class Tally(NamedTuple):
 
 
 class Strategy(abc.ABC):
-    """A way to train chunks of data."""
+    """A way to train chunks of data.
 
-    workers: Sequence[Any]  # the workspace of each thread; nothing in it outlasts a chunk
-    n_chunks: int  # in an epoch
-    reports_itself: bool = False  # reports its progress, because a chunk takes long
-    loss_unit: str = ""  # of the loss in a `Tally` over its pairs, as in `nats per pair`
-    # may be rolled back by the trainer; False if it cannot diverge, or its losses cannot be
-    # compared
+    workers         the workspace of each thread; nothing in it outlasts a chunk
+    n_chunks        in an epoch
+    reports_itself  reports its progress, because a chunk takes long
+    loss_unit       of the loss in a `Tally` over its pairs, as in `nats per pair`
+    is_guarded      may be rolled back by the trainer; False if it cannot diverge, or its losses
+                    cannot be compared
+    """
+
+    workers: Sequence[Any]
+    n_chunks: int
+    reports_itself: bool = False
+    loss_unit: str = ""
     is_guarded: bool = True
 
     @abc.abstractmethod
@@ -120,5 +130,5 @@ def forget(memory: Any) -> None:
         if memory.dtype.kind == "f":
             memory[~np.isfinite(memory)] = 0
     elif isinstance(memory, list | tuple):
-        for each in memory:
-            forget(each)
+        for part in memory:
+            forget(part)

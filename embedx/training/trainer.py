@@ -168,7 +168,8 @@ def _train_to_the_end(work: "_Work") -> KeyboardInterrupt | LostClusterError | N
         ended_by = interrupt
     except LostClusterError as error:
         ended_by = error
-        work.futures = []  # other threads lost it too
+        # other threads lost it too
+        work.futures = []
     finally:
         work.stop = True
         work.strategy.interrupt()
@@ -534,7 +535,8 @@ class _Work:
         """What is wrong with the run, if a check is due; in a pause, or with the lock
         of its state.
         """
-        share, phase = self.share_done, self.strategy.phase(self.next_step)
+        share = self.share_done
+        phase = self.strategy.phase(self.next_step)
         is_over = share >= 1.0 or self.strategy.is_finished
         self.reached = max(self.reached, self.tally.words)
         if self.wrong is None and (is_over or self.is_epoch_over or self.is_check_due):
@@ -573,8 +575,11 @@ class _Work:
             return False
         self.tally += done
         self.curve.add(share, done, self._epochs, self.seconds)
-        was_begun_before_check = share < self.guard.since  # which does not wait for chunks
-        self.guard.add(self.share_done if was_begun_before_check else share, done)
+        # A check does not wait for the chunks under way.
+        was_begun_before_check = share < self.guard.since
+        if was_begun_before_check:
+            share = self.share_done
+        self.guard.add(share, done)
         return True
 
     def _take(self) -> tuple[int, float, float] | None:
@@ -590,7 +595,7 @@ class _Work:
             can_read_state = self.state.lock is not None and is_same_phase
             if self.wrong is None and self.is_check_due and can_read_state:
                 assert self.state.lock is not None
-                with self.state.lock:  # the state can be read while it trains
+                with self.state.lock:
                     self.check()
             if self.wrong is not None or self.is_check_due:
                 return None
