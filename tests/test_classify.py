@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import classifier as classifiers, division, scores, strategies
+from embedx.classification import classifier as classifiers, division, minibatches, scores, steps
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import sampled, tiles
 from embedx.errors import DivergedError
@@ -244,7 +244,7 @@ def test_drawing_every_row_is_having_every_row_compete(objective, monkeypatch):
         models = []
         for sampler, small_step in (("all", 0), ("all", 2**21), ("uniform", 0)):
             if sampler in objective.samplers():
-                monkeypatch.setattr(strategies, "SMALL_STEP", small_step)
+                monkeypatch.setattr(steps, "SMALL_STEP", small_step)
                 models.append(run(objective, kind, data, settings, sampler=sampler, **options))
         there, *others = models
         for other in others:
@@ -562,7 +562,7 @@ def test_rows_that_stand_for_others_are_of_each_label_in_proportion():
     labels = Labels.single(np.repeat(np.arange(len(counts)), counts))
     order = np.random.default_rng(0).permutation(len(labels))
     for n in (100, 1000, 3000):
-        strata = strategies.strata_of(labels, counts, order, n)
+        strata = minibatches.strata_of(labels, counts, order, n)
         n_stood_for = sum(len(rows) / share for rows, share in strata)
         assert n_stood_for == pytest.approx(len(labels))
         rows = np.concatenate([rows for rows, _ in strata])

@@ -227,7 +227,7 @@ def test_how_often_rows_are_updated(name):
     objective = an_objective(name)
     chosen = resolved(ClassifySettings(hidden=8, threads=1, batch_size=4), objective, data)
     part = _strategy_of(data, objective, chosen)
-    q, n = part.drawing.noise, part.plan.n_draws
+    q, n = part.sampler.noise, part.plan.n_draws
     lines = counts.sum() / 400 if objective.positives == "single" else 1.0
     expected = np.minimum(
         [c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 
-from embedx.classification import strategies as classification_strategies
+from embedx.classification import all_rows, sampled_rows
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import DataError
@@ -39,7 +39,8 @@ from tests.support.resumed_runs import (
 def small_chunks(monkeypatch):
     """Have several chunks in an epoch of little data."""
     monkeypatch.setattr(strategies, "CHUNK", 150)
-    monkeypatch.setattr(classification_strategies, "CHUNK", 400)
+    monkeypatch.setattr(sampled_rows, "CHUNK", 100)
+    monkeypatch.setattr(all_rows, "TILED_CHUNK", 800)
 
 
 def by_threads(run, name, **options):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from embedx import objectives
-from embedx.classification import classifier, strategies
+from embedx.classification import classifier, sampled_rows
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun
@@ -33,7 +33,7 @@ def mask_of(data, objective, sampler):
     """bool (rows, features): where a row has an example with the feature; everywhere if these are
     most features.
     """
-    rows = strategies.examples_of_rows(
+    rows = sampled_rows.examples_of_rows(
         examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels)
     )
     dense = data.features.toarray() != 0
@@ -204,6 +204,7 @@ def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
         sampler,
         "rowwise-adagrad",
         initial_gradient=0.0,
+        bias="zero",
     )
     made.train_examples(made.workers[0], chunk(np.arange(60), 0, made.batch, 0.25))
     lengths = np.linalg.norm(dense_of(made)[0], axis=1)

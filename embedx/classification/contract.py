@@ -28,7 +28,7 @@ class TrainerInputs:
     features         (n_rows, n_features), scaled
     counts           int64 (n_labels,): how often each label occurs
     row_weights      (n_rows,): how much each row counts; None for all alike
-    warm_up          what draws until the sampler can retrieve rows, where it does
+    sampler          what draws; where a search finds candidates, what draws until it can
     pretrained       ids of words and their vectors, for the hidden layer
     before           the classifier to continue from
     anchor           what its parameters are kept near, if they are to be
@@ -43,7 +43,6 @@ class TrainerInputs:
     counts: ndarray
     row_weights: ndarray | None
     sampler: Sampler
-    warm_up: Sampler | None
     progress: Progress
     pretrained: tuple[ndarray, ndarray] | None = None
     before: Classifier | None = None

@@ -21,7 +21,7 @@ These look at the weights that were chosen, or asked for:
     resolve.py                defaults of the optimizer, its rate, and propensities
     refusals.py               dual coordinate descent is for sparse weights; the order of refusals
     task.py                   a warning of negative features; what to do where memory is short
-    strategies.py             steps on sparse rows: SampledSparse
+    steps.py                  steps on sparse rows: SampledSparse
     tree_plans.py             the levels and leaves of a tree
     start.py                  training continues from dense weights alone
     estimator.py              so does `partial_fit`; L-BFGS is no default where others are asked for

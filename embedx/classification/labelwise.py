@@ -25,10 +25,10 @@ from scipy.sparse import csr_matrix
 from embedx.classification import label_tree
 from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
+from embedx.classification.initial_values import first_state
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.steps import identify, update_rule
-from embedx.classification.strategies import first_state
 from embedx.classification.tree_plans import LevelPlan, TreePlan, tree_plans
 from embedx.engine import tiles
 from embedx.engine.examples import Csr, Examples, csr_of, examples_of
@@ -120,7 +120,7 @@ class LabelwiseTraining(Strategy):
         self.batch = min(int(settings.batch_size or 1), self.n_examples)
         self.constants = objective.constants(WIDTH, WIDTH)
         self.first_state = float32(first_state(settings, self.optimizer, self.examples, self.batch))
-        n_workers = 0 if is_distributed else int(settings.threads or 1)
+        n_workers = 0 if is_distributed else settings.n_threads
         self.workers = [self._new_worker() for _ in range(n_workers)]
 
         self.trained: list[list[Level]] = [[] for _ in self.plans]
@@ -279,7 +279,7 @@ class LabelwiseTraining(Strategy):
                 best,
                 self.settings.beam,
                 self.objective.log_label_probability,
-                int(self.settings.threads or 1),
+                self.settings.n_threads,
             )
         assert best is not None
         return best.node
@@ -324,7 +324,7 @@ class LabelwiseTraining(Strategy):
             value /= float32(self.length)
             weights.append(TileWeights(group, first, tile.feature, tile.label, value))
             bias[first:last] = factor[first:last] * tile.bias + offset[first:last]
-        threads = int(self.settings.threads or 1)
+        threads = self.settings.n_threads
         level_weights = level_of(plan.first_node, weights, bias, self.n_features, threads)
         self.trained[t].append(level_weights)
         self.done = {}

@@ -9,7 +9,7 @@ from numpy import ndarray
 
 from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
-from embedx.classification.steps import first_biases, weighted_counts
+from embedx.classification.initial_values import first_biases, weighted_counts
 from embedx.engine import lbfgs
 from embedx.engine.loading import compile_function
 from embedx.errors import DivergedError, Setting
@@ -33,10 +33,10 @@ class OptimumTrainer:
         self.weights = np.ones(self.features.shape[0])
         if inputs.row_weights is not None:
             self.weights = inputs.row_weights
-        # it knows how often each label occurs
-        self.sampler = inputs.warm_up or inputs.sampler
+        self.counts = inputs.counts
+        self.noise = inputs.sampler.noise
         self.has_bias = settings.bias != "none"
-        self.n_rows = objective.n_rows(len(self.sampler.counts))
+        self.n_rows = objective.n_rows(len(self.counts))
         self.loss_unit = objective.loss_unit("row")
         self.optimizer_state: dict[str, ndarray] = {}
 
@@ -106,9 +106,9 @@ class OptimumTrainer:
         weights = np.zeros((n_features + self.has_bias, self.n_rows))
         if self.has_bias:
             relative_weights = self.weights / self.weights.mean()
-            counts = weighted_counts(self.labels, relative_weights, self.sampler.counts)
+            counts = weighted_counts(self.labels, relative_weights, self.counts)
             bias = str(self.settings.bias)
-            weights[-1] = first_biases(self.objective, bias, counts, n, self.sampler.noise)
+            weights[-1] = first_biases(self.objective, bias, counts, n, self.noise)
         return weights
 
     def _hand_over(self, history: History, optimum: lbfgs.Optimum) -> None:

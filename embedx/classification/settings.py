@@ -304,6 +304,11 @@ class ClassifySettings(TrainingSettings):
         fine=True,
     )
 
+    @property
+    def n_threads(self) -> int:
+        """The threads of a run; one where that is still open."""
+        return self.threads or 1
+
     def __post_init__(self) -> None:
         super().__post_init__()
         share = None if self.validation is None else share_of_rows(self.validation)

@@ -3,26 +3,27 @@
 import dataclasses
 from typing import Any
 
-import numpy as np
-from numpy import float32, ndarray
-
-from embedx import optimizers
+from embedx import optimizers, samplers
+from embedx.classification.all_rows import Full, FullSparse, FullTiled
 from embedx.classification.classifier import Classifier
 from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
+from embedx.classification.label_weights import trains_sparse_rows
+from embedx.classification.minibatches import MinibatchTraining, StepInputs
+from embedx.classification.sampled_rows import Retrieved, Sampled, SampledSparse
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.strategies import Classification, StepInputs, strategy_for
 from embedx.engine.examples import Examples, examples_of
-from embedx.labeled.data import Labels
-from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan
+from embedx.samplers.contract import FILTER_SIZE
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally, Wrap
 
+# Multiplications for the scores of a minibatch; for more, matrix products by BLAS are faster.
+SMALL_STEP = 2**20
 # Seconds to train for, where fitting the sampler took all of the time budget.
 MIN_BUDGET = 0.01
 
@@ -39,14 +40,12 @@ class StepTrainer:
             objective,
             settings,
             inputs.sampler,
-            inputs.warm_up,
             examples,
             update_rule(settings, examples, features.shape),
             inputs.counts,
             features.shape[1],
         )
-        strategy_class = strategy_for(objective, settings, inputs.sampler, examples)
-        self.strategy: Classification = strategy_class(step_inputs)
+        self.strategy = strategy_for(step_inputs)(step_inputs)
         self.loss_unit = self.strategy.loss_unit
         self.pretrained = inputs.pretrained
         self.before = inputs.before
@@ -73,12 +72,10 @@ class StepTrainer:
     ) -> trainer.Outcome:
         """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
         strategy = self.strategy
-        self._initialise()
+        self.initialise()
         training: Strategy = wrap(strategy) if wrap else strategy
         if checkpoints is not None:
             identify(checkpoints, history.classifier, strategy.examples, training)
-        self._set_biases()
-        self._continue_from_before()
 
         def hand_over() -> None:
             strategy.apply_decay()
@@ -105,38 +102,23 @@ class StepTrainer:
         history.restore()
         return outcome
 
-    def _initialise(self) -> None:
+    def initialise(self) -> None:
         """Write to the tables what training starts from."""
         self.strategy.initialise()
         if self.pretrained is not None:
             words, vectors = self.pretrained
             self.strategy.hidden.rows[words, : vectors.shape[1]] = vectors
+        if self.before is not None:
+            self._continue_from(self.before)
 
-    def _set_biases(self) -> None:
-        """Write the biases to start from, and keep those that predict the frequencies."""
-        strategy = self.strategy
-        if not strategy.has_bias:
-            return
-        drawing = strategy.warm_up or strategy.sampler
-        examples = strategy.examples
-        objective = strategy.objective
-        n = strategy.n
-        labels = Labels(examples.label_offsets, examples.label_ids)
-        counts = weighted_counts(labels, examples.weight, drawing.counts)
-        bias = str(strategy.settings.bias)
-        strategy.set_bias(first_biases(objective, bias, counts, n, drawing.noise))
-        strategy.frequency_bias = first_biases(objective, "frequency", counts, n, drawing.noise)
-
-    def _continue_from_before(self) -> None:
+    def _continue_from(self, before: Classifier) -> None:
         """Write the parameters of the classifier before to the tables, and its optimizer's state.
 
         The tables have more rows where labels are new; then there is no state for them.
         """
-        if self.before is None:
-            return
         for name, table in self.strategy.arrays().items():
-            table[: len(self.before.arrays[name])] = self.before.arrays[name]
-        if self.before.settings["optimizer"] != self.strategy.settings.optimizer:
+            table[: len(before.arrays[name])] = before.arrays[name]
+        if before.settings["optimizer"] != self.strategy.settings.optimizer:
             return
         for name, state in self.optimizer_state.items():
             former = self.former_state.get(name)
@@ -165,6 +147,28 @@ class StepTrainer:
         )
 
 
+def strategy_for(inputs: StepInputs) -> type[MinibatchTraining]:
+    """What trains minibatches by the candidates of the sampler and the kind of features."""
+    objective = inputs.objective
+    settings = inputs.settings
+    candidates = samplers.SAMPLERS[str(settings.sampler)].candidates
+    if candidates == "retrieved":
+        return Retrieved
+    if trains_sparse_rows(settings, objective):
+        return SampledSparse
+    if candidates != "all":
+        return Sampled
+    width = settings.hidden or inputs.examples.dense.shape[1]
+    if not width:
+        is_separable = objective.traits.separable and settings.labels != "one"
+        return FullTiled if is_separable and not settings.max_norm else FullSparse
+    n_rows = objective.n_rows(len(inputs.counts))
+    n_examples = len(inputs.examples.label_offsets) - 1
+    batch_size = min(settings.batch_size or n_examples, n_examples)
+    is_small = n_rows <= FILTER_SIZE and batch_size * n_rows * width <= SMALL_STEP
+    return Sampled if is_small else Full
+
+
 def update_rule(
     settings: ClassifySettings, examples: Examples, shape: tuple[int, int]
 ) -> UpdateRule:
@@ -190,28 +194,3 @@ def identify(
         return {"data": data, "settings": settings} | training.identity()
 
     checkpoints.identify(identity)
-
-
-def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
-    """How often each label occurs, by the weights of its rows.
-
-    weights  (n_rows,), 1 on average; or empty, which leaves `counts`
-    """
-    if not len(weights):
-        return counts
-    return np.bincount(labels.ids, weights[labels.row_of_id], len(counts))
-
-
-def first_biases(
-    objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
-) -> ndarray:
-    """The biases that training starts from, float32 (n_rows,).
-
-    They are zero, or the scores by which the objective predicts how often each label occurs.
-
-    counts  how often each label occurs in n examples
-    """
-    if bias != "frequency":
-        return np.zeros(objective.n_rows(len(counts)), float32)
-    p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
-    return np.asarray(objective.initial_bias(p, noise), float32)

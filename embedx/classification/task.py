@@ -309,7 +309,7 @@ class ClassifierRun:
         settings = self.settings
         counts = self.trained_counts
         self.progress.note(f"clustering {len(counts):,} labels by the features of their rows")
-        threads = int(settings.threads or 1)
+        threads = settings.n_threads
         return clustered_order(self.inputs.features, self.labels, counts, settings.seed, threads)
 
     def _facts_before_training(self, all_labels: Labels) -> dict[str, Any]:
@@ -355,7 +355,7 @@ class ClassifierRun:
             features,
             pairs,
             seed=self.settings.seed,
-            threads=int(self.settings.threads or 1),
+            threads=self.settings.n_threads,
             progress=self.progress,
         )
 
@@ -386,8 +386,7 @@ class ClassifierRun:
             self.labels,
             self.trained_counts,
             self.division.training.weights,
-            self.sampler,
-            self.warm_up,
+            self.drawing,
             self.progress,
             self.pretrained,
             self.before,

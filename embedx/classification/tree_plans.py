@@ -85,7 +85,7 @@ def _clustered(
     progress: Progress,
 ) -> list[TreePlan]:
     """Trees of labels that are clustered by the features of their examples."""
-    threads = int(settings.threads or 1)
+    threads = settings.n_threads
     progress.start("clustering labels", settings.trees, " trees")
     labels_of_rows = Labels(examples.label_offsets, examples.label_ids)
     vectors = vectors_of(features, labels_of_rows, labels, threads)

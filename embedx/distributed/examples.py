@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.classification.strategies import (
-    Classification,
-    Full,
-    FullSparse,
-    FullTiled,
-    Sampled,
-    StepInputs,
-)
+from embedx.classification.all_rows import Full, FullSparse, FullTiled
+from embedx.classification.minibatches import MinibatchTraining, StepInputs
+from embedx.classification.sampled_rows import Sampled
 from embedx.distributed.parameters import ParameterReplica, Parameters
 from embedx.distributed.ray_backend import Size
 from embedx.distributed.settings import ClusterSettings
@@ -38,14 +33,14 @@ class ExamplesPlan(Plan):
     max_chunk  examples of a chunk, where chunks are to be shorter than usual
     """
 
-    kind: type[Classification]
+    kind: type[MinibatchTraining]
     inputs: StepInputs
     max_chunk: int | None = None
 
     def components(self) -> tuple[Any, ...]:
         return self.inputs
 
-    def build(self, threads: int) -> Classification:
+    def build(self, threads: int) -> MinibatchTraining:
         # A copy, because arrays that Ray sends are read-only, which is another type to kernels.
         inputs = copy.deepcopy(self.inputs)
         settings = dataclasses.replace(inputs.settings, threads=threads)
@@ -54,7 +49,7 @@ class ExamplesPlan(Plan):
             strategy.shorten_chunks(self.max_chunk)
         return strategy
 
-    def parameters(self, strategy: Classification) -> Parameters:
+    def parameters(self, strategy: MinibatchTraining) -> Parameters:
         tables = {"outputs": strategy.outputs}
         if strategy.settings.hidden:
             tables["hidden"] = strategy.hidden
@@ -66,7 +61,7 @@ class ExamplesPlan(Plan):
             update_rates(strategy),
         )
 
-    def replica(self, strategy: Classification) -> ParameterReplica:
+    def replica(self, strategy: MinibatchTraining) -> ParameterReplica:
         replica = super().replica(strategy)
         # The clock of the decay is not shared.
         replica.before_merge = strategy.apply_decay
@@ -76,7 +71,7 @@ class ExamplesPlan(Plan):
         return replica
 
 
-def update_rates(strategy: Classification) -> dict[str, ndarray]:
+def update_rates(strategy: MinibatchTraining) -> dict[str, ndarray]:
     """By table, float32 (n_rows,): the number of minibatches that update each row, for an
     example.
     """
@@ -89,7 +84,7 @@ def update_rates(strategy: Classification) -> dict[str, ndarray]:
     return {name: np.minimum(rate, max_rate).astype(float32) for name, rate in rates.items()}
 
 
-def _output_rates(strategy: Classification, feature_rates: ndarray) -> ndarray:
+def _output_rates(strategy: MinibatchTraining, feature_rates: ndarray) -> ndarray:
     """float64 (n_rows,): how often each row of `outputs` is updated for an example, if one is a
     minibatch.
     """
@@ -108,11 +103,11 @@ def _output_rates(strategy: Classification, feature_rates: ndarray) -> ndarray:
     n_lines = 1.0
     if plan.positives == SINGLE and not plan.one_label:
         n_lines = label_rates.sum()
-    return label_rates + n_lines * (1 - (1 - strategy.drawing.noise) ** plan.n_draws)
+    return label_rates + n_lines * (1 - (1 - strategy.sampler.noise) ** plan.n_draws)
 
 
 def plan_of(
-    strategy: Classification, cluster: ClusterSettings, size: Size
+    strategy: MinibatchTraining, cluster: ClusterSettings, size: Size
 ) -> tuple[ExamplesPlan, int]:
     """The plan of each worker, and the number of chunks that it trains before it merges.
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from embedx.classification.labelwise import LabelwiseTraining
-from embedx.classification.strategies import Classification
+from embedx.classification.minibatches import MinibatchTraining
 from embedx.distributed import examples, tiles, words
 from embedx.distributed.answers import LostWorkerError, check_trained
 from embedx.distributed.ray_backend import DEPTH, Size, WorkerHandle, Workers
@@ -144,5 +144,5 @@ def _plan_of(strategy: Strategy, cluster: ClusterSettings, size: Size) -> tuple[
         return words.plan_of(strategy, cluster, size)
     if isinstance(strategy, LabelwiseTraining):
         return tiles.plan_of(strategy, size)
-    assert isinstance(strategy, Classification)
+    assert isinstance(strategy, MinibatchTraining)
     return examples.plan_of(strategy, cluster, size)

@@ -1,0 +1,80 @@
+"""What training by steps, or to the optimum, starts from: biases, and the optimizer's state."""
+
+import numpy as np
+from numpy import float32, ndarray
+
+from embedx.classification.settings import ClassifySettings
+from embedx.engine.examples import Examples
+from embedx.labeled.data import Labels
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import PER_ROW, STATELESS, UpdateRule
+
+# About what a float32 can be.
+MAX_STATE = 1e38
+
+
+def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
+    """How often each label occurs, by the weights of its rows.
+
+    weights  (n_rows,), 1 on average; or empty, which leaves `counts`
+    """
+    if not len(weights):
+        return counts
+    return np.bincount(labels.ids, weights[labels.row_of_id], len(counts))
+
+
+def first_biases(
+    objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
+) -> ndarray:
+    """The biases that training starts from, float32 (n_rows,).
+
+    They are zero, or the scores by which the objective predicts how often each label occurs.
+
+    counts  how often each label occurs in n examples
+    """
+    if bias != "frequency":
+        return np.zeros(objective.n_rows(len(counts)), float32)
+    p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
+    return np.asarray(objective.initial_bias(p, noise), float32)
+
+
+def first_state(
+    settings: ClassifySettings, optimizer: UpdateRule, examples: Examples, batch_size: int
+) -> float:
+    """Initial state of the optimizer, for each weight of an output row or for each row.
+
+    It is the square of `initial_gradient` gradients of one positive in a minibatch. From zero, the
+    first step of a weight by Adagrad would be as long for a gradient of next to nothing, of a label
+    with a probability of 1/1000 say, as for any other.
+    """
+    if optimizer.keeps == STATELESS or optimizer.is_ema:
+        return 0.0
+    squares, n_values = sums_of_inputs(examples)
+    n = len(examples.label_offsets) - 1
+    squared_length = squares / n
+    width = max(n_values / n, 1.0)
+    if settings.hidden:
+        # A hidden layer is a sum of rows that are uniform within ±1/√hidden.
+        squared_length /= 3
+        width = float(settings.hidden)
+    n_summed = n if settings.gradient_scale == "sum" else 1
+    coefficient = settings.initial_gradient * n_summed / batch_size
+    if optimizer.keeps != PER_ROW:
+        squared_length /= width
+    return float(min(coefficient**2 * squared_length, MAX_STATE))
+
+
+def sums_of_inputs(examples: Examples) -> tuple[float, float]:
+    """The squares of all features and the number of those that are not 0, summed over the examples
+    by weight.
+    """
+    values = examples.dense if examples.dense.size else examples.values
+    values = values.ravel()
+    if not examples.weight.size:
+        squares = float(np.einsum("i,i->", values, values, dtype=np.float64))
+        return squares, float(np.count_nonzero(values))
+    n_of_example = np.diff(examples.offsets) if len(examples.offsets) > 1 else 0
+    if examples.dense.size:
+        n_of_example = np.full(len(examples.weight), examples.dense.shape[1])
+    weights = np.repeat(examples.weight.astype(np.float64), n_of_example)
+    return float(weights @ np.square(values, dtype=np.float64)), float(weights @ (values != 0))

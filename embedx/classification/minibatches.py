@@ -1,0 +1,327 @@
+"""Training on minibatches of labelled examples: their order, chunks of them, losses at rate 0,
+weight decay, and what a checkpoint keeps.
+
+The candidates of a minibatch decide how it is trained: sampled_rows.py has a few output rows for
+each example, all_rows.py every row. With --deterministic sampled rows are trained by one thread,
+and all rows of a small output always: threads that overwrite each other's updates of so few rows
+cost likelihood. Elsewhere threads share a minibatch in a fixed number of parts, so that sums do not
+depend on the number of threads.
+"""
+
+import abc
+import threading
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import float32, int32, int64, ndarray
+
+from embedx.classification.initial_values import first_biases, first_state, weighted_counts
+from embedx.classification.settings import ClassifySettings
+from embedx.engine import sparse_rows
+from embedx.engine.examples import Csr, Examples
+from embedx.engine.select import POSITIVES
+from embedx.engine.settings import DETERMINISTIC_PARTS
+from embedx.engine.shared import Chunk, Plan, Shared
+from embedx.kernels.random import stream_key
+from embedx.labeled.data import Labels, offsets_of
+from embedx.objectives.contract import Objective
+from embedx.optimizers.contract import Table, UpdateRule, new_table
+from embedx.optimizers.decay import decay_all
+from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.samplers.contract import Sampler, new_data
+from embedx.training.schedule import orders
+from embedx.training.state import TrainState
+from embedx.training.strategy import Strategy, Tally
+
+# The place of the initial numbers among a seed's random numbers.
+INITIAL = 2**32
+# About N_SAMPLED examples estimate the loss before training, in at most MAX_STRATA strata of at
+# least MIN_OF_STRATUM.
+N_SAMPLED = 1024
+MAX_STRATA = 64
+MIN_OF_STRATUM = 4
+
+
+class StepInputs(NamedTuple):
+    """What is trained on minibatches, and how; workers of a cluster are sent it.
+
+    settings  resolved
+    sampler   what draws; where a search finds candidates, what draws until it can
+    counts    int64 (n_labels,): how often each label occurs
+    """
+
+    objective: Objective
+    settings: ClassifySettings
+    sampler: Sampler
+    examples: Examples
+    optimizer: UpdateRule
+    counts: ndarray
+    n_features: int
+
+
+class MinibatchTraining(Strategy):
+    """Trains minibatches of labelled examples, in an order that each pass shuffles again."""
+
+    workers: list[Any]
+    shared: Shared
+    # The output rows, as the strategy stores them.
+    outputs: Table
+    # Examples in a chunk.
+    chunk: int
+
+    def __init__(self, inputs: StepInputs) -> None:
+        objective = inputs.objective
+        settings = inputs.settings
+        examples = inputs.examples
+        self.inputs = inputs
+        self.objective = objective
+        self.settings = settings
+        self.sampler = inputs.sampler
+        self.examples = examples
+        self.optimizer = inputs.optimizer
+        self.counts = inputs.counts
+        self.n_features = inputs.n_features
+        self.n = len(examples.label_offsets) - 1
+        self.n_rows = objective.n_rows(len(self.counts))
+        self.has_bias = settings.bias != "none"
+        # Of an output row, with its bias.
+        self.dim = (settings.hidden or self.n_features) + self.has_bias
+        self.batch = min(int(settings.batch_size or self.n), self.n)
+        self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
+        self.threads = settings.n_threads
+        # Of a step that threads share.
+        self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads
+        n_hidden_rows = self.n_features if settings.hidden else 0
+        self.hidden = new_table(n_hidden_rows, self.dim, self.optimizer)
+        self.local_state = np.zeros((self.n, objective.state_width), float32)
+        self.n_updates = np.zeros(self.n if objective.state_width else 1, int64)
+        # The clock of weight decay, which every thread advances.
+        self.clock = np.zeros(1)
+        self.clock_lock = threading.Lock()
+        self.order_of = orders(self.n, settings.seed)
+        self.slots = Csr(np.zeros(1, int64), np.zeros(0, int32))
+        self.draws = new_data()
+        has_terms = (
+            objective.positives == "single"
+            and settings.labels != "one"
+            and np.diff(examples.label_offsets).max() > 1
+        )
+        self.loss_unit = objective.loss_unit("label" if has_terms else "row")
+        self.prepare()
+        # Those for which there are buffers.
+        self.max_chunk = self.chunk
+
+    def set_chunk(self, n_examples: int) -> None:
+        """Have chunks of at most so many examples, but at least of one minibatch."""
+        self.chunk = self.batch * max(1, n_examples // self.batch)
+        self.n_chunks = -(-self.n // self.chunk)
+
+    def shorten_chunks(self, n_examples: int) -> None:
+        """The same, where that is shorter."""
+        self.set_chunk(min(self.max_chunk, n_examples))
+
+    def initialise(self) -> None:
+        """Write to the tables what training starts from; before, they take no memory."""
+        width = self.settings.hidden
+        if width:
+            rng = np.random.default_rng([self.settings.seed, INITIAL])
+            uniform = rng.uniform(-1, 1, (self.n_features, width))
+            self.hidden.rows[:, :width] = uniform / np.sqrt(width)
+        state = first_state(self.settings, self.optimizer, self.examples, self.batch)
+        self.outputs.state.fill(state)
+        if self.has_bias:
+            self.set_bias(self.biases_by(str(self.settings.bias)))
+
+    def biases_by(self, bias: str) -> ndarray:
+        """The biases that training starts from by a value of the setting `bias`."""
+        labels = Labels(self.examples.label_offsets, self.examples.label_ids)
+        counts = weighted_counts(labels, self.examples.weight, self.counts)
+        return first_biases(self.objective, bias, counts, self.n, self.sampler.noise)
+
+    @abc.abstractmethod
+    def prepare(self) -> None:
+        """Allocate; set `shared`, `workers` and `outputs`, and the chunk."""
+
+    @abc.abstractmethod
+    def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
+        """Train on a chunk; return the summed loss, the number of its terms, and by how much the
+        decay clock advanced.
+        """
+
+    def share(self, **drawing: Any) -> Shared:
+        """The plan, with the settings of `drawing` where candidates are drawn, and the tables."""
+        settings = self.settings
+        objective = self.objective
+        has_hidden = bool(settings.hidden)
+        plan = Plan(
+            n_rows=self.n_rows,
+            n_features=self.n_features,
+            dim=self.dim,
+            has_bias=self.has_bias,
+            batch_size=self.batch,
+            has_hidden=has_hidden,
+            has_h=has_hidden or self.examples.dense.size > 0,
+            positives=POSITIVES[objective.positives],
+            keeps_accidental_hits=objective.traits.keeps_accidental_hits,
+            uses_log_expected_count=objective.traits.uses_log_expected_count,
+            uses_score_gain=objective.traits.uses_score_gain,
+            uniforms_width=objective.uniforms_width,
+            sum_over=self.sum_over,
+            one_label=settings.labels == "one",
+            in_turn=objective.kind == "proximal",
+            **drawing,
+        )
+        n_candidates = max(drawing.get("n_draws", self.n_rows), 1)
+        constants = objective.constants(n_candidates, len(self.counts))
+        return Shared(
+            self.hidden,
+            self.outputs,
+            sparse_rows.flat(self.outputs),
+            self.local_state,
+            self.n_updates,
+            self.slots,
+            self.examples,
+            self.draws,
+            constants,
+            self.optimizer,
+            plan,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        return self.shared.plan
+
+    def decay_outputs(self, clock: float) -> None:
+        """Apply the weight decay that is due to the output rows."""
+        decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
+
+    def make_outputs(self) -> None:
+        """Set `outputs`."""
+        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+
+    @property
+    def output_rows(self) -> ndarray:
+        """The output rows with their biases, float32 (n_rows, dim): a view of the table."""
+        return self.outputs.rows
+
+    def set_bias(self, bias: ndarray) -> None:
+        """Write the biases to start from, float32 (n_rows,)."""
+        self.output_rows[:, self.dim - 1] = bias
+
+    def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
+        """Examples to be trained, as kernels take them."""
+        key = stream_key(self.settings.seed, epoch)
+        return Chunk(
+            self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key
+        )
+
+    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+        start = chunk * self.chunk
+        stop = min(start + self.chunk, self.n)
+        loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, rate))
+        with self.clock_lock:
+            self.clock[0] += advance
+        return Tally(loss, terms, stop - start)
+
+    def untrained_loss(self) -> float | None:
+        """At rate 0, from a few examples of each label, which stand for all of that label."""
+        total = Tally()
+        for rows, share in self.strata:
+            chunk = self.chunk_of(0, 0, len(rows), 0.0)._replace(order=rows)
+            loss, terms, _ = self.train_examples(self.workers[0], chunk)
+            total += Tally(loss / share, terms / share)
+        return total.mean_loss
+
+    @cached_property
+    def strata(self) -> list[tuple[ndarray, float]]:
+        """See `strata_of`."""
+        labels = Labels(self.examples.label_offsets, self.examples.label_ids)
+        n = min(N_SAMPLED, self.max_chunk, self.n)
+        return strata_of(labels, self.counts, self.order_of(0), n)
+
+    def baseline_loss(self) -> float | None:
+        if not self.has_bias:
+            return None
+        for array in (self.hidden.rows, self.outputs.rows, self.n_updates):
+            array[:] = 0
+        self.set_bias(self.biases_by("frequency"))
+        return self.untrained_loss()
+
+    def phase(self, step: int) -> int:
+        """1 from the second visit of an example on, if the objective keeps something of it.
+
+        That suits it best at the first visit, where losses are lower than at later ones.
+        """
+        return int(self.objective.state_width > 0 and step >= self.n_chunks)
+
+    def apply_decay(self) -> None:
+        """Apply the weight decay that is due to all rows."""
+        clock = float(self.clock[0])
+        if self.optimizer.l2 > 0:
+            decay_all(self.hidden, self.dim - self.has_bias, self.optimizer, clock)
+            self.decay_outputs(clock)
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        """What a run needs, before it is initialised.
+
+        keeps_best  whether the best weights are kept beside the present ones
+        """
+        weights = (self.outputs.rows, self.hidden.rows)
+        state = {
+            "weights": weights,
+            "optimizer": (self.outputs[1:], self.hidden[1:]),
+            "objective": (self.local_state, self.n_updates),
+        }
+        best_weights = weights if keeps_best else ()
+        needs = {**state, "threads": self.workspaces(), "best weights": best_weights}
+        return plan_memory(needs, state)
+
+    def arrays(self) -> dict[str, ndarray]:
+        """The parameters as a classifier has them: views of the tables, but copies where output
+        rows are sparse.
+        """
+        arrays = {"output": self.output_rows[:, : self.dim - self.has_bias]}
+        if self.has_bias:
+            arrays["bias"] = self.output_rows[:, self.dim - 1]
+        if self.settings.hidden:
+            arrays["hidden"] = self.hidden.rows[:, : self.settings.hidden]
+        return arrays
+
+    def state(self) -> TrainState:
+        state = TrainState()
+        for name, table in (("hidden", self.hidden), ("outputs", self.outputs)):
+            state.add_array(f"{name}.rows", table.rows)
+            state.add_array(f"{name}.optimizer", table.state)
+            state.add_array(f"{name}.decay_clock", table.decay_clock)
+        state.add_array("objective.state", self.local_state)
+        state.add_array("objective.n_updates", self.n_updates)
+        state.add_array("decay_clock", self.clock)
+        return state
+
+
+def strata_of(
+    labels: Labels, counts: ndarray, order: ndarray, n: int
+) -> list[tuple[ndarray, float]]:
+    """About n of the rows that have labels, by their first label, and their share of its rows.
+
+    Labels that are about as frequent stand together where there are many. The rows are the first in
+    the order, in proportion to all rows of their label, but some of each.
+    """
+    labelled = order[labels.n_of_row[order] > 0]
+    rank = np.empty(len(counts), int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    rank_of_row = rank[labels.ids[labels.offsets[labelled]]]
+    n_strata = max(1, min(MAX_STRATA, n // MIN_OF_STRATUM))
+    if len(counts) <= n_strata:
+        stratum = rank_of_row
+    else:
+        rows_up_to = np.cumsum(np.bincount(rank_of_row, minlength=len(counts)))
+        stratum = ((rows_up_to - 1) * n_strata // len(labelled))[rank_of_row]
+    by_stratum = labelled[np.argsort(stratum, kind="stable")]
+    strata = []
+    for rows in np.split(by_stratum, offsets_of(np.bincount(stratum))[1:-1]):
+        n_rows = min(max(MIN_OF_STRATUM, -(-n * len(rows) // len(labelled))), n, len(rows))
+        if n_rows:
+            strata.append((rows[:n_rows], n_rows / len(rows)))
+    return strata
