@@ -19,8 +19,8 @@ from embedx.labeled.data import Labels
 from embedx.labeled.read import read
 from embedx.pages import charts
 from embedx.report import confusion, labels as label_pages, projection, runs, words as word_pages
-from embedx.report.contract import PageRequest
-from embedx.report.report import default_output, different_names, report
+from embedx.report.contract import PageRequest, different_names
+from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Silent
 from embedx.vectors.model import UnknownWordError, load_folder
@@ -444,7 +444,7 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
 def test_what_is_found_on_test_data(tmp_path, write):
     classifier = load(label_folder(tmp_path / "model"))
     request = PageRequest(
-        folders=[tmp_path / "model"],
+        models=[tmp_path / "model"],
         settings=ReportSettings(examples=3),
         word_tests=WordTests(),
         test=write(TEST, "test.txt"),

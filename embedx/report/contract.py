@@ -2,32 +2,51 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from embedx.evaluation.word_sets import WordTests
 from embedx.report.settings import ReportSettings
+from embedx.runtime.atomic import followed
 from embedx.runtime.progress import Progress
+from embedx.storage.folder import present
 
 Model = TypeVar("Model")
 
 
-class PageRequest(NamedTuple):
+@dataclass(frozen=True)
+class PageRequest:
     """What a page is asked for.
 
-    folders      of one model, or of two of the same task
-    names        what the page calls the models
+    models       folders of one model, or of two of the same task, as they were given
     word_tests   test sets of word vectors
     test         test data of classifiers, and `test_labels` beside them
     """
 
-    folders: Sequence[Path]
+    models: Sequence[str | Path]
     settings: ReportSettings
     word_tests: WordTests
     test: str | None
     test_labels: str | None
     progress: Progress
-    names: Sequence[str] = ()
+
+    @cached_property
+    def folders(self) -> list[Path]:
+        """The folders of the models."""
+        return [present(Path(model)) for model in self.models]
+
+    @property
+    def names(self) -> list[str]:
+        """What the page calls the models."""
+        return different_names(self.models)
+
+    @property
+    def inputs(self) -> list[str | Path]:
+        """What the page is made of."""
+        test_sets = (self.test, self.test_labels, self.word_tests.analogies)
+        files = [file for file in test_sets if file is not None]
+        return [*self.models, *self.word_tests.pairs, *files]
 
 
 @dataclass(frozen=True)
@@ -50,3 +69,18 @@ class TaskPages(Generic[Model]):
     template: str
     single: Callable[[Model, PageRequest], Mapping[str, Any]]
     pair: Callable[[Sequence[Model], PageRequest], Mapping[str, Any]]
+
+
+def name_of(model: str | Path) -> str:
+    """What a model is called on its page: the name of its folder without .embedx."""
+    return followed(Path(model)).name.removesuffix(".embedx") or "model"
+
+
+def different_names(models: Sequence[str | Path]) -> list[str]:
+    """What a page calls its models: their names, as they were given where these are the same, and A
+    and B where these are, too.
+    """
+    for names in ([*map(name_of, models)], [*map(str, models)]):
+        if len(set(names)) == len(names):
+            return names
+    return ["A", "B"]

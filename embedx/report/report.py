@@ -9,11 +9,11 @@ from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation.word_sets import WordTests
 from embedx.pages.document import render
 from embedx.report import label_pair, labels, runs, words
-from embedx.report.contract import PageRequest, TaskPages
+from embedx.report.contract import PageRequest, TaskPages, name_of
 from embedx.report.settings import LABEL_SETTINGS, WORD_SETTINGS, ReportSettings
-from embedx.runtime.atomic import followed, write_text
+from embedx.runtime.atomic import write_text
 from embedx.runtime.progress import Progress, Silent
-from embedx.storage.folder import present, task_of
+from embedx.storage.folder import task_of
 from embedx.storage.outputs import check_file
 from embedx.vectors import model as vectors
 
@@ -71,64 +71,43 @@ def report(
     a file that exists, unless it is to be overwritten, or cannot be written. It appears when it is
     complete.
     """
-    settings = ReportSettings(**options)
-    names = [model] if other is None else [model, other]
-    folders = [present(Path(name)) for name in names]
-    page = Path(output or default_output(*names))
-
-    task = common_task(names, folders)
-    test_sets = {"pairs": pairs, "analogies": analogies, "test": test, "test_labels": test_labels}
-    check_options(model, task, {**test_sets, **options})
-    if test_labels is not None and test is None:
-        raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
-    inputs = [*names, test, test_labels, *(pairs or []), analogies]
-    check_file(page, overwrite, [name for name in inputs if name is not None])
-
-    word_tests = WordTests(pairs or [], analogies)
+    models = [model] if other is None else [model, other]
     request = PageRequest(
-        folders,
-        settings,
-        word_tests,
+        models,
+        ReportSettings(**options),
+        WordTests(pairs or [], analogies),
         test,
         test_labels,
         progress or Silent(),
-        different_names(names),
     )
-    write_text(page, page_of(names, PAGES[task], request))
+    page = Path(output or default_output(*models))
+    pages = pages_for(request, options)
+    check_file(page, overwrite, request.inputs)
+    write_text(page, html_of(request, pages))
     return page
 
 
-def page_of(names: Sequence[str | Path], pages: TaskPages[Any], request: PageRequest) -> str:
-    """The page of one model or of two, as HTML."""
+def html_of(request: PageRequest, pages: TaskPages[Any]) -> str:
+    """The page of one model or of two."""
     models = [pages.load(folder) for folder in request.folders]
     if len(models) == 1:
-        values = pages.single(models[0], request)
-        title = f"{pages.title} {name_of(names[0])}"
-        return render(pages.template, title, **values, **runs.about_model(models[0], values))
-
-    title = " and ".join(request.names)
-    folders = dict(zip(request.names, names, strict=True))
-    values = pages.pair(models, request)
-    return render(
-        "pair.html", title, **values, **runs.about_pair(models, request.names), models=folders
-    )
+        return page_of_model(models[0], request, pages)
+    return page_of_pair(models, request, pages)
 
 
-def name_of(model: str | Path) -> str:
-    """What a model is called on its page: the name of its folder without .embedx."""
-    return followed(Path(model)).name.removesuffix(".embedx") or "model"
+def page_of_model(model: Any, request: PageRequest, pages: TaskPages[Any]) -> str:
+    """The page of one model, as HTML."""
+    title = f"{pages.title} {request.names[0]}"
+    values = pages.single(model, request)
+    return render(pages.template, title, **values, **runs.about_model(model, values))
 
 
-def different_names(models: Sequence[str | Path]) -> list[str]:
-    """What a page calls its models: their names, as they were given where these are the same, and A
-    and B where these are, too.
-    """
-    names = [*map(name_of, models)]
-    if len(set(names)) < len(names):
-        names = [*map(str, models)]
-    if len(set(names)) < len(names):
-        return list("AB"[: len(names)])
-    return names
+def page_of_pair(models: Sequence[Any], request: PageRequest, pages: TaskPages[Any]) -> str:
+    """The page of two models, as HTML."""
+    names = request.names
+    values = {**pages.pair(models, request), **runs.about_pair(models, names)}
+    folders = dict(zip(names, request.models, strict=True))
+    return render("pair.html", " and ".join(names), **values, models=folders)
 
 
 def default_output(*models: str | Path) -> Path:
@@ -139,33 +118,35 @@ def default_output(*models: str | Path) -> Path:
 # ---- refusals
 
 
-def common_task(models: Sequence[str | Path], folders: Sequence[Path]) -> str:
+def pages_for(request: PageRequest, options: Mapping[str, Any]) -> TaskPages[Any]:
+    """The pages of the models' task. Raises `EmbedxError` for what they cannot show.
+
+    options  settings that were given
+    """
+    task = common_task(request)
+    check_options(request, task, options)
+    if request.test_labels is not None and request.test is None:
+        raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
+    return PAGES[task]
+
+
+def common_task(request: PageRequest) -> str:
     """The task of all the models; raises `EmbedxError` where there is none."""
-    task, *others = known_tasks(models, folders)
-    for name, other_task in zip(models[1:], others, strict=True):
-        if other_task != task:
-            raise DataError(
-                name,
-                None,
-                f"{PAGES[other_task].kind}, but {models[0]} is {PAGES[task].kind}",
-                "only models of one task can be compared",
-            )
+    tasks = [*map(known_task, request.models, request.folders)]
+    for model, task in zip(request.models, tasks, strict=True):
+        if task != tasks[0]:
+            kinds = f"{PAGES[task].kind}, but {request.models[0]} is {PAGES[tasks[0]].kind}"
+            raise DataError(model, None, kinds, "only models of one task can be compared")
+    return tasks[0]
+
+
+def known_task(model: str | Path, folder: Path) -> str:
+    """The task of a model; raises `EmbedxError` for a folder without one."""
+    task = task_of(folder)
+    if task is None:
+        remedy = "give a folder that `embedx train` or `embedx classify` wrote"
+        raise DataError(model, None, why_no_model(folder), remedy)
     return task
-
-
-def known_tasks(models: Sequence[str | Path], folders: Sequence[Path]) -> list[str]:
-    """The task of each model; raises `EmbedxError` for a folder without a model."""
-    tasks = []
-    for name, folder, task in zip(models, folders, map(task_of, folders), strict=True):
-        if task is None:
-            raise DataError(
-                name,
-                None,
-                why_no_model(folder),
-                "give a folder that `embedx train` or `embedx classify` wrote",
-            )
-        tasks.append(task)
-    return tasks
 
 
 def why_no_model(folder: Path) -> str:
@@ -175,12 +156,18 @@ def why_no_model(folder: Path) -> str:
     return "not a model folder" if folder.exists() else "no such folder"
 
 
-def check_options(model: str | Path, task: str, options: Mapping[str, Any]) -> None:
-    """Raise `EmbedxError` if one of the options is for models of another task."""
-    for other_task, pages in PAGES.items():
-        if other_task == task:
-            continue
+def check_options(request: PageRequest, task: str, options: Mapping[str, Any]) -> None:
+    """Raise `EmbedxError` for options, or test data, that are for models of another task."""
+    given = {
+        **options,
+        "pairs": request.word_tests.pairs,
+        "analogies": request.word_tests.analogies,
+        "test": request.test,
+        "test_labels": request.test_labels,
+    }
+    others = [pages for other_task, pages in PAGES.items() if other_task != task]
+    for pages in others:
         for name in pages.options:
-            if options.get(name) not in (None, []):
-                remedy = f"{model} is {PAGES[task].kind}"
+            if given.get(name) not in (None, []):
+                remedy = f"{request.models[0]} is {PAGES[task].kind}"
                 raise InapplicableError(name, None, f"is for {pages.kind}", remedy)
