@@ -10,7 +10,7 @@ from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import Analogies, SimilarityPairs
 from embedx.evaluation.words import answers
 from embedx.runtime.progress import Silent
-from embedx.text.unicode_forms import MAX_WAITING, normalized_blocks
+from embedx.text.unicode_forms import MAX_WAITING_BYTES, normalized_blocks
 from embedx.vectors.neighbours import NeighbourSearch
 
 COMPOSED = "caf\u00e9"
@@ -37,7 +37,7 @@ def test_bytes_that_are_not_utf8_stay():
 
 def test_text_without_ascii_does_not_wait_for_ever():
     block = "\u4e2d".encode() * 100_000
-    n_blocks = 2 * MAX_WAITING // len(block)
+    n_blocks = 2 * MAX_WAITING_BYTES // len(block)
     pieces = list(normalized_blocks([block] * n_blocks, "nfc"))
     assert len(pieces) > 1
     assert b"".join(pieces) == block * n_blocks

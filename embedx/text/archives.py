@@ -68,7 +68,8 @@ class BlockReader(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed and hasattr(self._blocks, "close"):
-            self._blocks.close()  # a generator, with what it has opened
+            # of a generator, with what it has opened
+            self._blocks.close()
         super().close()
 
 

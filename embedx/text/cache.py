@@ -36,7 +36,8 @@ from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
 from embedx.text.temporary_folders import errors_explained, sweep
 
-FORMAT = 6  # part of every key: raise it when the files or the tokeniser's results change
+# Part of every key: raise it when the files or the tokeniser's results change.
+FORMAT = 6
 
 
 def folders(cache_dir: Path | None = None) -> tuple[Path, ...]:

@@ -34,11 +34,16 @@ MAX_CHUNK = 100_000
 
 
 class Counts(NamedTuple):
-    """The pairs, by input."""
+    """The pairs, by input.
 
-    offsets: ndarray  # int64 (n_words + 1,)
-    targets: ndarray  # int32 (n_pairs,)
-    times: ndarray  # float32 (n_pairs,)
+    offsets  int64 (n_words + 1,)
+    targets  int32 (n_pairs,)
+    times    float32 (n_pairs,)
+    """
+
+    offsets: ndarray
+    targets: ndarray
+    times: ndarray
 
 
 @contextlib.contextmanager

@@ -14,14 +14,12 @@ from numpy import int64, ndarray
 
 from embedx.runtime.progress import Progress
 
-# In the buffer.
 BYTES_PER_KEY = 8
-# While runs are merged: a key, its value, and copies of both in another order.
+# Of a key and its value, and of copies of both in another order.
 BYTES_PER_MERGED_ENTRY = 64
-# Entries that are merged at a time, however little memory there is: each range takes a look at all
-# runs.
+# However little memory there is: every range takes a look at all runs.
 MIN_ENTRIES_PER_RANGE = 1 << 17
-# Keys of the sorted buffer that are counted at a time.
+# Sorted keys that are counted at a time.
 KEYS_PER_BLOCK = 1 << 20
 
 
@@ -56,11 +54,10 @@ class SortedRuns:
         runs = [slice(first, stop) for first, stop in bounds if first < stop]
         if not runs:
             return
+        max_entries = max(memory // BYTES_PER_MERGED_ENTRY, MIN_ENTRIES_PER_RANGE)
         done = 0
         progress.start(title, self.bounds[-1], unit)
-        for parts in self._ranges(
-            runs, max(memory // BYTES_PER_MERGED_ENTRY, MIN_ENTRIES_PER_RANGE)
-        ):
+        for parts in self._ranges(runs, max_entries):
             keys, values = self._read(parts)
             if len(keys):
                 is_first = np.concatenate(([True], keys[1:] != keys[:-1]))

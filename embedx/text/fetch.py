@@ -104,12 +104,8 @@ def _fetched(recipe: Recipe, download: Download, to: Path | None, progress: Prog
         progress.note(f"{file}: already here")
         return file
     target = (to or data_folder()) / download.file
-    try:
+    with _writing(target):
         _download_to(target, recipe, download, progress)
-    except OSError as error:
-        problem = f"{target.parent}: {error.strerror or error}"
-        remedy = ("free some space or choose another folder with ", Setting("to"))
-        raise DataError(recipe.name, None, problem, remedy) from error
     if to is not None:
         _link(target, download.file, progress)
     return target

@@ -36,7 +36,9 @@ def bucket_lists(words: Sequence[bytes], ngrams: NGrams) -> tuple[np.ndarray, np
     offsets int64 (n_words + 1,), buckets int32 (offsets[-1],); buckets[offsets[w]] is free for the
     word itself.
     """
-    beginning, end, not_split = (encoded(each) for each in (BEGINNING, END, NOT_SPLIT))
+    beginning = encoded(BEGINNING)
+    end = encoded(END)
+    not_split = encoded(NOT_SPLIT)
     pieces = [b"" if word == not_split else beginning + word + end for word in words]
     ends = np.cumsum([len(piece) for piece in pieces], dtype=int64)
     text = np.frombuffer(b"".join([*pieces, b"\0"]), np.uint8)  # never empty

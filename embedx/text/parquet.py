@@ -116,7 +116,7 @@ def parquet_records(
 def _check_pyarrow(name: str, is_text: bool) -> None:
     """Raise `DataError` if pyarrow is not installed; `NotTextError` for what is read as text."""
     try:
-        import pyarrow  # noqa: F401 (is it there?)
+        import pyarrow  # noqa: F401
     except ImportError as error:
         problem = "reading Parquet needs pyarrow"
         remedy = 'pip install "embedx[parquet]"'

@@ -9,10 +9,13 @@ JOINED_BY = "_"
 
 
 class Collocation(NamedTuple):
-    """Words that are to be one."""
+    """Words that are to be one.
+
+    times  how often they stand side by side, before anything is joined in that pass
+    """
 
     words: tuple[str, ...]
-    times: int  # that they were seen side by side, before anything was joined in that pass
+    times: int
     score: float
 
     @property
@@ -23,17 +26,18 @@ class Collocation(NamedTuple):
 
 @dataclass(frozen=True)
 class Phrases:
-    """All that it takes to join other text alike."""
+    """All that it takes to join other text alike.
+
+    passes  the collocations that are joined in each pass, the highest score first
+    """
 
     connectors: tuple[str, ...]
-    passes: tuple[tuple[Collocation, ...], ...]  # each the highest score first
+    passes: tuple[tuple[Collocation, ...], ...]
 
     def __len__(self) -> int:
         return sum(map(len, self.passes))
 
     def identity(self) -> Any:
         """What distinguishes them from others, as JSON types."""
-        return [
-            list(self.connectors),
-            [[list(each.words) for each in found] for found in self.passes],
-        ]
+        words = [[list(pair.words) for pair in collocations] for collocations in self.passes]
+        return [list(self.connectors), words]

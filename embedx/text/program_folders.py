@@ -4,7 +4,8 @@ import collections
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-KERNEL_SUFFIXES = (".nbi", ".nbc")  # numba's
+# Of numba's files.
+KERNEL_SUFFIXES = (".nbi", ".nbc")
 
 
 def kind_of(folder: Path, names: Collection[str]) -> str:
@@ -35,6 +36,7 @@ def listed(folders: Iterable[tuple[str, str]]) -> str:
     for kind, path in folders:
         paths[kind].append(path)
     return ", ".join(
-        f"{len(of_kind)} {kind}{'s' * (len(of_kind) > 1)} (first: {of_kind[0]})"
-        for kind, of_kind in paths.items()
+        f"{len(folders_of_kind)} {kind}{'s' * (len(folders_of_kind) > 1)}"
+        f" (first: {folders_of_kind[0]})"
+        for kind, folders_of_kind in paths.items()
     )

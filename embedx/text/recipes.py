@@ -52,56 +52,77 @@ log = logging.getLogger("embedx")
 
 @dataclass(frozen=True)
 class Download:
-    """One file that `embedx corpus fetch` gets."""
+    """One file that `embedx corpus fetch` gets.
 
-    urls: list[str]  # the mirrors of the first after it
-    file: str  # its path in the data folder
+    urls   the mirrors of the first after it
+    file   its path in the data folder; "" for the name at the end of the first URL
+    bytes  0 where nobody has stated it
+    """
+
+    urls: list[str]
+    file: str = ""
     sha256: str = ""
-    bytes: int = 0  # 0 where nobody has stated it
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The content of one `NAME.toml`; only `kind` and `reader` are required."""
+    """The content of one `NAME.toml`; only `kind` and `reader` are required.
+
+    folder       where the TOML file lies
+    package      an installed Python package that holds the files
+    files        paths or globs, alternatives: the first that is there is read
+    labels       files of the labels of the rows, alternatives like `files`
+    label_names  files of the names of the labels, likewise
+    splits       files of the numbers of the rows to train on and to test on, where `files` hold
+                 both
+    members      which members of an archive among `files` are read, a glob
+    urls         of one file, the mirrors of the first after it; `sha256` and `bytes` are those of
+                 that file as it is fetched
+    obtain       how to get the files where no program can
+    build        the command that makes them, in a checkout of embedx
+    downloads    several files, each with the fields of `Download`, instead of the one of `urls`
+    unverified   what about all this nobody has checked
+    values       placeholders, and their values unless the name has others
+    parts        other parts of the files, by name: see PART_FIELDS
+    settings     default values of TextSettings for this corpus
+    """
 
     name: str
-    folder: Path  # where the TOML file lies
+    folder: Path
     kind: str = "text"
     reader: str = "text"
     about: str = ""
-    package: str = ""  # an installed Python package that holds the files
-    # paths or globs, alternatives: the first that is there is read
+    package: str = ""
     files: list[str] = field(default_factory=list)
-    # the labels of the rows and the names of the labels, alternatives like `files`
     labels: list[str] = field(default_factory=list)
     label_names: list[str] = field(default_factory=list)
-    # files of the numbers of the rows to train on and to test on, where `files` hold both
     splits: list[str] = field(default_factory=list)
-    members: str = ""  # which members of an archive among `files` are read, a glob
-    urls: list[str] = field(default_factory=list)  # of one file, the mirrors of the first after it
-    obtain: str = ""  # how to get the files where no program can
-    build: str = ""  # the command that makes them, in a checkout of embedx
-    sha256: str = ""  # of the file as fetched
+    members: str = ""
+    urls: list[str] = field(default_factory=list)
+    obtain: str = ""
+    build: str = ""
+    sha256: str = ""
     bytes: int = 0
-    # several files, each with the fields of `Download`, instead of the one of `urls`
     downloads: list[Record] = field(default_factory=list)
-    unverified: str = ""  # what about all this nobody has checked
+    unverified: str = ""
     cut_off: bool = False
     licence: str = ""
     citation: str = ""
-    # placeholders and what stands for them unless the name says otherwise
     values: dict[str, str] = field(default_factory=dict)
-    # other parts of the files, by name: see PART_FIELDS
     parts: dict[str, Record] = field(default_factory=dict)
-    settings: Record = field(default_factory=dict)  # default values of TextSettings for this corpus
+    settings: Record = field(default_factory=dict)
 
     @property
     def to_fetch(self) -> list[Download]:
         """The files that are fetched."""
-        downloads = [Download(**{"file": "", **fields}) for fields in self.downloads]
+        downloads = [Download(**fields) for fields in self.downloads]
         if self.urls:
-            downloads.append(Download(self.urls, "", self.sha256, self.bytes))
-        return [replace(each, file=each.file or file_of_url(each.urls[0])) for each in downloads]
+            downloads.append(Download(self.urls, sha256=self.sha256, bytes=self.bytes))
+        return [
+            replace(download, file=download.file or file_of_url(download.urls[0]))
+            for download in downloads
+        ]
 
     @property
     def bytes_to_fetch(self) -> int:

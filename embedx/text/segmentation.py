@@ -38,8 +38,10 @@ SEGMENTERS = {
     "Myanmar": "pyidaungsu",
 }
 PATTERNS = {script: re.compile(f"[{letters}]") for script, letters in LETTERS.items()}
-MAX_TYPES = 20_000  # whose letters are counted
-MOST = 0.5  # of the characters of a text
+# The letters of the most frequent words are counted.
+MAX_TYPES = 20_000
+# A text is in a script that more of its characters are of.
+MIN_SHARE_OF_SCRIPT = 0.5
 
 # Punctuation at the end of a word.
 ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")
@@ -62,7 +64,8 @@ def warn_if_unsegmented(corpus: EncodedCorpus, progress: Progress) -> None:
             letters = len(pattern.findall(word))
             n_letters += letters * n
             n_tokens += n * (letters > 0)
-        if n_letters > MOST * n_characters and n_letters > LONGEST_MEAN[script] * n_tokens:
+        is_in_script = n_letters > MIN_SHARE_OF_SCRIPT * n_characters
+        if is_in_script and n_letters > LONGEST_MEAN[script] * n_tokens:
             progress.warn(
                 f"the text is {script} without spaces between words, so that its tokens"
                 f" have {n_letters / n_tokens:.0f} letters on average; segment it first, for"

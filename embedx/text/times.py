@@ -24,10 +24,14 @@ NAMES = {
     "ns": "nanoseconds",
     "days": "days",
 }
-SINCE_1970 = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}  # the smallest number of each
-SPREADSHEET_DAYS = (20_000, 80_000)  # 1954 to 2119
-DAYS_TO_1970 = 25_569  # since the first day of spreadsheets
-DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}  # dates without separators
+# The smallest number of each unit that counts since 1970.
+SINCE_1970 = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
+# From 1954 to 2119.
+SPREADSHEET_DAYS = (20_000, 80_000)
+# From the first day of spreadsheets.
+DAYS_TO_1970 = 25_569
+# Dates without separators, by the number of their digits.
+DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 DAYS = (
     *("%Y/%m/%d", "%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%d/%m/%Y", "%m/%d/%y", "%d/%m/%y"),
@@ -104,14 +108,11 @@ class Times:
 
     def _of_numbers(self, numbers: np.ndarray, file: str) -> tuple[np.ndarray, str]:
         unit = self.unit or _unit_of(numbers, file)
-        since = " since 1900" if unit == "days" else " since 1970" if _is_date(numbers) else ""
         if unit == "days":
-            numbers = numbers - DAYS_TO_1970
+            return (numbers - DAYS_TO_1970) * UNITS[unit], "days since 1900"
+        are_dates = np.median(numbers) >= SINCE_1970["s"]
+        since = " since 1970" if are_dates else ""
         return numbers * UNITS[unit], NAMES[unit] + since
-
-
-def _is_date(numbers: np.ndarray) -> bool:
-    return bool(np.median(numbers) >= SINCE_1970["s"])
 
 
 def _unit_of(numbers: np.ndarray, file: str) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 FORMS: dict[str, Literal["NFC", "NFKC"]] = {"nfc": "NFC", "nfkc": "NFKC"}
-MAX_WAITING = 1 << 22  # bytes without an ASCII character that are kept back
+# Without an ASCII character, so that they are kept back.
+MAX_WAITING_BYTES = 1 << 22
 
 
 def normalized(text: str, form: str | None) -> str:
@@ -24,7 +25,7 @@ def normalized_blocks(blocks: Iterable[bytes], form: str) -> Iterator[bytes]:
     waiting = b""
     for block in blocks:
         cut = _last_ascii(block)
-        if cut is None and len(waiting) + len(block) <= MAX_WAITING:
+        if cut is None and len(waiting) + len(block) <= MAX_WAITING_BYTES:
             waiting += block
             continue
         cut = cut or 0

@@ -258,7 +258,8 @@ class _DumpReader:
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
     """Whether a page is of the main namespace, and no redirect."""
     prefix = page.get("title", "").partition(":")[0].lower()
-    namespace = page.get("ns") or namespaces.get(prefix, "0")  # dumps before 2012 have no <ns>
+    # Dumps before 2012 have no <ns>.
+    namespace = page.get("ns") or namespaces.get(prefix, "0")
     return namespace == "0" and "redirect" not in page and not REDIRECT.match(page.get("text", ""))
 
 
