@@ -210,6 +210,30 @@ def test_each_file_has_its_own_separator_and_heading(tmp_path):
     assert sorted(graph.names) == CITIES
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("New York Boston\nLos Angeles Boston\n", 1),
+        ("a b 1\na -> b\n", 2),
+        ("1 2 3\n2 1\n", 2),  # lists of neighbours
+        ("a,b\nb,c\nc,d,e\n", 3),
+    ],
+)
+def test_what_is_no_list_of_edges_is_refused_with_its_line(tmp_path, text, line):
+    file = tmp_path / "edges"
+    file.write_text(text)
+    with refused_data(f"edges:{line}"):
+        read_graph([str(file)], GraphSettings(walks=1), Silent(), tmp_path, 1)
+
+
+@pytest.mark.parametrize("text", ["a b {}\nb c {}\n", "a b 1\nb c 2.5\n", "a,b,friend\nb,c,foe\n"])
+def test_a_third_column_that_is_no_part_of_a_name_is_left_out(tmp_path, text):
+    file = tmp_path / "edges"
+    file.write_text(text)
+    graph = read_graph([str(file)], GraphSettings(walks=1), Silent(), tmp_path, 1)
+    assert sorted(graph.names) == ["a", "b", "c"]
+
+
 def test_usual_names_of_columns_are_nodes_where_they_occur_again(tmp_path):
     (tmp_path / "words").write_text("parent child\nchild toy\n")
     graph = read_graph([str(tmp_path / "words")], GraphSettings(walks=1), Silent(), tmp_path, 1)
@@ -666,6 +690,8 @@ def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
         (EVENTS.replace("2,eggs", ",eggs"), "user,item,time", 5, "user is empty"),
         (EVENTS.replace(",eggs", ""), "user,item,time", 5, "2 columns, but 3 in the first row"),
         ('{"user": 1}\n', "user,item,time", 1, "no item"),
+        ('{"user": 1, "item": ["a", "b"]}\n', "user,item", 1, "item is ["),
+        ('{"user": NaN, "item": "a"}\n', "user,item", 1, "user is NaN"),
         ("user,item,time\n", "user,item,time", None, "no rows"),
     ],
 )

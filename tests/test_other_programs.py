@@ -171,7 +171,7 @@ N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
             N_GRAMS | {"epochs": 25, "word_ngrams": 2, "buckets": 200_000, "hidden": 50},
         ),
         (
-            "-minn 2 -maxn 4 -minCount 3 -label #",
+            "-minn 2 -maxn 4 -minCount 3 -label # -t 0.1 -saveOutput -minCountLabel 0",
             "softmax",
             N_GRAMS | {"char_ngrams": "2-4", "min_count": 3, "label_prefix": "#"},
         ),
@@ -218,12 +218,12 @@ FASTTEXT_WORDS = {
             | {"optimizer": "sgd", "learning_rate": 0.5},
         ),
         (
-            "cbow -ws 3 -t 0.1 -wordNgrams 2 -verbose 0 -label x -lrUpdateRate 10",
+            "cbow -ws 3 -t 0.1 -wordNgrams 2 -saveOutput 1 -verbose 0 -label x -lrUpdateRate 10",
             "ns",
             FASTTEXT_WORDS | {"architecture": "cbow", "window": 3, "sample": 0.1},
         ),
         (
-            "skipgram -maxn 0 -loss hs -minCount 1 -saveOutput 1",
+            "skipgram -maxn 0 -saveOutput -loss hs -minCount 1",
             "hs",
             {
                 "architecture": "skipgram",
@@ -301,6 +301,7 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
             f"{W} -read-vocab v -min-count 2",
             "--min-count does not apply with --read-vocab",
         ),
+        (f"{S} -minCountLabel 2", "--min-count-label 2: every label is learned; leave it out"),
         (f"{S} -loss softmx", "--loss softmx: did you mean softmax? choose one of softmax, ns"),
         (
             f"{S} -autotune-validation y",
@@ -380,6 +381,15 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
     assert answers[0] == ["N", "3", "P@1", f"{2 / 3:.3g}", "R@1", f"{2 / 4:.3g}"]
     assert answers[1] == ["N", "3", "P@2", f"{4 / 6:.3g}", "R@2", "1"]
     assert answers[2] == ["N", "3", "P@2", f"{2 / 3:.3g}", "R@2", f"{2 / 4:.3g}"]
+    capsys.readouterr()
+    for command, threshold in (("predict-prob", []), ("predict", ["0"]), ("test-label", ["0.5"])):
+        for k in ("-1", "2"):
+            run(command, "model.bin", "test.txt", k, *threshold)
+        printed = capsys.readouterr().out.replace("@-1", "@2")
+        of_all = printed[: len(printed) // 2]
+        assert printed == of_all * 2
+        with pytest.raises(EmbedxError):
+            run(command, "model.bin", "test.txt", "0")
     run("predict-prob", "model", "test.txt", "2")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[::2] for row in rows[:2]] == [

@@ -68,6 +68,10 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
 }
 
 
+SAVE_OUTPUT = "save-output"  # a flag of fastText, with a number after it in former versions
+NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
 def with_dashes(name: str) -> str:
     """An option's name as ours are written: `min-count` for `min_count` or `minCount`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", name).lower()
@@ -81,7 +85,7 @@ def own_name(name: str, known: Container[str]) -> str:
 
 def long_names(words: Sequence[str], known: Container[str]) -> list[str]:
     """The words of a command line with two dashes before long names that have one, such as
-    `-minCount`.
+    `-minCount`. Negative numbers without an option stay numbers, as in `predict model.bin FILE -1`.
     """
     end = len(words)
     if "--" in words:
@@ -100,4 +104,26 @@ def long_names(words: Sequence[str], known: Container[str]) -> list[str]:
         # Otherwise it is several short options, as in -qv.
         if is_long_name or name[0] not in known:
             translated[k] = f"-{word}"
-    return translated
+        if translation == SAVE_OUTPUT and not _is_number(words[k + 1 : k + 2]):
+            translated[k] = f"--{SAVE_OUTPUT}=1"
+    return _with_numbers_as_arguments(translated[:end]) + translated[end:]
+
+
+def _with_numbers_as_arguments(words: list[str]) -> list[str]:
+    """The words with -- before the numbers at their end, if the first of these is negative and
+    not the value of an option.
+    """
+    start = len(words)
+    while start > 0 and _is_number(words[start - 1 : start]):
+        start -= 1
+    if start == len(words):
+        return words
+    is_value = start > 0 and words[start - 1].startswith("-")
+    if is_value or not any(word.startswith("-") for word in words[start:]):
+        return words
+    return [*words[:start], "--", *words[start:]]
+
+
+def _is_number(words: Sequence[str]) -> bool:
+    """Whether there is a word, and it is a number."""
+    return bool(words) and NUMBER.fullmatch(words[0]) is not None

@@ -86,7 +86,9 @@ def predict(request: PredictRequest) -> None:
         if request.k is None and not is_fasttext_file(request.model):
             labels.predict(request)
             return
-        k = request.k or request.top_k or 1
+        k = request.top_k or 1
+        if request.k is not None:
+            k = request.k
         least = request.threshold or request.least
         print_best(request.model, request.data, k, least, has_probabilities=False)
 

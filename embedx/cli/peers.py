@@ -19,12 +19,13 @@ import typer
 
 from embedx.cli import training
 from embedx.cli.streams import command_progress
-from embedx.errors import InapplicableError, Setting, SettingError, Text, choice
+from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError, Text, choice
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 
 if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier
 
+ALL = -1  # labels, as a number of them
 CLUSTERING = "leave it out, and cluster the vectors of the output by scikit-learn's KMeans"
 Flag = Annotated[int, typer.Option(min=0, max=1)]
 LOSSES = {"softmax": "softmax", "ns": "ns", "hs": "hs", "ova": "ova", "one-vs-all": "ova"}
@@ -157,8 +158,11 @@ class SupervisedRequest:
     bucket: int | None = None
     min_count: int = 1
     pretrained_vectors: str | None = None
+    min_count_label: int = 0
     label: str = "__label__"
     lr: float | None = None
+    sample: float | None = None
+    save_output: int | None = None
     thread: int | None = None
     seed: int | None = None
     ws: int | None = None
@@ -167,7 +171,10 @@ class SupervisedRequest:
     overwrite: bool = False
 
     def translated(self) -> ClassifyRequest:
-        """The same for `embedx classify`."""
+        """The same for `embedx classify`. Raises `SettingError` for what it does not have."""
+        least = self.min_count_label
+        if least > 1:
+            raise SettingError("min_count_label", least, "every label is learned", "leave it out")
         objective = objective_of_loss(self.loss)
         hidden = self.dim
         if not hidden and not self.pretrained_vectors:
@@ -219,6 +226,8 @@ def supervised(request: SupervisedRequest) -> None:
     output   folder of the model
     lr       without effect: the optimiser is Adagrad, whose rate is chosen from the data
     verbose  without effect
+    sample       -t of fastText, without effect on classifiers there too
+    save_output  without effect: the model has its output vectors
     """
     training.classify(request.translated())
 
@@ -233,7 +242,7 @@ def folder_of(model: str) -> str:
     return model
 
 
-Number = Annotated[int, typer.Argument(min=1)]
+Number = Annotated[int, typer.Argument(min=ALL)]
 Least = Annotated[float, typer.Argument(min=0, max=1)]
 
 
@@ -244,7 +253,7 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
 
     model      folder of a classifier, MODEL or MODEL.bin
     data       labelled data
-    k          number of labels predicted for a row
+    k          number of labels predicted for a row, -1: all
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
@@ -252,7 +261,8 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
 
     classifier = load(folder_of(model))
     rows = read(data, like=classifier.known)
-    n, precision, recall = classifier.precision_and_recall(rows, k, threshold)
+    n_best = _n_best(classifier, k)
+    n, precision, recall = classifier.precision_and_recall(rows, n_best, threshold)
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
 
 
@@ -263,7 +273,7 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
 
     model      folder of a classifier, MODEL or MODEL.bin
     data       labelled data
-    k          number of labels predicted for a row
+    k          number of labels predicted for a row, -1: all
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
@@ -272,7 +282,7 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     classifier = load(folder_of(model))
     prefix = _prefix(classifier)
     rows = read(data, like=classifier.known)
-    counts = classifier.label_counts(rows, k, threshold).tolist()
+    counts = classifier.label_counts(rows, _n_best(classifier, k), threshold).tolist()
     for label, (n_true, n_predicted, n_correct) in enumerate(counts):
         measures = {
             "F1-Score": _share(2 * n_correct, n_true + n_predicted),
@@ -282,6 +292,13 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
         shown = "  ".join(f"{measure} : {value}" for measure, value in measures.items())
         print(f"{shown}   {prefix}{classifier.name(label)}")
     score(model, data, k, threshold)
+
+
+def _n_best(classifier: "Classifier", k: int) -> int:
+    """A number of labels as fastText takes it: -1 is all."""
+    if k == 0:
+        raise EmbedxError(f"K {k}: must be at least 1, or -1 for all labels")
+    return classifier.n_labels if k == ALL else k
 
 
 def _share(part: int, whole: int) -> str:
@@ -304,7 +321,7 @@ def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
 
     model      folder of a classifier, MODEL or MODEL.bin
     data       lines of text; - is standard input, whose lines are answered as they come
-    k          number of labels for a row
+    k          number of labels for a row, -1: all
     threshold  only labels of at least this probability
     """
     print_best(model, data, k, threshold, has_probabilities=True)
@@ -319,12 +336,13 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
 
     classifier = load(folder_of(model))
     prefix = _prefix(classifier)
+    n_best = _n_best(classifier, k)
     if data == STANDARD_INPUT:
         arriving = read_arriving(classifier.known)
-        best = (answered.best for answered in best_of_arriving(classifier, arriving, k))
+        best = (answered.best for answered in best_of_arriving(classifier, arriving, n_best))
     else:
         rows = read(data, like=classifier.known, keeps_empty=True)
-        best = (block for block in classifier.iter_top_k(rows.features, k))
+        best = (block for block in classifier.iter_top_k(rows.features, n_best))
     for ids, probabilities in best:
         for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):
             words = []

@@ -44,7 +44,7 @@ class PredictRequest(Request):
 
     model: str
     data: str
-    k: Annotated[int | None, typer.Argument(min=1)] = None
+    k: Annotated[int | None, typer.Argument(min=-1)] = None
     least: Annotated[float, typer.Argument(min=0, max=1)] = 0.0
     top_k: Annotated[int | None, typer.Option(min=1)] = None
     threshold: Annotated[float | None, typer.Option(min=0, max=1)] = None

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import mminfo, mmread
 
-from embedx.errors import DataError, EmbedxError, Setting, SettingError
+from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text
 from embedx.graphs.graph import Edges, Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
@@ -23,7 +23,15 @@ from embedx.labeled.arrays import BYTES_PER_ROW, damage_reported, load_sparse
 from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
 from embedx.text import sources
-from embedx.text.cells import COMMENTS, FIRST_LINES, SEPARATOR_NAMES, cell_lines
+from embedx.text.cells import (
+    COMMENTS,
+    FIRST_LINES,
+    NUMBER,
+    SEPARATOR_NAMES,
+    WHITE_SPACE,
+    cell_lines,
+    separator_of,
+)
 from embedx.text.decompression import UnpackedReader
 from embedx.text.encode import encode_sources
 from embedx.text.encoded_corpus import EncodedCorpus
@@ -41,6 +49,8 @@ BYTES_PER_ENTRY = 16
 MAX_GZIP_RATIO = 1032
 # Of an edge: two nodes, and maybe a weight.
 MAX_COLUMNS = 3
+# In the third column of networkx's edge lists.
+NO_ATTRIBUTES = "{}"
 EDGES_PER_PART = 1 << 20
 USUAL_NAMES = """
     source target from to src dst tgt dest destination origin start end head tail node vertex id
@@ -203,7 +213,50 @@ class _EdgeList:
             " or put the names into quotes",
         )
 
-    def refused(self, cells: list[str], problem: str, remedy: str) -> DataError:
+    def check_columns(self) -> None:
+        """Raise `DataError` where some lines have a third column and others have none."""
+        first: np.ndarray | None = None
+        for part in self.parts():
+            has_third = part[2] >= 0
+            if first is None:
+                first = has_third[:1]
+            for edge in part.T[has_third != first]:
+                cells = self.words.at(edge[edge >= 0])
+                other = 2 + int(first[0])
+                raise self.refused(
+                    cells,
+                    f"{len(cells)} columns, and {other} in the lines before",
+                    "give an edge a line, with as many columns in each",
+                )
+
+    def check_third_column(self) -> None:
+        """Raise `DataError` where blanks divide the first lines and a third column is text: most
+        likely the names of nodes hold blanks.
+        """
+        head = next(self.parts(FIRST_LINES), np.zeros((MAX_COLUMNS, 0), np.int32))
+        lines = [self.words.at(edge) for edge in head.T if edge[2] >= 0]
+        texts = [line for line in lines if not _is_no_name(line[2])]
+        if texts and self._are_of_blanks():
+            raise self.refused(
+                texts[0],
+                f'three columns between blanks, of which the third, "{texts[0][2]}", is no weight',
+                (
+                    "where names hold blanks, separate columns by commas or tabs, or put the names"
+                    " into quotes; ",
+                    Setting("edge_separator", "blank"),
+                    " leaves out the third column",
+                ),
+            )
+
+    def _are_of_blanks(self) -> bool:
+        """Whether the separator of the first file was recognised as white space."""
+        source = self.sources[0]
+        if self.separator is not None or source.fingerprint is None:
+            return False
+        with UnpackedReader(source) as file:
+            return separator_of(file.read(BLOCK_BYTES)) == WHITE_SPACE
+
+    def refused(self, cells: list[str], problem: str, remedy: Text) -> DataError:
         """The error for the line of these cells, with its file and number; standard input, which is
         read once, has no numbers.
         """
@@ -267,6 +320,9 @@ def _graph_of(
         n_thirds += len(thirds)
     if not is_node.any():
         raise DataError(edges.sources[0].name, None, "no edges", "give two nodes per line")
+    edges.check_columns()
+    if n_thirds and not settings.weighted:
+        edges.check_third_column()
     n_comments = int(edges.n_comments[0]) - n_headings
     if n_comments:
         progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
@@ -314,6 +370,14 @@ def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
 def _is_number(word: str) -> bool:
     """Whether a word is a number, which `nan` is too."""
     return word.strip().lower().lstrip("+-") == "nan" or not math.isnan(_number(word))
+
+
+def _is_no_name(cell: str) -> bool:
+    """Whether a third cell is no part of a name: a number, maybe with a decimal comma, or what
+    networkx writes for no attributes.
+    """
+    is_decimal = NUMBER.fullmatch(cell.encode()) is not None
+    return is_decimal or _is_number(cell) or cell == NO_ATTRIBUTES
 
 
 def _number(word: str) -> float:

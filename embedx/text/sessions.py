@@ -7,7 +7,7 @@ import array
 import datetime
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from embedx.text.tables import (
     Bad,
     json_records,
     lines_of,
+    shown,
     table_rows,
     value_of,
 )
@@ -204,8 +205,22 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
                 remedy = ("choose ", Setting("columns"), f" among {', '.join(record)}")
                 raise DataError(table, number, f"no {names[values.index(None)]}", remedy)
             progress.update(file.count)
-            yield number, [*map(str, values)]
+            pairs = zip(names, values, strict=True)
+            yield number, [_text_of(value, table, number, name) for name, value in pairs]
     progress.finish()
+
+
+def _text_of(value: Any, table: str, line: int, column: str) -> str:
+    """The text of a cell, of a whole number without a fraction. Raises `DataError` for lists,
+    objects, bytes and NaN, which name no user, no item and no time.
+    """
+    is_single = not isinstance(value, list | tuple | Mapping | bytes)
+    if not is_single or value != value:
+        problem = f"{column} is {shown(value)}, neither text nor a number"
+        raise DataError(table, line, problem, "write an event a row, or choose another column")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
 
 
 def _records(
