@@ -4,7 +4,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,29 +201,35 @@ def evaluate(
     predictions   a file with the labels that another program suggests for the same rows, scored
                   beside the model
     """
-    others = [*against] if isinstance(against, list | tuple) else [against]
+    models = [model, *(against if isinstance(against, list | tuple) else [against])]
     for_labels = {
         "test": test,
         "test_labels": test_labels,
         "label_column": label_column,
         "predictions": predictions,
     }
+    if _has_words(model):
+        _check_none(for_labels, "is for classifiers, and the model has word vectors")
+        with reporter(verbose) as progress:
+            first, *others = (_vectors_of(side) for side in models)
+            return words.evaluated(first, others, progress=progress, **tests)
+    _check_none(tests, "is for word vectors, and the model is a classifier")
+    classifiers = [_classifier_of(side) for side in models]
+    if test is None:
+        remedy = ("name them, alone or with ", Setting("test_labels"))
+        raise SettingError("test", None, "a classifier is scored on labelled data", remedy)
+    table = TableSettings(label_column=label_column)
+    suggested = None if predictions is None else str(predictions)
+    files = LabelTests(str(test), test_labels, table, suggested)
     with reporter(verbose) as progress:
-        if _has_words(model):
-            for setting, value in for_labels.items():
-                if value is not None:
-                    problem = "is for classifiers, and the model has word vectors"
-                    raise InapplicableError(setting, None, problem)
-            return words.evaluated(model, others, progress=progress, **tests)  # type: ignore[arg-type]
-        models = [_classifier_of(side) for side in [model, *others]]
-        if test is None or tests:
-            labels_beside = ("name them, alone or with ", Setting("test_labels"))
-            problem = "a classifier is scored on labelled data"
-            raise SettingError("test", None, problem, labels_beside)
-        table = TableSettings(label_column=label_column)
-        suggested = None if predictions is None else str(predictions)
-        files = LabelTests(str(test), test_labels, table, suggested)
-        return label_report.evaluate(models, files, progress)
+        return label_report.evaluate(classifiers, files, progress)
+
+
+def _check_none(tests: Mapping[str, Any], problem: str) -> None:
+    """Raise `InapplicableError` for a test that does not apply."""
+    for setting, value in tests.items():
+        if value is not None:
+            raise InapplicableError(setting, None, problem)
 
 
 def _has_words(model: "AnyModel") -> bool:
@@ -240,8 +246,18 @@ def _classifier_of(model: "AnyModel") -> classifier.Classifier | str:
     # That of a SoftmaxClassifier, which only exists with scikit-learn.
     trained = getattr(model, "classifier_", model)
     if not isinstance(trained, classifier.Classifier):
-        raise DataError(type(model).__name__, None, "no trained model", "give one, or its folder")
+        problem = "no trained classifier"
+        raise DataError(type(model).__name__, None, problem, "give one, or its folder")
     return trained
+
+
+def _vectors_of(model: "AnyModel") -> WordVectors | str:
+    """The word vectors that are scored, or their file or folder."""
+    if isinstance(model, str | Path):
+        return str(model)
+    if not isinstance(model, WordVectors):
+        raise DataError(type(model).__name__, None, "no word vectors", "give some, or their file")
+    return model
 
 
 def curves(model: "WordVectors | classifier.Classifier | SoftmaxClassifier") -> Any:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import embedx
@@ -128,3 +129,14 @@ def test_two_classifiers_are_scored_on_the_same_rows(folder):
     report = embedx.evaluate(model, against=folder / "m", test=folder / "test.csv")
     assert report.sides == ["softmax", str(folder / "m")]
     assert report.differences["p@1"].value == 0
+
+
+def test_models_and_tests_of_words_do_not_go_with_a_classifier(folder):
+    words = embedx.WordVectors(["a", "b"], {"input": np.ones((2, 2), np.float32)})
+    test = folder / "test.csv"
+    with refused("pairs", kind=InapplicableError):
+        embedx.evaluate(folder / "m", test=test, pairs="pairs.tsv")
+    with refused_data("WordVectors"):
+        embedx.evaluate(folder / "m", test=test, against=words)
+    with refused_data("Classifier"):
+        embedx.evaluate(words, against=load(str(folder / "m")))

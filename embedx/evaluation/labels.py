@@ -459,4 +459,4 @@ def blocks_of_rows(n: int, width: int) -> Iterator[slice]:
 
 def ratio(part: float, whole: float) -> float:
     """part / whole; not a number where the whole is 0."""
-    return part / whole if whole > 0 else math.nan
+    return float(part / whole) if whole > 0 else math.nan
