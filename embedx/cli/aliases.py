@@ -5,23 +5,25 @@ others.
 import re
 from collections.abc import Container, Sequence
 
-# theirs: ours; where there are two, the one that the command has. fastText's classifiers have a
-# hidden layer of -dim
+# Theirs: ours; where there are two, the one that the command has. fastText's classifiers have a
+# hidden layer of -dim.
 NAMES = {
-    "size": ("dim", "hidden"),  # word2vec.c, gensim before 4
-    "vector-size": ("dim", "hidden"),  # gensim
-    "dim": ("dim", "hidden"),  # fastText
-    "ws": ("window",),  # fastText
-    "negative": ("negatives",),  # word2vec.c, gensim
-    "neg": ("negatives",),  # fastText
-    "ns-exponent": ("sampler-exponent",),  # gensim
-    "iter": ("epochs",),  # word2vec.c, gensim before 4
-    "epoch": ("epochs",),  # fastText
-    "thread": ("threads",),  # fastText
-    "pretrained-vectors": ("pretrained",),  # fastText
-    "max-final-vocab": ("max-vocab",),  # gensim
-    "read-vocab": ("vocab",),  # word2vec.c
-    "t": ("sample",),  # fastText
+    # word2vec.c, gensim
+    "size": ("dim", "hidden"),
+    "vector-size": ("dim", "hidden"),
+    "negative": ("negatives",),
+    "ns-exponent": ("sampler-exponent",),
+    "iter": ("epochs",),
+    "max-final-vocab": ("max-vocab",),
+    "read-vocab": ("vocab",),
+    # fastText
+    "dim": ("dim", "hidden"),
+    "ws": ("window",),
+    "neg": ("negatives",),
+    "epoch": ("epochs",),
+    "thread": ("threads",),
+    "pretrained-vectors": ("pretrained",),
+    "t": ("sample",),
 }
 ARCHITECTURE = "write --architecture skipgram or --architecture cbow"
 RATE = (
@@ -29,7 +31,8 @@ RATE = (
     " for `embedx train`"
 )
 LENGTHS = "the lengths of character n-grams are one option of `embedx train`: --subwords 3-6"
-COMMANDS_INSTEAD = {  # commands of fastText and programs of word2vec.c that there are not
+# Commands of fastText and programs of word2vec.c that there are not.
+COMMANDS_INSTEAD = {
     "distance": "`embedx nn MODEL WORD` lists the nearest words; - reads them from standard input",
     "word-analogy": "`embedx analogy MODEL A B C`; - reads three words from each line",
     "compute-accuracy": "`embedx eval MODEL --analogies questions-words.txt`",
@@ -39,20 +42,23 @@ COMMANDS_INSTEAD = {  # commands of fastText and programs of word2vec.c that the
         " `--weights sparse` and `--set weight-threshold` keep few weights"
     ),
 }
-INSTEAD = {  # options that no command has, or only other commands: what to write
-    "cbow": ARCHITECTURE,  # word2vec.c
-    "sg": ARCHITECTURE,  # gensim
-    "hs": "write --objective hs",  # word2vec.c, gensim
-    "alpha": RATE,  # word2vec.c, gensim
-    "lr": RATE,  # fastText
-    "min-alpha": "the learning rate falls to zero; leave it out",  # gensim
-    "cbow-mean": "CBOW takes the mean of the context words; leave it out",  # gensim
-    "workers": "write --threads",  # gensim
+# Options that no command has, or only other commands: what to write.
+INSTEAD = {
+    # word2vec.c, gensim
+    "cbow": ARCHITECTURE,
+    "sg": ARCHITECTURE,
+    "hs": "write --objective hs",
+    "alpha": RATE,
+    "min-alpha": "the learning rate falls to zero; leave it out",
+    "cbow-mean": "CBOW takes the mean of the context words; leave it out",
+    "workers": "write --threads",
     "classes": (
         "vectors are not clustered; leave it out, and cluster those of the output by scikit-learn's"
         " KMeans"
     ),
-    "minn": LENGTHS,  # fastText, as all that follow
+    # fastText
+    "lr": RATE,
+    "minn": LENGTHS,
     "maxn": LENGTHS,
     "word-ngrams": (
         "an option of `embedx classify`; `embedx train` joins collocations by --phrases 1"
@@ -64,6 +70,7 @@ INSTEAD = {  # options that no command has, or only other commands: what to writ
         "write embedx compare TRAIN --objectives softmax,ova --test FILE --tune 30%"
     ),
     "autotune-duration": "write --time-budget for `embedx compare --tune`",
+    # ours, of another command
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
 }
 
@@ -80,7 +87,7 @@ def with_dashes(name: str) -> str:
 def own_name(name: str, known: Container[str]) -> str:
     """The name here of an option; `known` has those of the command, without their dashes."""
     name = with_dashes(name)
-    return next((each for each in NAMES.get(name, ()) if each in known), name)
+    return next((ours for ours in NAMES.get(name, ()) if ours in known), name)
 
 
 def long_names(words: Sequence[str], known: Container[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from embedx.cli import training
-from embedx.cli.peers import OF_LOSS, given_settings, objective_of_loss
+from embedx.cli.peers import SETTINGS_OF_LOSS, objective_of_loss, without_none
 from embedx.cli.streams import command_progress
 from embedx.storage.outputs import check_not_read
 from embedx.tasks.requests import TrainRequest
@@ -56,7 +56,7 @@ class VectorsRequest:
     def translated(self, architecture: str) -> TrainRequest:
         """The same for `embedx train`."""
         objective = objective_of_loss(self.loss)
-        settings = given_settings(
+        settings = without_none(
             architecture=architecture,
             dim=self.dim,
             window=self.ws,
@@ -70,7 +70,7 @@ class VectorsRequest:
             seed=self.seed,
         )
         if objective == "ns":
-            settings |= {"negatives": self.neg, **OF_LOSS["ns"]}
+            settings |= {"negatives": self.neg, **SETTINGS_OF_LOSS["ns"]}
         if self.maxn > 0 and self.bucket > 0:
             settings["subwords"] = f"{max(self.minn, 1)}-{self.maxn}"
             settings["buckets"] = self.bucket

@@ -45,17 +45,17 @@ INPUTS = frozenset(
 OUTPUTS = ("log_json", "out", "output", "per_label", "save_vocab")
 
 
-def check_outputs(given: Mapping[str, Any]) -> None:
+def check_outputs(arguments: Mapping[str, Any]) -> None:
     """Raise `DataError` if a command would write to a file that it reads, or two things to one
     file.
     """
-    outputs = {name: Path(given[name]) for name in OUTPUTS if given.get(name) is not None}
+    outputs = {name: Path(arguments[name]) for name in OUTPUTS if arguments.get(name) is not None}
     if not outputs:
         return
-    inputs = list(_inputs(given))
-    written: dict[str, str] = {}  # the setting by its path
+    inputs = list(_inputs(arguments))
+    setting_of_path: dict[str, str] = {}
     for name, path in outputs.items():
-        other = written.setdefault(os.path.realpath(path), name)
+        other = setting_of_path.setdefault(os.path.realpath(path), name)
         if other != name:
             raise DataError(path, None, ("it is ", Setting(other), " too"), "name another file")
         if os.path.exists(path):
@@ -63,9 +63,9 @@ def check_outputs(given: Mapping[str, Any]) -> None:
             _check_not_standard_input(path)
 
 
-def _inputs(given: Mapping[str, Any]) -> Iterator[str]:
+def _inputs(arguments: Mapping[str, Any]) -> Iterator[str]:
     """What names the inputs of a command."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name in INPUTS and value is not None:
             yield from map(str, value if isinstance(value, list) else [value])
 

@@ -31,14 +31,14 @@ Flag = Annotated[int, typer.Option(min=0, max=1)]
 LOSSES = {"softmax": "softmax", "ns": "ns", "hs": "hs", "ova": "ova", "one-vs-all": "ova"}
 # What fastText's losses are, beside their names: the noise by the square root of the counts, the
 # tree by Huffman.
-OF_LOSS: dict[str, dict[str, Any]] = {
+SETTINGS_OF_LOSS: dict[str, dict[str, Any]] = {
     "ns": {"sampler": "unigram", "sampler_exponent": 0.5},
     "hs": {"hierarchy": "huffman"},
 }
 
 
-def given_settings(**settings: Any) -> dict[str, Any]:
-    """The settings that are not None."""
+def without_none(**settings: Any) -> dict[str, Any]:
+    """The settings that have a value."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -90,7 +90,7 @@ class Word2vecRequest:
         min_count = self.min_count
         if self.read_vocab is None and min_count is None:
             min_count = 5
-        settings = given_settings(
+        settings = without_none(
             dim=self.size,
             window=self.window,
             sample=self.sample,
@@ -179,7 +179,7 @@ class SupervisedRequest:
         hidden = self.dim
         if not hidden and not self.pretrained_vectors:
             hidden = 100
-        settings = given_settings(
+        settings = without_none(
             hidden=hidden,
             epochs=self.epoch,
             threads=self.thread,
@@ -202,7 +202,7 @@ class SupervisedRequest:
             objective=objective,
             output=self.output,
             overwrite=self.overwrite,
-            typed=settings | OF_LOSS.get(objective, {}),
+            typed=settings | SETTINGS_OF_LOSS.get(objective, {}),
         )
 
 

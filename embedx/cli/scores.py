@@ -55,13 +55,25 @@ def _check_applies_to_text(request: EvaluateRequest) -> None:
 
 
 def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Record:
-    """The likelihood of a text under each model, for JSON; without --json it is printed too."""
-    from embedx.cli.words import score_text
+    """The likelihood of a text under each model, of two with the difference, for JSON; without
+    --json it is printed too.
+    """
+    from embedx.cli.training_results import metric_lines, plain_numbers
+    from embedx.evaluation import heldout
 
-    likelihoods, lines = score_text(request.models, text, request.seed, progress)
+    likelihoods = heldout.likelihoods_of(request.models, text, request.seed, progress)
+    names = [*request.models]
+    metrics = [likelihood.metrics() for likelihood in likelihoods]
+    if len(likelihoods) == 2:
+        gain = heldout.compare(*likelihoods)
+        names = ["model", "other", "difference"]
+        metrics.append({"log_likelihood": gain.value, "standard_error": gain.error})
     if not request.as_json:
-        print("\n".join(lines))
-    return likelihoods
+        if len(names) > 1:
+            print(*tab_separated([["metric", *names]]))
+        print("\n".join(metric_lines(*metrics)))
+    records = [*map(plain_numbers, metrics)]
+    return dict(zip(names, records, strict=True)) if len(names) > 1 else records[0]
 
 
 def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:

@@ -22,10 +22,10 @@ def show(heading: Sequence[str], rows: Sequence[Sequence[str]], value: Any = Non
         print("".join(f"{line}\n" for line in tab_separated(rows)), end="")
 
 
-def show_facts(found: Mapping[str, Any], as_json: bool) -> None:
+def show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
     """Print named values of any kind, a row each."""
-    rows = [(name.replace("_", " "), text(value)) for name, value in found.items()]
-    show(("name", "value"), rows, found if as_json else None)
+    rows = [(name.replace("_", " "), text(value)) for name, value in facts.items()]
+    show(("name", "value"), rows, facts if as_json else None)
 
 
 def text(value: Any) -> str:
@@ -33,5 +33,7 @@ def text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(text, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name.replace('_', '-')}={text(each)}" for name, each in value.items())
-    return f"{value:,}" if type(value) is int else as_typed(value) or "-"
+        return ", ".join(f"{name.replace('_', '-')}={text(item)}" for name, item in value.items())
+    if type(value) is int:
+        return f"{value:,}"
+    return as_typed(value) or "-"

@@ -2,18 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-from embedx import objectives
 from embedx.cli import training_results as results
 from embedx.cli.streams import reporter
-from embedx.errors import DataError, Setting, SettingError
-from embedx.evaluation import heldout
+from embedx.errors import SettingError
 from embedx.pages.plain import tab_separated
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.skipgram.corpus_report import check, table
-from embedx.storage.folder import task_of
 from embedx.tasks.requests import TrainRequest
 from embedx.tasks.run import plan_request, run_request
 from embedx.tasks.words import WordTask
@@ -22,8 +18,6 @@ from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
 from embedx.text.settings import PhraseSettings, TextSettings
 from embedx.text.sources import text_defaults
-from embedx.vectors.model import load_folder
-from embedx.vectors.probabilities import trained_on
 
 
 def train(request: TrainRequest) -> None:
@@ -96,34 +90,3 @@ def check_corpus(request: TrainRequest) -> None:
         progress=progress,
     )
     print(json.dumps(findings) if request.as_json else table(findings))
-
-
-def score_text(
-    models: list[str], corpus: str, seed: int, progress: Progress
-) -> tuple[dict[str, Any], list[str]]:
-    """The likelihood of a text under models, of two with the difference, for JSON and as lines.
-
-    The text is read, and pairs are drawn, by the settings of the first model.
-    """
-    for path in models:
-        if task_of(path) != "skipgram":
-            problem = ("not a folder written by `embedx train`, which ", Setting("text"), " needs")
-            raise DataError(path, None, problem)
-    loaded = [load_folder(Path(path)) for path in models]
-    for path, model in zip(models, loaded, strict=True):
-        objectives.check_packages(path, model.facts, model.settings)
-        trained_on(model)
-        heldout.check_same_words(loaded[0].words, model.words)
-    pairs, calibration = heldout.pairs_of(corpus, loaded[0], seed=seed, progress=progress)
-    likelihoods = [heldout.evaluate(model, pairs, calibration, progress) for model in loaded]
-    names = list(models)
-    metrics = [likelihood.metrics() for likelihood in likelihoods]
-    if len(likelihoods) == 2:
-        gain = heldout.compare(*likelihoods)
-        names = ["model", "other", "difference"]
-        metrics.append({"log_likelihood": gain.value, "standard_error": gain.error})
-    numbers = [results.plain_numbers(metrics_of_model) for metrics_of_model in metrics]
-    lines = results.metric_lines(*metrics)
-    if len(loaded) == 1:
-        return numbers[0], lines
-    return dict(zip(names, numbers, strict=True)), [*tab_separated([["metric", *names]]), *lines]

@@ -23,26 +23,29 @@ small. Of any other text it is a sentence, or PIECE tokens of one that is longer
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy import float32, int32, ndarray
 from scipy.special import logsumexp
 
+from embedx import objectives
 from embedx.engine.encoders import ENCODERS
 from embedx.errors import DataError, Setting
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.evaluation.statistics import Estimate, grouped
 from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress, Silent
+from embedx.storage.folder import task_of
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import PIECE
 from embedx.text.settings import TextSettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts
-from embedx.vectors.model import WordVectors
+from embedx.vectors.model import TASK, WordVectors, load_folder
 from embedx.vectors.probabilities import log_probability_given, trained_on
 
 # Pairs that are scored, at most: the standard error is then about 0.01 nats.
@@ -271,6 +274,28 @@ def architecture_of(vectors: WordVectors) -> str:
 # ---- their likelihood
 
 
+def likelihoods_of(
+    folders: Sequence[str], corpus: str, seed: int, progress: Progress
+) -> list[Likelihood]:
+    """The likelihood of the same pairs of a text under each of some models, which are folders that
+    `embedx train` wrote.
+
+    The text is read, and pairs are drawn, by the settings of the first model. Raises `EmbedxError`
+    for a model that cannot be scored, or has other words than the first.
+    """
+    for folder in folders:
+        if task_of(folder) != TASK:
+            problem = ("not a folder written by `embedx train`, which ", Setting("text"), " needs")
+            raise DataError(folder, None, problem)
+    models = [load_folder(Path(folder)) for folder in folders]
+    for folder, model in zip(folders, models, strict=True):
+        objectives.check_packages(folder, model.facts, model.settings)
+        trained_on(model)
+        check_same_words(models[0].words, model.words)
+    pairs, calibration = pairs_of(corpus, models[0], seed=seed, progress=progress)
+    return [evaluate(model, pairs, calibration, progress) for model in models]
+
+
 def evaluate(
     vectors: WordVectors,
     pairs: HeldOutPairs,
@@ -333,8 +358,9 @@ def check_same_words(a: list[str], b: list[str]) -> None:
             f"different words, {len(a):,} and {len(b):,} of them, so that log-likelihoods are not"
             " comparable"
         )
-        settings = (Setting("min_count"), " and ", Setting("max_vocab"))
-        remedy = ("train both on the same text with the same ", *settings)
+        min_count = Setting("min_count")
+        max_vocab = Setting("max_vocab")
+        remedy = ("train both on the same text with the same ", min_count, " and ", max_vocab)
         raise DataError("the two models", None, problem, remedy)
 
 

@@ -176,22 +176,10 @@ def curves_chart(
     marks = []
     for k, (name, runs) in enumerate(curves.items()):
         style = (styles or {}).get(name, style_of(k))
-        curve = over_runs(runs, against)
-        places, mean, low, high = (
-            [axis(value) for value in row]
-            for axis, row in zip((x, y, y, y), curve.tolist(), strict=True)
-        )
-        mean_line = list(zip(places, mean, strict=True))
-        columns = curve[:2]
-        band = []
-        if len(runs) > 1:
-            columns = curve
-            upper = list(zip(places, high, strict=True))
-            lower = list(zip(places, low, strict=True))
-            band = [*upper, *reversed(lower)]
-        lines.append((style, _svg_points(mean_line), _svg_points(band)))
-        rows = [[name, *map(shown, row)] for row in columns.T.tolist()]
-        marks += [(a, b, style, row) for (a, b), row in zip(mean_line, rows, strict=True)]
+        line, marks_of_curve = _curve(name, over_runs(runs, against), len(runs) > 1, x, y, style)
+        lines.append(line)
+        marks += marks_of_curve
+
     names = ["", x.label, y_label]
     captions = [about]
     n_runs = max(map(len, curves.values()))
@@ -199,24 +187,37 @@ def curves_chart(
         names += ["lowest", "highest"]
         captions.append(f"mean of {n_runs} seeds, band from the lowest to the highest")
     captions.append(about_cut_off(points, y))
-    rings = []
-    texts = []
+
+    parts: dict[str, Any] = {}
     if best is not None:
         place = (x(best[against]), y(best[SCORE]))
-        rings.append((*place, style_of(0)))
-        texts.append(name_beside(place, "best"))
-    return chart(
-        x,
-        y,
-        id,
-        names,
-        lines=lines,
-        marks=marks,
-        rings=rings,
-        texts=texts,
-        is_curve=True,
-        caption="; ".join(filter(None, captions)),
-    )
+        parts["rings"] = [(*place, style_of(0))]
+        parts["texts"] = [name_beside(place, "best")]
+    caption = "; ".join(filter(None, captions))
+    return chart(x, y, id, names, lines=lines, marks=marks, is_curve=True, caption=caption, **parts)
+
+
+def _curve(
+    name: str, curve: np.ndarray, has_band: bool, x: Axis, y: Axis, style: str
+) -> tuple[tuple[str, str, str], list[Any]]:
+    """The line of a curve with its band, empty if it has none, and the marks of its points.
+
+    curve  as of `over_runs`
+    """
+    x_values, mean, low, high = curve.tolist()
+    places = [x(value) for value in x_values]
+    line = [*zip(places, map(y, mean), strict=True)]
+    rows = curve[:2]
+    band: list[tuple[float, float]] = []
+    if has_band:
+        rows = curve
+        lower = [*zip(places, map(y, low), strict=True)]
+        band = [*zip(places, map(y, high), strict=True), *reversed(lower)]
+    marks = [
+        (*place, style, [name, *map(shown, row)])
+        for place, row in zip(line, rows.T.tolist(), strict=True)
+    ]
+    return (style, _svg_points(line), _svg_points(band)), marks
 
 
 def about_cut_off(points: Sequence[Sequence[float]], y: Axis) -> str:

@@ -52,12 +52,17 @@ from embedx.vectors import formats
 from embedx.vectors.subwords import Subwords
 
 TASK = "skipgram"
-VECTORS = ("input", "output", "sum")  # of a word: see `WordVectors.of`
-COUNT = "count"  # the attribute of a word, as gensim calls it
-TOP_K = 10  # words that a query returns
-SHOWN = ("objective", "epochs", "final_loss", "words_per_second", "source")  # facts in a notebook
-MAX_SUGGESTED = 50_000  # words that are compared with an unknown one to suggest the nearest
-MAX_COSINES = 1 << 25  # at a time: 128 MB
+# Of a word: see `WordVectors.of`.
+VECTORS = ("input", "output", "sum")
+# The attribute of a word, as gensim calls it.
+COUNT = "count"
+# Words that a query returns.
+TOP_K = 10
+FACTS_IN_NOTEBOOK = ("objective", "epochs", "final_loss", "words_per_second", "source")
+# Words that are compared with an unknown one to suggest the nearest.
+MAX_SUGGESTED = 50_000
+# Cosines computed at a time: 128 MB.
+MAX_COSINES = 1 << 25
 SUBWORD_ARRAYS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
 SCHEMA = FolderSchema(
@@ -100,10 +105,12 @@ SCHEMA = FolderSchema(
 )
 
 
-Key = str | int | np.integer[Any]  # a word, or the number of its row
+# A word, or the number of its row.
+Key = str | int | np.integer[Any]
 KEYS = (str, int, np.integer)
 K = TypeVar("K", bound=Key)
-Term = Key | ndarray | tuple[Key | ndarray, float]  # of a query, with its weight
+# Of a query, perhaps with its weight.
+Term = Key | ndarray | tuple[Key | ndarray, float]
 Query = Term | Sequence[Term]
 
 
@@ -115,17 +122,22 @@ class UnknownWordError(EmbedxError, KeyError):
 
 @dataclass(eq=False, repr=False)
 class WordVectors:
-    """Words with their vectors, counts, settings and facts of the run."""
+    """Words with their vectors, counts, settings and facts of the run.
+
+    arrays    "input": float32 (words, dim); more when the model was trained by embedx
+    counts    int64 (words,)
+    phrases   the collocations joined in its text
+    subwords  the vectors of n-grams, if there are any
+    """
 
     words: list[str]
-    # "input": float32 (words, dim); more when the model was trained by embedx
     arrays: dict[str, ndarray]
     _: KW_ONLY
-    counts: ndarray | None = None  # int64 (words,)
+    counts: ndarray | None = None
     settings: Record = field(default_factory=dict)
     facts: Record = field(default_factory=dict)
-    phrases: Phrases | None = None  # the collocations joined in its text
-    subwords: Subwords | None = None  # the vectors of n-grams, if there are any
+    phrases: Phrases | None = None
+    subwords: Subwords | None = None
 
     @property
     def vectors(self) -> ndarray:
@@ -142,7 +154,7 @@ class WordVectors:
         Raises EmbedxError without.
         """
         if which not in VECTORS:
-            raise SettingError("vectors", which, f"{choice(which, VECTORS)}")
+            raise SettingError("vectors", which, choice(which, VECTORS))
         if which == VECTORS[0]:
             return self
         output = self.output_vectors
@@ -174,7 +186,7 @@ class WordVectors:
         """A table, for notebooks."""
         facts = {
             name.replace("_", " "): self.facts[name]
-            for name in SHOWN
+            for name in FACTS_IN_NOTEBOOK
             if self.facts.get(name) is not None
         }
         rows = {

@@ -10,11 +10,15 @@ from embedx.text.ngrams import NGrams, encoded, fnv1a
 
 
 class Subwords(NamedTuple):
-    """The vectors of n-grams, by their bucket."""
+    """The vectors of n-grams, by their bucket.
+
+    rows     float32 (n, dim)
+    buckets  int32 (n,), ascending: that of each row
+    """
 
     ngrams: NGrams
-    rows: np.ndarray  # float32 (n, dim)
-    buckets: np.ndarray  # int32 (n,), ascending: of each row
+    rows: np.ndarray
+    buckets: np.ndarray
 
     def vector(self, word: str) -> np.ndarray | None:
         """The mean of the vectors of a word's n-grams, float32 (dim,): of a word that is not in the
