@@ -330,10 +330,10 @@ def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
 def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     two_topics, tmp_path, monkeypatch
 ):
-    def measured(data, name, seed, *arguments):
+    def measured(runner, name, seed, options):
         return {"result": run(name, seed, {"ns": -2.0, "hs": -3.0}[name])["result"]}
 
-    monkeypatch.setattr(runs, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "measured", measured)
     settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
     outcome = embedx.compare(str(two_topics), "ns, hs", tmp_path / "out", **settings)
     assert [line.objective for line in outcome.ranking.lines] == ["ns", "hs"]
@@ -352,7 +352,7 @@ def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr(runs, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "measured", measured)
     outcome = comparison.compare(data, ["ns", "ove"], settings, tmp_path / "out")
     assert outcome.interrupted
     assert outcome.ranking.advice[0] == "Only ns finished: log-likelihood -2.000."
@@ -535,10 +535,8 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
     data.check(names)
     data.prepare(Silent())
     assert data.converging == {names[1]}
-    limit = {"time_budget": 60.0}
-    requests = [
-        runs.request_of(data, name, 1, CompareSettings(), tmp_path, {}, limit) for name in names
-    ]
+    runner = runs.Runner(data, CompareSettings(), tmp_path)
+    requests = [runner.request(name, 1, {}, {"time_budget": 60.0}) for name in names]
     assert [("time_budget" in r.typed, "validation" in r.typed) for r in requests] == [
         (True, True),
         (False, False),

@@ -70,10 +70,10 @@ def test_metrics_of_labels_have_a_row_each_and_a_column_for_each_side(tmp_path):
 
 
 def test_a_ranking_has_a_row_for_each_objective(two_topics, tmp_path, monkeypatch):
-    def measured(data, name, seed, *arguments):
+    def measured(runner, name, seed, options):
         return {"result": run(name, seed, {"ns": -3.0, "hs": -2.0}[name])["result"]}
 
-    monkeypatch.setattr(runs, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "measured", measured)
     settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
     outcome = embedx.compare(str(two_topics), "ns,hs", tmp_path / "out", **settings)
     frame = outcome.to_frame()

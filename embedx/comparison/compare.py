@@ -104,6 +104,11 @@ class Comparison:
         """
         return data_frame(numbers(self.ranking))
 
+    @property
+    def runner(self) -> runs.Runner:
+        """What makes the runs."""
+        return runs.Runner(self.data, self.settings, self.folder / WORK)
+
     def measure(self) -> None:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
         # the file shows that the folder is that of a comparison
@@ -121,9 +126,7 @@ class Comparison:
         if not self.settings.tune:
             return {}
         names = [name for name in self.names if name not in self.data.converging]
-        folder = self.folder / WORK
-        tuning = Tuning(self.data, self.settings, folder, self.records, self.progress)
-        return tuning.best_options(names)
+        return Tuning(self.runner, self.records, self.progress).best_options(names)
 
     def _jobs(self) -> list[tuple[int, str]]:
         """Seed and objective of each run that is not recorded yet."""
@@ -164,7 +167,7 @@ class Comparison:
 
     def _make_run(self, seed: int, name: str, options: Options) -> Run:
         """The record of one run."""
-        outcome = runs.measured(self.data, name, seed, self.settings, self.folder / WORK, options)
+        outcome = self.runner.measured(name, seed, options)
         return self.records.add(outcome, objective=name, seed=seed)
 
     def _summary(self, record: Run) -> str:

@@ -46,49 +46,66 @@ class Ended:
     peak: int | None
 
 
-def request_of(
-    data: Data,
-    objective: str,
-    seed: int,
-    settings: CompareSettings,
-    folder: Path,
-    options: Mapping[str, Any],
-    limit: Record,
-) -> RunRequest:
-    """A run that writes its model and its log to `folder`.
+@dataclass(frozen=True)
+class Runner:
+    """Makes the runs of a comparison, one after another.
 
-    options  for this objective
-    limit    the setting that ends the run
-    """
-    request = data.request(objective)
-    is_limited = objective not in data.converging or settings.epochs is not None
-    typed = request.typed | {"seed": seed, "threads": settings.used_threads}
-    return dataclasses.replace(
-        request,
-        output=folder / "model",
-        log_json=folder / "log",
-        checkpoint_every="0",
-        typed={**typed, **(limit if is_limited else {}), **options},
-    )
-
-
-def measured(
-    data: Data,
-    objective: str,
-    seed: int,
-    settings: CompareSettings,
-    folder: Path,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see
-    `embedx.comparison.records`.
-
-    folder   the working folder of the run
-    options  of this objective, chosen by --tune
+    folder  the working folder of each run
     """
 
-    def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
-        scores, beside = data.scores(folder / "model")
+    data: Data
+    settings: CompareSettings
+    folder: Path
+
+    def measured(self, objective: str, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see
+        `embedx.comparison.records`.
+
+        options  of this objective, chosen by --tune
+        """
+        request = self.request(objective, seed, options, self.settings.limit)
+
+        def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
+            return self._result(objective, facts, ended)
+
+        outcome = performed(request, self.folder, result)
+        if options:
+            outcome["tuned"] = dict(options)
+        return outcome
+
+    def tried(self, objective: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of
+        None where it failed.
+        """
+        request = self.request(objective, 1, options, self.settings.limit_of_trial)
+        failed: dict[str, Any] = {"used": {}, "score": None}
+        return failed | performed(request, self.folder, self._result_of_trial)
+
+    def request(
+        self, objective: str, seed: int, options: Mapping[str, Any], limit: Record
+    ) -> RunRequest:
+        """A run that writes its model and its log to the working folder.
+
+        options  for this objective
+        limit    the setting that ends the run
+        """
+        request = self.data.request(objective)
+        settings = {**request.typed, "seed": seed, "threads": self.settings.used_threads}
+        is_limited = objective not in self.data.converging or self.settings.epochs is not None
+        if is_limited:
+            settings |= limit
+        return dataclasses.replace(
+            request,
+            output=self.folder / "model",
+            log_json=self.folder / "log",
+            checkpoint_every="0",
+            typed={**settings, **options},
+        )
+
+    def _result(self, objective: str, facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
+        """The outcome of a run that was trained, with the scores of its model."""
+        data = self.data
+        scores, beside = data.scores(self.folder / "model")
         records = {name: score.record() for name, score in scores.items() if score.is_finite}
         if not records:
             return {"failed": "its model has no finite score"}
@@ -108,32 +125,17 @@ def measured(
             record["lowered"] = facts["learning_rate_lowered"][-1]
         return {"result": record}
 
-    request = request_of(data, objective, seed, settings, folder, options, settings.limit)
-    outcome = performed(request, folder, result)
-    if options:
-        outcome["tuned"] = dict(options)
-    return outcome
-
-
-def tried(
-    data: Data, objective: str, settings: CompareSettings, folder: Path, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of None
-    where it failed.
-    """
-
-    def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
-        score = data.validation_score(folder / "model", facts)
+    def _result_of_trial(self, facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
+        """The outcome of a trial that was trained, with the score on validation data."""
+        score = self.data.validation_score(self.folder / "model", facts)
         used = {
-            name: facts["settings"].get(name)
+            name: facts["settings"][name]
             for name in ("learning_rate", "negatives", *CHOSEN_WITHOUT_RATE)
+            if facts["settings"].get(name) is not None
         }
-        known = {name: value for name, value in used.items() if value is not None}
-        is_finite = score is not None and math.isfinite(score)
-        return {"used": known, "score": score if is_finite else None}
-
-    request = request_of(data, objective, 1, settings, folder, options, settings.limit_of_trial)
-    return {"used": {}, "score": None} | performed(request, folder, result)
+        if score is not None and not math.isfinite(score):
+            score = None
+        return {"used": used, "score": score}
 
 
 def performed(

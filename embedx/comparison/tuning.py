@@ -9,15 +9,11 @@ them.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from embedx import objectives
-from embedx.comparison import runs
-from embedx.comparison.data import Data
 from embedx.comparison.records import FAILED, Records, Run
-from embedx.comparison.runs import CHOSEN_WITHOUT_RATE
-from embedx.comparison.settings import CompareSettings
+from embedx.comparison.runs import CHOSEN_WITHOUT_RATE, Runner
 from embedx.errors import Setting, Text, joined
 from embedx.runtime.progress import Progress
 from embedx.settings import settings_of
@@ -29,14 +25,9 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True)
 class Tuning:
-    """The trials of a comparison. Recorded ones are not repeated.
+    """The trials of a comparison. Recorded ones are not repeated."""
 
-    folder  the working folder of the trials
-    """
-
-    data: Data
-    settings: CompareSettings
-    folder: Path
+    runner: Runner
     records: Records
     progress: Progress
 
@@ -55,7 +46,7 @@ class Tuning:
 
     def _best_of(self, name: str) -> Options:
         """The options of the best trial of an objective."""
-        objective, _ = self.data.variant(name)
+        objective, _ = self.runner.data.variant(name)
         has_negatives = "negatives" in settings_of(objectives.find(objective).Settings)
         best = search(lambda options: self._trial(name, options), has_negatives)
         options: Options = best["trial"]
@@ -65,7 +56,7 @@ class Tuning:
         """The record of a trial, which is made if it is not there yet."""
         trial = self.records.find(objective=name, trial=options)
         if trial is None:
-            outcome = runs.tried(self.data, name, self.settings, self.folder, options)
+            outcome = self.runner.tried(name, options)
             trial = self.records.add(outcome, objective=name, trial=options)
             words = settings_in_words(options)
             self.progress.note(f"trial of {name}, ", words, f": {outcome_in_words(trial)}")
