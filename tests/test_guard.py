@@ -27,12 +27,11 @@ from embedx.skipgram.configuration import configure
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 from embedx.tasks.run import run_request
 from embedx.training import guard, trainer
-from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.guard import Guard
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
-from tests.support.checkpoints import state_of
+from tests.support.checkpoints import checkpoints_of, state_of
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.label_training import train
 from tests.support.notes import Notes
@@ -315,14 +314,10 @@ def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
 # ---- little memory, and checkpoints
 
 
-def checkpoints_of(folder, resumes=False, every=1e9):
-    return Checkpoints(folder / "out", Command("train", {}, every, resumes), False, Notes())
-
-
 def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled=9, most=0.05)
-    checkpoints = checkpoints_of(tmp_path)
+    checkpoints = checkpoints_of(tmp_path, Notes())
     taken = []
     take = checkpoints.take
 
@@ -346,7 +341,7 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(
 ):
     """Or the last one where all are later."""
     state, kept = state_of({"trainer.next_step": 0})
-    checkpoints = checkpoints_of(tmp_path)
+    checkpoints = checkpoints_of(tmp_path, Notes())
     assert not checkpoints.roll_back(state, good_step)
     for step in 5, 10:
         kept["trainer.next_step"] = step

@@ -20,8 +20,9 @@ from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram import task as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import checkpoint
-from embedx.training.checkpoint import Checkpoints, Command
+from embedx.training.checkpoint import Checkpoints
 from tests.support import forked
+from tests.support.checkpoints import checkpoints_of
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 
@@ -298,10 +299,6 @@ def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
         embedx.SkipGram(dim=2**31 - 1).fit(two_topics)
 
 
-def checkpoints_of(folder, notes, every=float("inf"), resumes=False):
-    return Checkpoints(folder / "out", Command("train", {}, every, resumes), False, notes)
-
-
 def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
     printed = Notes()
@@ -333,7 +330,7 @@ def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
 
 def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
     config = configure("ns", {"threads": 1, "epochs": 1, **options})
-    checkpoints = checkpoints_of(folder, progress, every)
+    checkpoints = checkpoints_of(folder, progress, every=every)
     trained = skipgram.train(
         [str(corpus)],
         config,

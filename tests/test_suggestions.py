@@ -7,15 +7,11 @@ import pytest
 
 import embedx
 from embedx.classification.classifier import load
-from embedx.cli.app import application
 from embedx.errors import InapplicableError
+from tests.support.commands import invoke
 from tests.support.refusals import refused, refused_data
 
 WORDS = {"billing": "invoice refund", "login": "password reset", "delivery": "parcel late"}
-
-
-def run(*words):
-    application(words)(list(words), standalone_mode=False)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +22,7 @@ def folder(tmp_path_factory):
     (folder / "train.csv").write_text("\n".join(["id,text,label", *rows, ""]))
     tests = ["7,invoice,billing", "8,password,login", "9,parcel,delivery", "10,refund,other"]
     (folder / "test.csv").write_text("\n".join(["id,text,label", *tests, ""]))
-    run("classify", str(folder / "train.csv"), "--output", str(folder / "m"), "--quiet")
+    invoke("classify", str(folder / "train.csv"), "--output", str(folder / "m"), "--quiet")
     return folder
 
 
@@ -38,14 +34,14 @@ def scored(folder, capsys):
         (folder / "other").write_text(text)
         test = ["--test", str(folder / "test.csv"), "--predictions", str(folder / "other")]
         capsys.readouterr()
-        run("eval", str(folder / "m"), *test, "--json", "--quiet")
+        invoke("eval", str(folder / "m"), *test, "--json", "--quiet")
         return json.loads(capsys.readouterr().out)["test"]
 
     return score
 
 
 def predicted(folder, capsys, *options):
-    run("predict", str(folder / "m"), str(folder / "test.csv"), *options)
+    invoke("predict", str(folder / "m"), str(folder / "test.csv"), *options)
     return capsys.readouterr().out
 
 
@@ -93,7 +89,7 @@ def test_files_that_do_not_fit_the_test_rows_are_refused(folder, scored):
     with refused_data("other", quoting='"cats"'):
         scored("cats\ndogs\ncats\ndogs\n")
     with refused("predictions", "test", kind=InapplicableError):
-        run("eval", str(folder / "m"), "--predictions", str(folder / "other"))
+        invoke("eval", str(folder / "m"), "--predictions", str(folder / "other"))
 
 
 def test_suggestions_of_labels_by_number(tmp_path, capsys):
@@ -101,11 +97,11 @@ def test_suggestions_of_labels_by_number(tmp_path, capsys):
     (tmp_path / "test.txt").write_text("2 3 3\n0 0:1\n1,2 1:1\n")
     (tmp_path / "other").write_text("2\t0\n1\t2\n")
     model = str(tmp_path / "m")
-    run("classify", str(tmp_path / "train.txt"), "--output", model, "--quiet")
+    invoke("classify", str(tmp_path / "train.txt"), "--output", model, "--quiet")
     assert load(model).known.names is None
     capsys.readouterr()
     test = ["--test", str(tmp_path / "test.txt"), "--predictions", str(tmp_path / "other")]
-    run("eval", model, *test, "--json", "--quiet")
+    invoke("eval", model, *test, "--json", "--quiet")
     _, theirs = json.loads(capsys.readouterr().out)["test"]["metrics"]
     assert (theirs["p@1"], theirs["p@3"]) == (0.5, 0.5)
 

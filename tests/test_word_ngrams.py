@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from embedx.classification.classifier import load
-from embedx.cli.app import application
-
-
-def run(*words):
-    application(words)(list(words), standalone_mode=False)
+from tests.support.commands import invoke
 
 
 def random_words(n, rng):
@@ -50,7 +46,7 @@ def written(tmp_path, monkeypatch):
 
 def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(written, capsys):
     written(random_words(3000, np.random.default_rng(0)))
-    run("classify", "rows.csv", "--output", "m", "--threads", "1")
+    invoke("classify", "rows.csv", "--output", "m", "--threads", "1")
     model = load("m")
     assert model.known.text.settings["word_ngrams"] == 1
     assert len(model.known.text.hashes) == 0
@@ -62,14 +58,14 @@ def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(wr
 
 def test_pairs_of_words_are_kept_where_the_order_matters(written, capsys):
     written(phrases(1500, np.random.default_rng(0)))
-    run("classify", "rows.csv", "--output", "m", "--threads", "1")
+    invoke("classify", "rows.csv", "--output", "m", "--threads", "1")
     assert load("m").known.text.settings["word_ngrams"] == 2
     assert "word n-grams" not in capsys.readouterr().err
 
 
 def test_a_number_of_words_that_is_given_stays(written):
     written(random_words(3000, np.random.default_rng(0)))
-    run("classify", "rows.csv", "--output", "m", "--threads", "1", "--word-ngrams", "2")
+    invoke("classify", "rows.csv", "--output", "m", "--threads", "1", "--word-ngrams", "2")
     model = load("m")
     assert model.known.text.settings["word_ngrams"] == 2
     assert "word_ngrams" not in model.facts["chosen"]
@@ -78,6 +74,6 @@ def test_a_number_of_words_that_is_given_stays(written):
 def test_all_runs_of_a_comparison_have_the_features_of_the_test_rows(written, tmp_path, capsys):
     written(random_words(1500, np.random.default_rng(0)))
     options = ["--objectives", "softmax,ova", "--seeds", "1", "--epochs", "1", "--json"]
-    run("compare", "rows.csv", "--test", "rows.csv", "--output", "c", *options)
+    invoke("compare", "rows.csv", "--test", "rows.csv", "--output", "c", *options)
     ranking = json.loads(capsys.readouterr().out)
     assert {row["objective"] for row in ranking["objectives"]} == {"softmax", "ova"}

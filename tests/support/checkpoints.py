@@ -1,5 +1,6 @@
 """Runs of the command line that end at a checkpoint, and what they leave behind."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,11 @@ def asked(every=0.0, resumes=False, **arguments):
     arguments = {"corpora": ["a.txt"], "typed": {}, **arguments}
     free = TrainRequest(corpora=[], typed=arguments["typed"]).free_names()
     return Command("train", arguments, every, resumes, free)
+
+
+def checkpoints_of(folder, progress, *, every=math.inf, resumes=False):
+    """The checkpoints of a run whose output is `folder/out`."""
+    return Checkpoints(folder / "out", Command("train", {}, every, resumes), False, progress)
 
 
 def a_state(n=5, place=7):
