@@ -22,7 +22,7 @@ import numpy as np
 
 from embedx import load
 from embedx.distributed import words as distributed_words
-from embedx.distributed.ray_backend import Size
+from embedx.distributed.connection import Size
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Worker
 from embedx.evaluation import words

@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 import reference
 
-from embedx.distributed import ray_backend, run
-from embedx.distributed.merging import ALONE, N_DIRECTIONS, RATE, STATELESS_FACTOR, Partner, gather
+from embedx.distributed import connection, run
+from embedx.distributed.connection import Size
+from embedx.distributed.merging import (
+    DAMPING_PER_RATE,
+    DAMPING_WITHOUT_PARTNER,
+    N_DIRECTIONS,
+    STATELESS_FACTOR,
+    Partner,
+    gather,
+)
 from embedx.distributed.parameters import STATE, ParameterReplica, Parameters, ParameterServer
-from embedx.distributed.ray_backend import Size
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
 from embedx.distributed.worker import Plan, Worker
@@ -162,10 +169,11 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             for states in (before[1], now[1], common.state)
         ]
         if partner is None:
-            damping = 1 - np.exp(-ALONE * n_trained * uses[row])
+            damping = 1 - np.exp(-DAMPING_WITHOUT_PARTNER * n_trained * uses[row])
         else:
             damping = np.zeros((table.rows.shape[1], table.rows.shape[1]))
-            strength = RATE * rate * (1 if has_states else STATELESS_FACTOR) * n_trained * uses[row]
+            per_update = DAMPING_PER_RATE * rate * (1 if has_states else STATELESS_FACTOR)
+            strength = per_update * n_trained * uses[row]
             damping[:DIM, :DIM] = reference.damping_of(
                 partner.rows()[:, :DIM], partner.uses, strength, N_DIRECTIONS
             )
@@ -480,4 +488,4 @@ def test_no_cluster_is_reported_in_a_line(two_topics):
 def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with refused("cluster", remedy='pip install "embedx[ray]", on every machine'):
-        ray_backend.ray()
+        connection.ray()

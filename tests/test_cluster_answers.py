@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from embedx.classification.labelwise import TrainedTile
-from embedx.distributed import address, answers, tiles
+from embedx.distributed import answers, connection, tiles
 from embedx.distributed.answers import LostWorkerError
 from embedx.distributed.parameters import STATE, Parameters, ParameterServer
 from embedx.engine.merging import Delta
@@ -186,16 +186,16 @@ def noted(tmp_path, monkeypatch):
 
 def refused(cluster):
     with pytest.raises(SettingError) as error:
-        address.address_of(cluster)
+        connection.address_of(cluster)
     assert error.value.setting == "cluster"
     return error.value
 
 
 def test_auto_is_the_cluster_that_this_user_started(noted, monkeypatch):
-    assert address.address_of("auto") == "10.0.0.1:6379"
+    assert connection.address_of("auto") == "10.0.0.1:6379"
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:6380")
-    assert address.address_of("auto") == "10.0.0.2:6380"
-    assert address.address_of("10.0.0.3:6379") == "10.0.0.3:6379"
+    assert connection.address_of("auto") == "10.0.0.2:6380"
+    assert connection.address_of("10.0.0.3:6379") == "10.0.0.3:6379"
 
 
 def test_no_cluster_is_told_at_once(noted):
@@ -214,12 +214,12 @@ class TestPlacesThatOthersMayWriteTo:
         noted.parent.chmod(0o777)
         assert "RAY_AUTH_MODE=token" in spelled(refused("auto").remedy, in_python)
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
-        assert address.address_of("auto") == "10.0.0.1:6379"
+        assert connection.address_of("auto") == "10.0.0.1:6379"
 
     def test_a_file_of_another_user_names_no_cluster_whatever_the_token(self, noted, monkeypatch):
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
         monkeypatch.setattr(os, "geteuid", lambda: noted.stat().st_uid + 1)
-        monkeypatch.setattr(address, "ADMINISTRATOR", -1)
+        monkeypatch.setattr(connection, "ADMINISTRATOR", -1)
         assert str(noted) in refused("auto").problem
 
     def test_links_and_pipes_are_not_followed(self, noted):

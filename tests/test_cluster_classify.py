@@ -16,9 +16,9 @@ from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun
 from embedx.distributed import run
+from embedx.distributed.connection import Size
 from embedx.distributed.examples import update_rates
 from embedx.distributed.predict import Predictor
-from embedx.distributed.ray_backend import Size
 from embedx.distributed.run import Distributed
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import InapplicableError, Setting

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from embedx.classification import classifier
-from embedx.distributed import predict, ray_backend, run
+from embedx.distributed import connection, predict, ray_backend, run
 from embedx.distributed.parameters import ParameterReplica, Parameters
 from embedx.distributed.run import by_workers
 from embedx.distributed.settings import ClusterSettings
@@ -50,8 +50,8 @@ def cluster():
     )
     with cluster_of(2) as ray_cluster, pytest.MonkeyPatch.context() as patch:
         # on a busy machine one may start much later than the other
-        patch.setattr(ray_backend, "PATIENCE", 120.0)
-        with ray_backend.connected(ClusterSettings(cluster=ray_cluster.address), 1, Silent()):
+        patch.setattr(ray_backend, "SECONDS_FOR_OTHER_WORKERS", 120.0)
+        with connection.connected(ClusterSettings(cluster=ray_cluster.address), 1, Silent()):
             yield ray_cluster
 
 
@@ -60,7 +60,7 @@ def trained(corpus, cluster, progress, workers=2, objective="ns", **options):
     options |= {"cluster": cluster.address, "workers": workers, "merge_every": 10_000}
     request = TrainRequest(corpora=[str(corpus)], objective=objective, typed=options)
     task = WordTask(request, progress)
-    with ray_backend.connected(task.cluster, options["threads"], progress) as size:
+    with connection.connected(task.cluster, options["threads"], progress) as size:
         return train_task(task, progress, wrap=by_workers(task.cluster, size))
 
 
@@ -75,7 +75,7 @@ def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_cos
         for process, how in zip(watching.workers(), (signal.SIGKILL, signal.SIGSTOP), strict=True):
             os.kill(process, how)
 
-    monkeypatch.setattr(run, "MIN_TIMEOUT", 2.0)
+    monkeypatch.setattr(run, "MIN_SECONDS_TO_WAIT", 2.0)
     watching = Watching(0.3, lose)
     model = trained(two_topics, cluster, watching, heldout=0.05)
     with contextlib.suppress(ProcessLookupError):  # Ray may have ended it
@@ -130,7 +130,7 @@ def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, here, c
 @contextlib.contextmanager
 def on_cluster(cluster, progress, **options):
     on = ClusterSettings(cluster=cluster.address, workers=2, **options)
-    with ray_backend.connected(on, 1, progress) as size:
+    with connection.connected(on, 1, progress) as size:
         yield Nodes(on, size)
 
 
@@ -156,7 +156,7 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().predict(features)
 
-    monkeypatch.setattr(predict, "MAX_ROWS", 50)
+    monkeypatch.setattr(predict, "MAX_ROWS_OF_BLOCK", 50)
     monkeypatch.setattr(predict, "Predictor", Mortal)
     data, test = digits(600, 400)
     quality("softmax", data, test, epochs=3)[1].classifier.save(tmp_path / "model")

@@ -13,8 +13,8 @@ from numpy import float32, ndarray
 from embedx.classification.all_rows import Full, FullSparse, FullTiled
 from embedx.classification.minibatches import MinibatchTraining, StepInputs
 from embedx.classification.sampled_rows import Sampled
+from embedx.distributed.connection import Size
 from embedx.distributed.parameters import ParameterReplica, Parameters
-from embedx.distributed.ray_backend import Size
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine.select import SINGLE

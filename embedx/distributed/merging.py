@@ -14,12 +14,15 @@ from numpy import float32, int32, ndarray
 from embedx.engine.merging import NONE, Damping, Delta, add_rows, gather_rows, merge_rows
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRule
 
-RATE = 0.1  # k for each unit of the learning rate, as measured (docs/merging.md)
-# times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end
+# k for each unit of the learning rate, as measured (docs/merging.md).
+DAMPING_PER_RATE = 0.1
+# Times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end.
 STATELESS_FACTOR = 70.0
-ALONE = 0.02  # k where a table has no partner, with I for C, whatever the learning rate
+# k where a table has no partner, with I for C, whatever the learning rate.
+DAMPING_WITHOUT_PARTNER = 0.02
 N_DIRECTIONS = 16
-MAX_ROWS = 4096  # that C is estimated from, those that are used most
+# C is estimated from the rows that are used most.
+MAX_PARTNER_ROWS = 4096
 
 
 class Partner(NamedTuple):
@@ -36,7 +39,7 @@ class Partner(NamedTuple):
 
 def partner_of(rows: ndarray, uses: ndarray) -> Partner:
     """The rows of a table that are used most; `uses` is of all."""
-    most = np.argsort(-uses, kind="stable")[:MAX_ROWS]
+    most = np.argsort(-uses, kind="stable")[:MAX_PARTNER_ROWS]
     return Partner(lambda: rows[most], uses[most])
 
 
@@ -104,11 +107,11 @@ def merge(
 def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
     """For so many updates of each row, (n_rows,), at this learning rate."""
     if partner is None:
-        k = ALONE
+        k = DAMPING_WITHOUT_PARTNER
     elif state_of(table).shape[1]:
-        k = RATE * rate
+        k = DAMPING_PER_RATE * rate
     else:
-        k = RATE * rate * STATELESS_FACTOR
+        k = DAMPING_PER_RATE * rate * STATELESS_FACTOR
     strength = (k * n_updates).astype(float32)
     stride = table.rows.shape[1]
     identity = Damping(np.zeros((0, stride), float32), np.zeros(0, float32), float32(1), strength)
@@ -118,7 +121,7 @@ def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: 
     moment = (rows * (partner.uses[:, None] / max(float(partner.uses.sum()), 1e-30))).T @ rows
     # A column in which no row of the table differs is padding, or a feature that is always 1: it is
     # not trained.
-    is_fixed = np.ptp(table.rows[:MAX_ROWS], axis=0) == 0
+    is_fixed = np.ptp(table.rows[:MAX_PARTNER_ROWS], axis=0) == 0
     moment[is_fixed] = 0
     moment[:, is_fixed] = 0
     if not np.isfinite(moment).all():

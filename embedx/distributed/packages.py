@@ -11,7 +11,8 @@ from embedx.objectives.contract import Objective
 from embedx.samplers import SAMPLERS
 from embedx.samplers.contract import Sampler
 
-SCRIPT = "__main__"  # its classes are sent themselves, not by name
+# The module of a script, whose classes are sent themselves, not by name.
+SCRIPT = "__main__"
 
 
 class Needed(NamedTuple):
@@ -47,7 +48,8 @@ def problem_with(modules: Iterable[Needed]) -> str:
     for module, package, version in modules:
         try:
             importlib.import_module(module)
-        except (Exception, SystemExit) as error:  # whatever the package does when it is imported
+        # whatever the package does when it is imported
+        except (Exception, SystemExit) as error:
             name = f"the package {package} {version}" if package else f"the module {module}"
             return one_line(f"lacks {name} ({type(error).__name__}: {error})")
         if package:

@@ -19,8 +19,10 @@ from embedx.distributed.merging import Partner, add, damping_of, gather, merge, 
 from embedx.engine.merging import Delta
 from embedx.optimizers.contract import Table, UpdateRule
 
-STATE = "objective"  # the name, beside those of tables, of what the objective keeps
-Deltas = Mapping[str, Delta]  # by table, and STATE
+# The name, beside those of tables, of what the objective keeps.
+STATE = "objective"
+# By table, and STATE.
+Deltas = Mapping[str, Delta]
 
 
 @dataclass(frozen=True)

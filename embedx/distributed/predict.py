@@ -8,12 +8,13 @@ from numpy import ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.distributed.answers import LostWorkerError, check_best
-from embedx.distributed.ray_backend import check_packages, connected, predictions
+from embedx.distributed.connection import connected
+from embedx.distributed.ray_backend import check_packages, predictions
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import LostClusterError
 from embedx.runtime.progress import Progress
 
-MAX_ROWS = 1 << 13  # of a block
+MAX_ROWS_OF_BLOCK = 1 << 13
 
 
 class Predictor:
@@ -44,7 +45,7 @@ def predict(
     n = features.shape[0]
     with connected(cluster, threads, progress) as size:
         check_packages([model.objective])
-        n_rows = min(-(-n // size.workers), MAX_ROWS)
+        n_rows = min(-(-n // size.workers), MAX_ROWS_OF_BLOCK)
         blocks = (features[start : start + n_rows] for start in range(0, n, n_rows or 1))
         progress.start("predicting", n, " examples")
         done = 0

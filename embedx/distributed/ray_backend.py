@@ -1,5 +1,4 @@
-"""Workers on a Ray cluster: started, and replaced when they are lost. The only file that imports
-Ray.
+"""Workers on a Ray cluster: started, and replaced when they are lost.
 
 A worker is an actor that claims as many CPUs as it has threads. Its methods run concurrently: it
 merges a range while it trains the next. One that dies is replaced where there are CPUs: on another
@@ -10,12 +9,8 @@ import collections
 import contextlib
 import importlib
 import itertools
-import logging
-import os
 import queue
 import re
-import signal
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -23,210 +18,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embedx.distributed import packages
-from embedx.distributed.address import address_of, check_answers, demands_token
 from embedx.distributed.answers import LostWorkerError, check_started
-from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.connection import HEAD, SECONDS_BETWEEN_HEAD_CHECKS, Size, ray
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
 from embedx.runtime.progress import Progress
 from embedx.storage.folder import installed_version
 
-DEPTH = 2  # ranges of a worker at a time: one that it trains, and one that it merges or that waits
-PATIENCE = 15.0  # seconds to wait for other workers after the first
-LOST_IN_A_ROW = 5  # workers, without a range trained between, before the run gives up
-STEP = 0.2  # seconds between checks of the workers
-MAX_REASON = 200  # characters of why a worker is lost
+# One that a worker trains, and one that it merges or that waits.
+RANGES_PER_WORKER = 2
+SECONDS_FOR_OTHER_WORKERS = 15.0
+SECONDS_BETWEEN_CHECKS = 0.2
+# Workers that are lost without a range trained between, before the run gives up.
+MAX_LOST_IN_A_ROW = 5
+MAX_LETTERS_OF_REASON = 200
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-HEAD_STEP = 0.5  # seconds between checks of the head
-HEAD_ATTEMPTS = 3  # checks that fail one after another, before the head is given up
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many workers, with how many threads each."""
-
-    workers: int
-    threads: int
-
-
-def ray() -> Any:
-    """The library. Raises `EmbedxError` if it is not installed."""
-    # its lines of lost connections say what a message of ours says in one
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    try:
-        import ray
-    except ImportError as error:
-        remedy = 'pip install "embedx[ray]", on every machine'
-        raise SettingError("cluster", None, "Ray is not installed", remedy) from error
-    return ray
-
-
-@contextlib.contextmanager
-def connected(settings: ClusterSettings, threads: int | None, progress: Progress) -> Iterator[Size]:
-    """Connected to the cluster that the settings name: its workers, with so many threads each or
-    all of a machine.
-
-    Raises `EmbedxError` if there is no such cluster, or no machine has so many CPUs.
-    """
-    is_connected = ray().is_initialized()
-    if not is_connected:
-        cluster = str(settings.cluster)
-        address = address_of(cluster)
-        progress.note(f"cluster: connecting to {address}")
-        check_answers(cluster, address)
-        _connect(cluster, address)
-        HEAD.watch(address)
-    try:
-        yield chosen_size(settings.workers, threads)
-    finally:
-        if not is_connected:
-            HEAD.leave()
-            if HEAD.problem is None:
-                ray().shutdown()
-
-
-def _connect(cluster: str, address: str) -> None:
-    library = ray()
-    _check_token(cluster, address)
-    _silence()
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        library.init(
-            address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="embedx"
-        )
-    except (ValueError, RuntimeError, OSError, library.exceptions.RayError) as error:
-        problem = f"no Ray cluster at {address} that this machine belongs to"
-        remedy = f"join it with `ray start --address={address}`"
-        raise SettingError("cluster", cluster, problem, remedy) from error
-    finally:
-        # Ray's own would end the program without a checkpoint
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
-
-
-def _check_token(cluster: str, address: str) -> None:
-    """Raise `SettingError` where the cluster demands a token that this process does not send: Ray
-    itself would try for 20 seconds, or abort.
-    """
-    remedy = (
-        "put the cluster's token into ~/.ray/auth_token or RAY_AUTH_TOKEN, and set"
-        " RAY_AUTH_MODE=token (docs/cluster.md)"
-    )
-    try:
-        raylet: Any = importlib.import_module("ray._raylet")
-        new_client = raylet.GcsClient
-        loader = raylet.AuthenticationTokenLoader.instance()
-        from ray.exceptions import AuthenticationError, RayError
-    except (ImportError, AttributeError):  # of a Ray before 2.52, which knows no tokens
-        return
-    if demands_token() and not loader.has_token(ignore_auth_mode=True):
-        raise SettingError("cluster", cluster, "RAY_AUTH_MODE=token, but there is no token", remedy)
-    try:
-        new_client(address=address)
-    except AuthenticationError as error:
-        problem = f"the Ray cluster at {address} demands another token"
-        raise SettingError("cluster", cluster, problem, remedy) from error
-    except RayError as error:
-        problem = f"what answers at {address} is no Ray cluster"
-        remedy = "name the head's HOST:PORT, as `ray start --head` prints it"
-        raise SettingError("cluster", cluster, problem, remedy) from error
-
-
-def _silence() -> None:
-    """Keep Ray from printing the logs of its processes among the results."""
-    from ray._private import worker
-
-    if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *_, **__: None
-
-
-class Head:
-    """The Ray processes of this machine, without which a run cannot go on; a thread watches them.
-
-    problem  how they were lost; None while they are there
-    left     set when the connection ends
-    """
-
-    def __init__(self) -> None:
-        self.problem: str | None = None
-        self.left = threading.Event()
-
-    def watch(self, address: str) -> None:
-        """Watch the processes of the cluster at this address until `leave`."""
-        self.problem = None
-        self.left = threading.Event()
-        raylet = ""
-        # elsewhere Ray's process has no such socket
-        if hasattr(socket, "AF_UNIX"):
-            this_node = ray().get_runtime_context().get_node_id()
-            sockets = {node["NodeID"]: node.get("RayletSocketName", "") for node in ray().nodes()}
-            raylet = sockets.get(this_node, "")
-        arguments = (address, raylet, self.left)
-        threading.Thread(target=self._watch, args=arguments, daemon=True).start()
-
-    def leave(self) -> None:
-        """The connection ends."""
-        self.left.set()
-
-    def wait(self) -> None:
-        """Wait until it is known whether they are there."""
-        self.left.wait((HEAD_ATTEMPTS + 1) * HEAD_STEP)
-
-    def check(self) -> None:
-        """Raise `LostClusterError` if they were lost."""
-        if self.problem is not None:
-            raise LostClusterError(self.problem)
-
-    def _watch(self, address: str, raylet: str, left: threading.Event) -> None:
-        n_failed = 0
-        while not left.wait(HEAD_STEP):
-            problem = _head_problem(address, raylet)
-            n_failed = n_failed + 1 if problem else 0
-            if problem and not left.is_set() and n_failed >= HEAD_ATTEMPTS:
-                self.problem = problem
-                return
-
-
-HEAD = Head()
-
-
-def _head_problem(address: str, raylet: str) -> str | None:
-    """What is wrong with the cluster, or with this machine's part of it; None if nothing is."""
-    try:
-        check_answers("", address)
-    except SettingError:
-        return f"the head of the Ray cluster at {address} is lost"
-    if raylet and not _listens(raylet):
-        return f"Ray's process on this machine, of the cluster at {address}, is lost"
-    return None
-
-
-def _listens(path: str) -> bool:
-    """Whether a process listens at a socket of this machine."""
-    try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(HEAD_STEP)
-            probe.connect(path)
-    except (ConnectionError, FileNotFoundError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def chosen_size(workers: int | None, threads: int | None) -> Size:
-    """The size by the settings; by default a worker for each machine, with all its CPUs."""
-    machines = [node["Resources"] for node in ray().nodes() if node["Alive"]]
-    cpus = sorted(int(resources.get("CPU", 0)) for resources in machines)
-    cpus = [n for n in cpus if n > 0]
-    if not cpus or (threads or 1) > cpus[-1]:
-        problem = "no machine of the cluster has so many CPUs"
-        remedy = f"give at most {max(cpus, default=0)}"
-        raise SettingError("threads", threads or 1, problem, remedy)
-    if workers is None:
-        return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])
-    workers_per_machine = -(-workers // len(cpus))
-    return Size(workers, threads or max(1, cpus[0] // workers_per_machine))
 
 
 def result_of(reference: Any, timeout: float | None = None) -> Any:
@@ -238,7 +44,7 @@ def result_of(reference: Any, timeout: float | None = None) -> Any:
     try:
         while True:
             HEAD.check()
-            left = max(0.0, min(HEAD_STEP, end - time.monotonic()))
+            left = max(0.0, min(SECONDS_BETWEEN_HEAD_CHECKS, end - time.monotonic()))
             with contextlib.suppress(library.exceptions.GetTimeoutError):
                 return library.get(reference, timeout=left)
             if time.monotonic() >= end:
@@ -255,7 +61,7 @@ def _reason(error: Exception) -> str:
     line = lines[0]
     if "creation task" in line:
         line = lines[-1]
-    return line[:MAX_REASON]
+    return line[:MAX_LETTERS_OF_REASON]
 
 
 def check_packages(parts: Iterable[Any]) -> None:
@@ -306,9 +112,9 @@ class Workers:
         self.lock = threading.Lock()
         self.numbers = itertools.count(1)
         self.all: list[WorkerHandle] = []
-        # DEPTH times each, less those that are taken
+        # RANGES_PER_WORKER times each, less those that are taken
         self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()
-        self.n_lost = 0  # in a row
+        self.n_lost_in_a_row = 0
         self.error: BaseException | None = None
         self.closed = False
         for _ in range(size.workers):
@@ -325,12 +131,12 @@ class Workers:
         )
         while (
             self.error is None
-            and self.free.qsize() < DEPTH * self.size.workers
+            and self.free.qsize() < RANGES_PER_WORKER * self.size.workers
             and time.monotonic() < end
         ):
-            time.sleep(STEP)
+            time.sleep(SECONDS_BETWEEN_CHECKS)
             if not self.free.empty():
-                end = min(end, time.monotonic() + PATIENCE)
+                end = min(end, time.monotonic() + SECONDS_FOR_OTHER_WORKERS)
         if self.error is not None:
             raise self.error
 
@@ -344,27 +150,28 @@ class Workers:
                 return None
             HEAD.check()
             with contextlib.suppress(queue.Empty):
-                worker = self.free.get(timeout=STEP)
+                worker = self.free.get(timeout=SECONDS_BETWEEN_CHECKS)
                 if worker in self.all:
                     return worker
         raise self.error
 
     def give_back(self, worker: WorkerHandle) -> None:
         """Let a worker take another range."""
-        self.n_lost = 0
+        self.n_lost_in_a_row = 0
         self.free.put(worker)
 
     def lost(self, worker: WorkerHandle, why: str) -> None:
         """Start another in its place."""
         if not self._remove(worker):
             return
-        self.n_lost += 1
-        if self.n_lost >= LOST_IN_A_ROW:
-            HEAD.wait()  # workers are lost with it
+        self.n_lost_in_a_row += 1
+        if self.n_lost_in_a_row >= MAX_LOST_IN_A_ROW:
+            # workers are lost with it
+            HEAD.wait()
             if HEAD.problem is not None:
                 self.error = LostClusterError(HEAD.problem)
                 return
-            lost = f"{LOST_IN_A_ROW} workers were lost one after another"
+            lost = f"{MAX_LOST_IN_A_ROW} workers were lost one after another"
             problem = f"{lost}, the last on {worker.host} ({why})"
             self.error = SettingError("cluster", None, problem, "check the memory of the machines")
             return
@@ -396,7 +203,8 @@ class Workers:
 
     def _add(self) -> None:
         """Start a worker, unless the run is over."""
-        n_calls_at_once = DEPTH + 1  # `train` for each range, and `merge`
+        # `train` for each range, and `merge`
+        n_calls_at_once = RANGES_PER_WORKER + 1
         with self.lock:
             if self.closed:
                 return
@@ -432,7 +240,7 @@ class Workers:
             self.progress.note(
                 f"worker {worker.number} on {worker.host}: {self.size.threads} threads"
             )
-            for _ in range(DEPTH):
+            for _ in range(RANGES_PER_WORKER):
                 self.free.put(worker)
 
 
@@ -452,8 +260,8 @@ def predictions(
         raise SettingError("workers", size.workers, problem)
     actor_class = library.remote(kind).options(
         num_cpus=size.threads,
-        max_restarts=LOST_IN_A_ROW,
-        max_task_retries=LOST_IN_A_ROW,
+        max_restarts=MAX_LOST_IN_A_ROW,
+        max_task_retries=MAX_LOST_IN_A_ROW,
         scheduling_strategy="SPREAD",
     )
     stored_model = library.put(model)
@@ -462,11 +270,11 @@ def predictions(
     try:
         for worker, block in zip(itertools.cycle(workers), blocks, strict=False):
             under_way.append((block.shape[0], worker.predict.remote(block)))
-            if len(under_way) >= DEPTH * size.workers:
+            if len(under_way) >= RANGES_PER_WORKER * size.workers:
                 n_rows, reference = under_way.popleft()
                 yield n_rows, result_of(reference)
         for n_rows, reference in under_way:
             yield n_rows, result_of(reference)
     except LostWorkerError as error:
-        problem = f"{LOST_IN_A_ROW} workers were lost ({error})"
+        problem = f"{MAX_LOST_IN_A_ROW} workers were lost ({error})"
         raise SettingError("cluster", None, problem) from error

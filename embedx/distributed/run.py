@@ -11,7 +11,8 @@ from embedx.classification.labelwise import LabelwiseTraining
 from embedx.classification.minibatches import MinibatchTraining
 from embedx.distributed import examples, tiles, words
 from embedx.distributed.answers import LostWorkerError, check_trained
-from embedx.distributed.ray_backend import DEPTH, Size, WorkerHandle, Workers
+from embedx.distributed.connection import Size
+from embedx.distributed.ray_backend import RANGES_PER_WORKER, WorkerHandle, Workers
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.runtime.memory import n_bytes
@@ -21,8 +22,9 @@ from embedx.skipgram.strategies import Streamed
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 
-SLOWEST = 10.0  # times the mean seconds of a range, after which a worker is given up
-MIN_TIMEOUT = 60.0  # seconds
+# A worker is given up that takes so many times the mean seconds of a range.
+MAX_TIMES_MEAN = 10.0
+MIN_SECONDS_TO_WAIT = 60.0
 
 
 class Distributed(Strategy):
@@ -34,7 +36,7 @@ class Distributed(Strategy):
         self.size = size
         self.chunks_per_range = min(chunks_per_range, inner.n_chunks)
         self.n_chunks = -(-inner.n_chunks // self.chunks_per_range)
-        self.workers: Sequence[None] = [None] * (DEPTH * size.workers)
+        self.workers: Sequence[None] = [None] * (RANGES_PER_WORKER * size.workers)
         self.is_guarded = inner.is_guarded
         self.loss_unit = inner.loss_unit
         self.n_bytes_sent = 0
@@ -68,7 +70,7 @@ class Distributed(Strategy):
                 self._merge(worker, None)
         timeout = None
         if self.mean_seconds is not None:
-            timeout = max(SLOWEST * self.mean_seconds, MIN_TIMEOUT)
+            timeout = max(MAX_TIMES_MEAN * self.mean_seconds, MIN_SECONDS_TO_WAIT)
         answer = worker.call("train", epoch, chunks, rate, timeout=timeout)
         tally, seconds = check_trained(answer)
         if self.mean_seconds is None:
@@ -76,7 +78,7 @@ class Distributed(Strategy):
         self.mean_seconds = 0.9 * self.mean_seconds + 0.1 * seconds
         if math.isfinite(tally.loss):
             with worker.merging:
-                self._merge(worker, MIN_TIMEOUT)
+                self._merge(worker, MIN_SECONDS_TO_WAIT)
         return tally
 
     def _merge(self, worker: WorkerHandle, timeout: float | None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from embedx.classification.labelwise import LabelwiseTraining, LevelInputs, TrainedTile
 from embedx.distributed.answers import check_array, is_number, require
-from embedx.distributed.ray_backend import Size
+from embedx.distributed.connection import Size
 from embedx.distributed.worker import Plan
 from embedx.engine.sparse_levels import Level
 
@@ -56,7 +56,7 @@ class TileServer:
     def __init__(self, strategy: LabelwiseTraining) -> None:
         self.strategy = strategy
         self.lock = threading.Lock()
-        # that each worker trains
+        # the level that each worker trains
         self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def is_ready(self, worker: Any) -> bool:
@@ -92,8 +92,9 @@ class TileServer:
         is_pair = type(delta) is tuple and len(delta) == 2
         require(is_pair and type(delta[0]) is int and type(delta[1]) is dict, "tiles of no level")
         level, tiles = delta
-        if level != self.strategy.level or level == len(self.strategy.levels):
-            return  # it is not used
+        is_used = level == self.strategy.level and level < len(self.strategy.levels)
+        if not is_used:
+            return
         bounds = self.strategy.levels[level][1].tiles
         for number, trained in tiles.items():
             is_tile = type(number) is int and 0 <= number < len(bounds)

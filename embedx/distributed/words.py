@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.distributed.merging import MAX_ROWS, Partner, partner_of
+from embedx.distributed.connection import Size
+from embedx.distributed.merging import MAX_PARTNER_ROWS, Partner, partner_of
 from embedx.distributed.parameters import Parameters
-from embedx.distributed.ray_backend import Size
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine import blocks
@@ -101,7 +101,7 @@ class WordsPlan(Plan):
     def _word_vectors(self, tables: SkipGramTables) -> Partner:
         """The vectors of the most frequent words, which are means of rows of the inputs."""
         parts = tables.parts
-        frequent = np.argsort(-self.kept_share, kind="stable")[:MAX_ROWS]
+        frequent = np.argsort(-self.kept_share, kind="stable")[:MAX_PARTNER_ROWS]
         rows = [parts.rows[parts.offsets[word] : parts.offsets[word + 1]] for word in frequent]
         offsets = np.cumsum([0, *map(len, rows)])
         frequent_parts = parts._replace(rows=np.concatenate(rows), offsets=offsets)

@@ -61,7 +61,8 @@ class Worker:
         self.strategy.compile(SILENT)
         self.replica = self.plan.replica(self.strategy)
         self.pool = ThreadPoolExecutor(len(self.strategy.workers))
-        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()  # workspaces that no thread uses
+        # workspaces that no thread uses
+        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for workspace in self.strategy.workers:
             self.free.put(workspace)
         return platform.node(), os.getpid(), installed_version()

@@ -229,10 +229,10 @@ def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
     if not task.cluster.is_asked_for:
         yield None
         return
-    from embedx.distributed import ray_backend
+    from embedx.distributed.connection import connected
     from embedx.distributed.run import by_workers
 
-    with ray_backend.connected(task.cluster, task.given.get("threads"), progress) as size:
+    with connected(task.cluster, task.given.get("threads"), progress) as size:
         yield by_workers(task.cluster, size)
 
 

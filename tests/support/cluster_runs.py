@@ -6,7 +6,7 @@ from embedx import objectives
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.task import ClassifierRun
-from embedx.distributed.ray_backend import Size
+from embedx.distributed.connection import Size
 from embedx.distributed.refusals import check_classifier
 from embedx.distributed.run import Distributed, by_workers
 from embedx.distributed.settings import ClusterSettings

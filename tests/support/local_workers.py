@@ -5,7 +5,7 @@ can be lost.
 import pickle
 import threading
 
-from embedx.distributed.ray_backend import DEPTH, LostWorkerError
+from embedx.distributed.ray_backend import RANGES_PER_WORKER, LostWorkerError
 from embedx.distributed.run import Distributed
 from embedx.distributed.worker import Worker
 
@@ -62,7 +62,7 @@ class LocalWorkers:
         worker = LocalWorker(self, len(self.every))
         self.every.append(worker)
         self.all.append(worker)
-        self.ready += [worker] * DEPTH
+        self.ready += [worker] * RANGES_PER_WORKER
 
     @property
     def n_lost(self):
