@@ -24,6 +24,7 @@ from embedx.tasks.output import checkpoints_of
 from embedx.tasks.requests import TrainRequest
 from embedx.training.state import TrainState
 from tests.support import forked
+from tests.support.commands import run_command
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
@@ -33,15 +34,21 @@ HINGE_PACKAGE = {"package": "embedx-hinge", "version": "0.1"}
 LABELLED = "__label__pets cat dog fur paw\n__label__cars car road fuel wheel\n" * 50
 
 
-def command(words, site, folder):
-    """A command in a process that finds the packages in `site`."""
+def run_module(module, words, site, folder):
+    """`python -m MODULE WORDS...` in a process that finds the packages in `site`."""
     path = os.pathsep.join([str(ROOT), str(site)])
     environment = forked.environment(folder) | {"PYTHONPATH": path, "COLUMNS": "100"}
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    code = (
+        f"import runpy, sys\nsys.path.insert(0, {str(site)!r})\n"
+        f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    )
+    how = {"check": False, "code": code, "imported": "numba"}
+    return forked.run(*words, cwd=folder, env=environment, **how)
 
 
 def embedx(line, site, folder):
-    return command([sys.executable, "-m", "embedx", *shlex.split(line)], site, folder)
+    """The command `embedx LINE` in a process that finds the packages in `site`."""
+    return run_module("embedx", shlex.split(line), site, folder)
 
 
 # ---- the package of the docs
@@ -80,7 +87,8 @@ def trained(package, tmp_path_factory):
         if words[0] == "embedx":
             done = embedx(f"{' '.join(words[1:])} {small.get(name, '')}", package, folder)
         else:
-            done = command([sys.executable, *words[1:]], package, folder)
+            assert words[:2] == ["python", "-m"]
+            done = run_module(name, words[3:], package, folder)
         assert done.returncode == 0, done.stderr
         printed[name] = done.stdout
     return folder, printed
@@ -111,7 +119,7 @@ def test_a_package_works_in_compare(package, tmp_path):
     assert "hinge:margin=2" in done.stdout
 
 
-def test_a_model_whose_package_is_missing_names_it(trained, tmp_path):
+def test_a_model_whose_package_is_missing_names_it(trained):
     folder, _ = trained
     missing = "was trained with the objective hinge, of the package embedx-hinge 0.1, which is not"
     for line in (
@@ -119,13 +127,12 @@ def test_a_model_whose_package_is_missing_names_it(trained, tmp_path):
         "eval words --text corpus.txt",
         "train corpus.txt --start words --output more",
     ):
-        done = embedx(line, tmp_path, folder)
+        done = run_command(folder, *line.split(), check=False)
         assert done.returncode == 2
         assert missing in done.stderr
         assert done.stderr.strip().endswith("pip install embedx-hinge")
         assert "train again" not in done.stderr
-    done = embedx("nn words cat", tmp_path, folder)  # which needs no objective
-    assert done.returncode == 0, done.stderr
+    run_command(folder, "nn", "words", "cat")  # which needs no objective
 
 
 def test_an_interrupted_run_whose_package_is_missing_names_it_and_keeps_its_state(
@@ -148,7 +155,7 @@ def test_an_interrupted_run_whose_package_is_missing_names_it_and_keeps_its_stat
     locks.unlock(checkpoints.lock)
     (state,) = checkpoints.states()
 
-    done = embedx("resume words", tmp_path, tmp_path)
+    done = run_command(tmp_path, "resume", "words", check=False)
     assert done.returncode == 2
     assert "the objective hinge, of the package embedx-hinge 0.1, which is not" in done.stderr
     assert done.stderr.strip().endswith("pip install embedx-hinge")
