@@ -23,11 +23,18 @@ from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
 from embedx.vectors.probabilities import trained_on
 from tests.support.notes import Notes
+from tests.support.pairing import in_turn
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
 
+# Samplers that draw negatives take turns; labels are learned with each of them in test_classify.
+DRAWN = ("unigram", "uniform")
+NOISE_IN_TURN = dict(in_turn(OBJECTIVES, DRAWN))
 EVERY_WAY = [
-    (name, sampler) for name, objective in OBJECTIVES.items() for sampler in in_order(objective)
+    (name, sampler)
+    for name, objective in OBJECTIVES.items()
+    for sampler in in_order(objective)
+    if sampler not in DRAWN or sampler == NOISE_IN_TURN[name]
 ]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial
 # biases are of the right order.
@@ -36,7 +43,9 @@ OTHER_LINKS = ("ova",)
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
 @pytest.mark.slow
-def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
+def test_every_objective_learns_the_topics_with_every_kind_of_sampler(
+    two_topics, objective, sampler
+):
     fitted = fit(two_topics, objective, sampler=sampler, epochs=3)
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["sampler"] == sampler
@@ -144,7 +153,7 @@ def test_output_rows_that_every_block_moves_begin_with_a_gradient(objective, fir
 
 @pytest.mark.slow
 def test_the_exact_softmax_beats_the_frequencies_in_one_epoch_of_a_small_text():
-    options = {"epochs": 1, "dim": 12, "max_vocab": 4000, "heldout": 0.05, "threads": 1}
+    options = {"epochs": 1, "dim": 12, "max_vocab": 2000, "heldout": 0.05, "threads": 1}
     fitted = embedx.SkipGram(objective="softmax", **options).fit("wikipedia-sample")
     measured = fitted.model.facts["heldout"]
     assert measured["log_likelihood"] > measured["unigram"] + 0.03
