@@ -37,7 +37,8 @@ def features_in(name: str, array: Any) -> Any:
             "features are numbers in rows and columns, (ROWS, FEATURES)",
         )
     if array.dtype != np.float32 or not (issparse(array) or array.flags.c_contiguous):
-        MemoryBudget(name).take(4 * array.size)  # for the copy
+        n_bytes_of_copy = 4 * array.size
+        MemoryBudget(name).take(n_bytes_of_copy)
     with np.errstate(over="ignore"):
         if issparse(array):
             features = csr_matrix(array, dtype=np.float32)

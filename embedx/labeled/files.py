@@ -102,7 +102,8 @@ def head_of(source: Source) -> bytes:
         try:
             return file.read(HEAD_BYTES)
         except EmbedxError:
-            return b""  # whoever reads it as text explains what is wrong
+            # Whoever reads it as text explains what is wrong.
+            return b""
 
 
 def arriving_lines() -> Iterator[bytes]:
@@ -152,6 +153,9 @@ class Lines:
     iteration.
 
     arrived  text to read in place of the source's
+
+    line  the number of the first line of the chunk that iteration gave last
+    head  the first chunk, by which the format is known
     """
 
     min_lines: float = 0
@@ -160,11 +164,10 @@ class Lines:
         self, source: Source, progress: Progress, arrived: Iterable[bytes] | None = None
     ) -> None:
         self.name = source.name
-        self.line = 1  # number of the first line of the chunk given last
+        self.line = 1
         self.budget = MemoryBudget(source.name)
         blocks = _blocks_of(source) if arrived is None else ((block, 0) for block in arrived)
         self._chunks = self._read(blocks, source, progress)
-        # the first chunk, by which the format is known
         self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)
         if not self.head:
             raise DataError(
@@ -320,7 +323,8 @@ def content_of(source: Source) -> io.BytesIO:
     content = io.BytesIO()
     with UnpackedReader(source) as file:
         while piece := file.read(BLOCK_BYTES):
-            budget.take(2 * len(piece))  # here and in the array
+            # Here and in the array.
+            budget.take(2 * len(piece))
             content.write(piece)
     content.seek(0)
     return content

@@ -155,7 +155,8 @@ def read(
         if split is not None:
             data = data.rows(_split_rows(split, len(data)))
         return data
-    except MemoryError as error:  # where less may be had than is free, as by `ulimit -v`
+    except MemoryError as error:
+        # Less may be had than is free, as by `ulimit -v`.
         raise DataError(
             name, None, "takes more memory than is available", "use fewer rows or more memory"
         ) from error
@@ -473,7 +474,8 @@ def _split_named(source: str) -> tuple[str, Split | None]:
     match = SPLIT.fullmatch(source)
     if not match or os.path.exists(source):
         return source, None
-    has_user_name = URL_HOST.fullmatch(match["data"]) is not None  # https://user@host/file
+    # As in https://user@host/file.
+    has_user_name = URL_HOST.fullmatch(match["data"]) is not None
     if has_user_name:
         return source, None
     split_with_colon = source[match.start("split") :]
@@ -509,7 +511,8 @@ def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None =
         n_labels = len(names or [])
 
     if like:
-        schema = replace(like, names=names or like.names)  # with the names of new labels
+        # with the names of new labels
+        schema = replace(like, names=names or like.names)
         _note_first_feature(name, rows, like, files.progress)
         if like.columns and rows.columns is None:
             _check_like_without_table(name, like.columns, files.progress)
@@ -613,7 +616,8 @@ def _fit_features(name: str, features: Any, n_features: int, progress: Progress)
                 f" {n_features:,} as in the training data"
             )
         features.sum_duplicates()
-        check_finite(name, features.data)  # sums may be too large
+        # Sums may be too large.
+        check_finite(name, features.data)
     elif features.shape[1] != n_features:
         raise DataError(
             name,

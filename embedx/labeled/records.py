@@ -23,7 +23,8 @@ from embedx.labeled.words import KnownTextFeatures
 from embedx.runtime.progress import SILENT
 from embedx.text.sources import ROWS, Source
 
-NAME = "X"  # of the rows, in messages
+# Of the rows, in messages.
+NAME = "X"
 BYTES_PER_NUMBER = 24
 
 
@@ -145,9 +146,11 @@ def _array_of(rows: Any, schema: DataSchema, dtype: type) -> Any:
 
 def records_of(rows: Any) -> Iterator[dict[str, Any]] | None:
     """The rows of a data frame, or of a list of mappings; None if they are neither."""
-    if hasattr(rows, "to_dicts"):  # polars
+    is_of_polars = hasattr(rows, "to_dicts")
+    if is_of_polars:
         return iter(rows.to_dicts())
-    if hasattr(rows, "columns") and hasattr(rows, "notna"):  # pandas
+    is_of_pandas = hasattr(rows, "columns") and hasattr(rows, "notna")
+    if is_of_pandas:
         names = [str(name) for name in rows.columns]
         values = rows.astype(object).where(rows.notna(), None).itertuples(index=False, name=None)
         return (dict(zip(names, map(plain, row), strict=True)) for row in values)

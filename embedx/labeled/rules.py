@@ -109,7 +109,8 @@ def _with_values(features: Any, values: ndarray) -> Any:
     values = values.astype(features.dtype)
     if not issparse(features):
         return values
-    if features.indices.dtype != np.int32:  # a new matrix has these where they suffice
+    # A new matrix has int32 where it suffices.
+    if features.indices.dtype != np.int32:
         return csr_matrix((values, features.indices, features.indptr), features.shape)
     # A new matrix would be checked, which takes longer than the answer to a request.
     scaled_features = copy.copy(features)

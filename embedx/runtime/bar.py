@@ -18,7 +18,8 @@ WITHOUT_TOTAL = "{desc}: {postfix[0]}{bar}"
 class Bar(tqdm):  # type: ignore[misc]
     """`epoch 2/5:  36%|███▌      | 0:43 left, 634k words/s, loss 2.34`, which `close` removes."""
 
-    monitor_interval = 0  # no thread that draws a bar which is not updated
+    # No thread draws a bar that is not updated.
+    monitor_interval = 0
 
     def __init__(self, stream: TextIO, title: str, total: float | None, done: float) -> None:
         super().__init__(
@@ -36,7 +37,8 @@ class Bar(tqdm):  # type: ignore[misc]
 
     def show(self, title: str, done: float, parts: Sequence[str]) -> None:
         """Draw what is done of the stage, and as many of the parts, the first ones, as fit."""
-        if self.disable:  # by TQDM_DISABLE
+        # TQDM_DISABLE does it.
+        if self.disable:
             return
         self.desc = title
         self.n = done
@@ -45,7 +47,8 @@ class Bar(tqdm):  # type: ignore[misc]
         while shown and len(", ".join(shown)) > columns:
             shown.pop()
         self.postfix = [", ".join(shown)]
-        self.refresh(nolock=True)  # one thread draws, and an interrupt leaves no lock
+        # One thread draws, and an interrupt leaves no lock.
+        self.refresh(nolock=True)
 
     @property
     def format_dict(self) -> dict[str, Any]:
@@ -68,7 +71,8 @@ class Bar(tqdm):  # type: ignore[misc]
         return draw
 
 
-Bar.set_lock(threading.RLock())  # by default one for several processes too
+# The default is a lock for several processes too.
+Bar.set_lock(threading.RLock())
 
 
 def columns_of(stream: TextIO) -> int:

@@ -130,11 +130,9 @@ class Reporter(Progress):
         self.interval = 0.5 if self.on_terminal else 10.0
         self._bar: Bar | None = None
         self._clock = StageClock()
-        try:
-            self._log = open(log_json, "a", encoding="utf-8") if log_json else None  # noqa: SIM115 (lives as long as the run)
-        except OSError as error:
-            remedy = "name a file that can be written"
-            raise SettingError("log_json", log_json, str(error.strerror), remedy) from error
+        self._log: TextIO | None = None
+        if log_json is not None:
+            self._log = _opened_log(log_json)
 
     def __exit__(self, *exception: object) -> None:
         self._close_bar()
@@ -326,6 +324,17 @@ class Reporter(Progress):
                 self._bar.write(visible(line), file=self.stream)
             else:
                 print(visible(line), file=self.stream, flush=True)
+
+
+def _opened_log(file: Path) -> TextIO:
+    """The JSON log, to be added to as long as the run lives. Raises `SettingError` if it cannot be
+    written.
+    """
+    try:
+        return open(file, "a", encoding="utf-8")
+    except OSError as error:
+        remedy = "name a file that can be written"
+        raise SettingError("log_json", file, str(error.strerror), remedy) from error
 
 
 class Logged(Reporter):

@@ -69,13 +69,16 @@ UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """The content of a model folder."""
+    """The content of a model folder.
+
+    names   by the stem of their file; with their counts, int64 (names,), or None
+    arrays  memory-mapped
+    """
 
     path: Path
     task: str
-    # by the stem of their file; counts int64 (names,), or None
     names: dict[str, tuple[list[str], ndarray | None]]
-    arrays: dict[str, ndarray]  # memory-mapped
+    arrays: dict[str, ndarray]
     settings: Record
     facts: Record
 
@@ -176,7 +179,8 @@ def damaged(file: Path, complaint: Text) -> DataError:
 def reading(file: Path) -> Iterator[None]:
     """Name the file in errors of reading it."""
     try:
-        if not stat.S_ISREG(file.stat().st_mode):  # opening a pipe waits for a writer
+        # Opening a pipe would wait for a writer.
+        if not stat.S_ISREG(file.stat().st_mode):
             raise OSError("not a regular file")
         yield
     except EmbedxError:
@@ -186,7 +190,8 @@ def reading(file: Path) -> Iterator[None]:
     except PermissionError as error:
         problem = f"cannot be read ({error.strerror})"
         raise DataError(file, None, problem, "check its permissions") from error
-    except Exception as error:  # numpy raises what it likes, given the bytes
+    except Exception as error:
+        # numpy raises what it likes, given the bytes
         raise damaged(file, f"damaged ({_reason(error)})") from error
 
 
@@ -203,7 +208,8 @@ def blamed_on(file: Path) -> Iterator[None]:
     """Add the file to the errors of checks that only the task of a saved model can make."""
     try:
         yield
-    except DataError as error:  # which names the file of an array
+    except DataError as error:
+        # It names the file of an array.
         raise DataError(file.parent / str(error.file), None, error.problem, REMEDY) from error
     except SettingError as error:
         setting = Setting(error.setting, error.value)
@@ -465,7 +471,8 @@ def save(
         with atomic.errors_named(folder, "cannot write the model"):
             _, lock = locks.new_locked(make_partial)
             _write_files(partial, description, arrays, names)
-            check_output(folder, overwrite)  # which another process may have made meanwhile
+            # Another process may have made the folder meanwhile.
+            check_output(folder, overwrite)
             put_in_place(partial, folder)
     finally:
         locks.remove(partial, lock)

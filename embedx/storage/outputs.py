@@ -58,7 +58,8 @@ def check_not_read(output: Path, inputs: Names) -> None:
 
 def _is_part(place: Path, path: Path) -> bool:
     """Whether `place` is the file or folder `path`, or an input in that folder."""
-    from embedx.storage.folder import files_of  # here, because it imports numpy
+    # here, because it imports numpy
+    from embedx.storage.folder import files_of
 
     if os.path.samefile(place, path):
         return True

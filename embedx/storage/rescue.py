@@ -82,7 +82,8 @@ def _spare_places() -> Iterator[Path]:
     folder, and the user's.
     """
     names = ["/var/tmp", os.curdir, os.path.expanduser("~"), "/dev/shm"]
-    with contextlib.suppress(OSError):  # nothing can be written to any that Python knows
+    # Python raises it where nothing can be written to any that it knows.
+    with contextlib.suppress(OSError):
         names.insert(0, tempfile.gettempdir())
     places = (Path(name).absolute() for name in names)
     yield from dict.fromkeys(place for place in places if place.is_dir())

@@ -117,7 +117,8 @@ def reserved(output: Path) -> "Iterator[locks.Lock | None]":
     finally:
         if locks.is_of(held, folder):
             for path in new_folders:
-                with contextlib.suppress(OSError):  # not empty
+                # One that is not empty stays.
+                with contextlib.suppress(OSError):
                     path.rmdir()
         locks.unlock(held)
 

@@ -19,17 +19,20 @@ class Schedule:
     falls to zero at the end, "constant" stays, "inverse-sqrt" is divided by the root of the number
     of the update, "inverse" by one plus the passes so far. On top of that it is multiplied by
     `decay` after each `decay_every` updates, or after each pass if that is None.
+
+    epochs   infinity for as many as the strategy makes
+    updates  in a chunk
     """
 
     learning_rate: float
     n_chunks: int
     n_words: float
-    epochs: float  # infinity for as many as the strategy makes
+    epochs: float
     time_budget: float | None = None
     shape: str = "linear"
     decay: float = 1.0
     decay_every: int | None = None
-    updates: float = 1.0  # in a chunk
+    updates: float = 1.0
     unit: str = "words"
 
     def share_done(self, steps: int, seconds: float) -> float:
