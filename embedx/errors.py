@@ -5,6 +5,7 @@ exit code.
 import contextlib
 import numbers
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # Lowest share of characters that two names of files without their suffixes have in common, where
 # one may be meant by the other.
 SIMILAR_STEMS = 0.75
+QUERY_SEPARATOR = re.compile("[&;]")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji are spelled with
 
 
@@ -55,7 +57,9 @@ def in_python(setting: Setting) -> str:
 
 
 def value_text(value: object, write: Callable[[object], str] = str) -> str:
-    """A value in a message, cut if it is long."""
+    """A value in a message, cut if it is long, and without the secrets of a URL."""
+    if isinstance(value, str):
+        value = public_url(value)
     try:
         text = write(value)
     except ValueError:  # Python writes no number of more than 4,300 digits
@@ -178,6 +182,23 @@ def one_line(message: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message
     )
+
+
+def public_url(name: str) -> str:
+    """A URL without what may be secret: user, password, and values of its query. Any other name
+    stays as it is.
+    """
+    scheme, mark, address = name.partition("://")
+    if not mark:
+        return name
+    location, question_mark, query = address.partition("#")[0].partition("?")
+    host, slash, path = location.partition("/")
+    url = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    if not question_mark:
+        return url
+    keys = [part.partition("=")[0] for part in QUERY_SEPARATOR.split(query) if "=" in part]
+    hidden_values = "&".join(f"{key}=..." for key in keys) or "..."
+    return f"{url}?{hidden_values}"
 
 
 def visible(text: str, kept: str = "") -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError, EmbedxError, public_url
 from embedx.text import fetch as fetching
 from embedx.text.opening import open_source
-from embedx.text.recipes import Recipe, data_folder, find_recipe, public_url
+from embedx.text.recipes import Recipe, data_folder, find_recipe
 from embedx.text.sources import find_sources
 from embedx.text.streams import text_blocks
 from tests.support.notes import Notes

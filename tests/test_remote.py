@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import embedx
 from embedx.errors import EmbedxError
 from embedx.text import opening
 from embedx.text.encode import encode_sources
@@ -17,6 +18,7 @@ from embedx.text.opening import AGENT, open_source
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, find_sources
 from embedx.text.streams import text_blocks
+from tests.support.commands import run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
@@ -142,6 +144,43 @@ def test_what_cannot_be_opened_is_said_without_the_secrets_of_its_url(site):
         with refused_data(place, quoting=reason) as caught:
             read(url)
         assert "secret" not in str(caught.value)
+
+
+def test_models_pages_and_messages_keep_the_secrets_of_every_url(site, tmp_path):
+    rows = b"".join(b"__label__%c word%c\n" % (c, c) for c in b"ab" * 30)
+    site.files = {"/rows.txt": rows, "/v.vec": b"2 2\na 1 2\nb 3 4\n", "/bad.vec": b"1 2\na x y\n"}
+    address = site.url.replace("//", "//user:secret@")
+    url = {name: f"{address}/{name}?token=secret" for name in ("rows.txt", "v.vec", "bad.vec")}
+    (tmp_path / "text.txt").write_text("a b\n" * 30)
+    (tmp_path / "rows.txt").write_bytes(rows)
+
+    classify = f"classify rows.txt --validation {url['rows.txt']} --output labels --epochs 2"
+    train = f"train text.txt --start {url['v.vec']} --output words --epochs 1 --sample 0"
+    printed = [
+        run_command(tmp_path, *command.split())
+        for command in (
+            classify,
+            train,
+            f"report labels --test {url['rows.txt']} --output page.html",
+            "info labels",
+            "info words",
+        )
+    ]
+    assert [done.returncode for done in printed] == [0] * 5
+    assert embedx.load(url["v.vec"]).facts["source"] == f"{site.url}/v.vec?token=..."
+    refused = [
+        run_command(tmp_path, *command.split(), check=False)
+        for command in (
+            f"train text.txt --vocab {url['v.vec']} --output other",
+            f"train text.txt --start {url['bad.vec']} --output other",
+            f"nn {url['bad.vec']} a",
+        )
+    ]
+    assert [done.returncode for done in refused] == [2] * 3
+    for done in printed + refused:
+        assert "secret" not in done.stdout + done.stderr
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or b"secret" not in file.read_bytes()
 
 
 @pytest.mark.parametrize(

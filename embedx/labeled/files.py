@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import IO
 
-from embedx.errors import DataError, EmbedxError, near_file
+from embedx.errors import DataError, EmbedxError, near_file, public_url
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.read_ahead import ReadAhead
-from embedx.text.recipes import public_url, recipe_names
+from embedx.text.recipes import recipe_names
 from embedx.text.sources import (
     ROWS,
     STANDARD_INPUT,

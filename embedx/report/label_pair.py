@@ -6,6 +6,7 @@ from typing import Any
 
 from embedx.classification.classifier import Classifier
 from embedx.classification.detail import predictions
+from embedx.errors import public_url
 from embedx.evaluation import statistics
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
@@ -46,7 +47,10 @@ def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict
         read_test(test, request.test_labels, like=classifier.known, progress=progress)
         for classifier in classifiers
     ]
-    return {"source": Path(test).name, **tested(classifiers, request.names, data, progress)}
+    return {
+        "source": Path(public_url(test)).name,
+        **tested(classifiers, request.names, data, progress),
+    }
 
 
 def tested(

@@ -17,6 +17,7 @@ from embedx.classification.detail import (
     threshold_rows,
 )
 from embedx.classification.settings import ClassifySettings
+from embedx.errors import public_url
 from embedx.evaluation import answers
 from embedx.evaluation.answers import Reliability
 from embedx.evaluation.labels import LabelMetrics, hits, per_label_rows
@@ -76,7 +77,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
     detail = detail_of(predicted, classifier.counts)
     return values | {
         "key_figures": key_figures,
-        "source": Path(source).name,
+        "source": Path(public_url(source)).name,
         "metrics": number_rows("metric", metrics),
         "warning": classifier.likelihood_warning(metrics),
         **at_each_k(predicted.top, predicted.labels),

@@ -29,7 +29,6 @@ settings as in a new run. Counts are those of the text, and words that are not i
 """
 
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ import numpy as np
 from embedx import checks, objectives, optimizers
 from embedx.engine.skipgram import SkipGramTables
 from embedx.engine.subwords import Parts
-from embedx.errors import DataError, InapplicableError, Setting, SettingError
+from embedx.errors import DataError, InapplicableError, Setting, SettingError, public_url
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
 from embedx.settings import Options, Record, check_used, settings_of
@@ -90,8 +89,9 @@ class Start:
 
     def __init__(self, settings: StartSettings, model: WordVectors | None = None) -> None:
         self.settings = settings
-        self.path = Path(str(settings.start))
-        self.model: WordVectors = load(self.path) if model is None else model
+        location = str(settings.start)
+        self.path = public_url(location)
+        self.model: WordVectors = load(location) if model is None else model
         self.index = self.model.key_to_index
         self.objective: type[Objective] | None = None  # None: the vectors of a file
         self.counts = np.zeros(len(self.model), np.int64)

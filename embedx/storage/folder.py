@@ -41,7 +41,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text
+from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text, public_url
 from embedx.pages.plain import ESCAPES, escape
 from embedx.runtime import atomic, locks
 from embedx.settings import Options, Record
@@ -436,7 +436,8 @@ def save(
 
     names     by the stem of their file; beside them counts, int64 (names,), or None
     arrays    by name; rows may be padded views
-    settings  those of the run, as JSON types; `facts` likewise: objective, final loss, seconds
+    settings  those of the run, as JSON types, of which URLs are written without secrets; `facts`
+              likewise: objective, final loss, seconds
     """
     for stem, (names_in_file, _) in names.items():
         if len(set(names_in_file)) < len(names_in_file):
@@ -457,7 +458,7 @@ def save(
             name: {"shape": list(array.shape), "dtype": str(array.dtype)}
             for name, array in arrays.items()
         },
-        "settings": settings,
+        "settings": {name: _without_secrets(value) for name, value in settings.items()},
         "facts": facts,
     }
     partial = atomic.beside(folder, "partial")
@@ -565,6 +566,11 @@ def sweep(folder: Path) -> None:
         if lock is not None and (is_model(left) or not any(left.iterdir())):
             discard(left, folder)
         locks.unlock(lock)
+
+
+def _without_secrets(value: Any) -> Any:
+    """The value of a setting; of a URL without what may be secret."""
+    return public_url(value) if isinstance(value, str) else value
 
 
 def present(folder: Path) -> Path:

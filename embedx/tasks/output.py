@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx import objectives
-from embedx.errors import DivergedError
+from embedx.errors import DivergedError, public_url
 from embedx.runtime import shell
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
@@ -15,7 +15,6 @@ from embedx.settings import as_arguments, seconds
 from embedx.storage.folder import check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
-from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.trainer import Outcome

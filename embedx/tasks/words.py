@@ -76,7 +76,7 @@ class WordTask:
         """Raise `EmbedxError` for an output that is no folder of its own."""
         folder = self.output
         start = None if self.config.start is None else self.config.start.path
-        if start is not None and followed(folder) == followed(start):
+        if start is not None and followed(folder) == followed(Path(start)):
             kept = ("the model of ", Setting("start"), ", which is kept")
             raise DataError(folder, None, kept, ("name another ", Setting("output")))
         name = formats.of_suffix(folder)

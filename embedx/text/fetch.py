@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from embedx.errors import DataError, Setting
+from embedx.errors import DataError, Setting, public_url
 from embedx.runtime.atomic import replacing, sync
 from embedx.runtime.disk import amount
 from embedx.runtime.locks import is_locked, lock, unlock
@@ -48,7 +48,6 @@ from embedx.text.recipes import (
     data_folder,
     find_recipe,
     near_recipe,
-    public_url,
 )
 from embedx.text.sources import ALL_MEMBERS, ARCHIVE_NAME, Source
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from embedx.errors import DataError, near_file
+from embedx.errors import DataError, near_file, public_url
 from embedx.runtime.disk import amount
 from embedx.settings import Record
 
@@ -41,7 +41,6 @@ PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
 # Fields of a part that are empty, not those of its recipe, unless it has them.
 PART_ONLY = ("members", "labels", "label_names", "splits")
 DOWNLOAD_FIELDS = {"urls": list, "file": str, "sha256": str, "bytes": int}
-QUERY_SEPARATOR = re.compile("[&;]")
 # The value of a placeholder: no path, and no hyphen, which separates values.
 VALUE = re.compile(r"\w+")
 # Twenty times the longest recipe of embedx; the time of Python's parser grows with the square of a
@@ -264,23 +263,6 @@ FIELDS = {
     for name, value in vars(Recipe("", Path())).items()
     if name not in ("name", "folder")
 }
-
-
-def public_url(name: str) -> str:
-    """A URL without what may be secret: user, password, and values of its query. Any other name
-    stays as it is.
-    """
-    scheme, mark, address = name.partition("://")
-    if not mark:
-        return name
-    location, question_mark, query = address.partition("#")[0].partition("?")
-    host, slash, path = location.partition("/")
-    url = f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-    if not question_mark:
-        return url
-    keys = [part.partition("=")[0] for part in QUERY_SEPARATOR.split(query) if "=" in part]
-    hidden_values = "&".join(f"{key}=..." for key in keys) or "..."
-    return f"{url}?{hidden_values}"
 
 
 def file_of_url(url: str) -> str:

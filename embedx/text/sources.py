@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from embedx.errors import DataError, SettingError
+from embedx.errors import DataError, SettingError, public_url
 from embedx.settings import Options, Record
 from embedx.text.program_folders import kind_of, listed
-from embedx.text.recipes import Recipe, find_recipe, near_recipe, public_url
+from embedx.text.recipes import Recipe, find_recipe, near_recipe
 from embedx.text.settings import TextSettings
 
 STANDARD_INPUT = "-"

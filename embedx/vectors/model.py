@@ -29,7 +29,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx import checks
-from embedx.errors import DataError, EmbedxError, SettingError, choice, near
+from embedx.errors import DataError, EmbedxError, SettingError, choice, near, public_url
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import MAX_WHOLE_NUMBER, Record
 from embedx.storage.folder import (
@@ -715,7 +715,7 @@ def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
         content.words,
         arrays,
         counts=content.counts,
-        facts={"source": str(path)},
+        facts={"source": public_url(str(path))},
         subwords=content.subwords,
     )
 

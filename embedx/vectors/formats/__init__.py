@@ -10,11 +10,10 @@ import os
 from pathlib import Path
 
 from embedx import registry
-from embedx.errors import DataError, Setting, near_file
+from embedx.errors import DataError, Setting, near_file, public_url
 from embedx.runtime.progress import SILENT, Progress
 from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.decompression import UnpackedReader
-from embedx.text.recipes import public_url
 from embedx.text.sources import COMPRESSED, Source, is_url
 from embedx.vectors.formats import contract
 from embedx.vectors.formats.contract import FileContent, Format, OpenFile
@@ -90,11 +89,12 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     With `trust_pickle` also those of gensim's own files, which may run any code. Raises EmbedxError
     with file, line and remedy.
     """
-    name = str(path)
-    if not (is_url(name) or os.path.exists(name)):
+    location = str(path)
+    name = public_url(location)
+    if not (is_url(location) or os.path.exists(location)):
         remedy = near_file(name, "check the name")
         raise DataError(name, None, "no such file or model folder", remedy)
-    source = Source(public_url(name), "vectors", None, location=name)
+    source = Source(name, "vectors", None, location=location)
     # OpenFile once, for it may be a pipe.
     with UnpackedReader(source) as file:
         head = _head_of(file)
