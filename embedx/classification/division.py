@@ -1,10 +1,12 @@
 """The rows of a run, divided: those to train on, to validate on, and to calibrate on."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
 from embedx.classification.calibration import n_held_out
+from embedx.classification.row_weights import BALANCED, balanced_rows
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read
@@ -36,28 +38,38 @@ class Division:
 def divide(
     data: Labeled, settings: ClassifySettings, progress: Progress, *, is_refitted: bool
 ) -> Division:
-    """Divide rows as the settings say.
+    """Divide rows as the settings say, and balance the weights of those to train on.
 
     is_refitted  whether training is repeated on all rows, which is then reported
     """
-    if settings.validation is not None:
-        share = share_of_rows(settings.validation)
-        if share is not None:
-            training, validation = hold_out(data, max(1, round(share * len(data))), settings.seed)
-            return Division(training, validation, validation)
-        validation = read(
-            settings.validation, settings.validation_labels, progress=progress, like=data.schema
-        )
-        return Division(data, validation, validation)
+    division = Division(data)
     n = n_held_out(len(data), settings.calibration)
-    if n == 0:
-        return Division(data)
-    again = "; then training is repeated on all rows" if is_refitted else ""
-    progress.note(
-        f"{n:,} of {len(data):,} rows are held out from training to calibrate probabilities{again}"
-    )
-    training, unseen = hold_out(data, n, settings.seed)
-    return Division(training, None, unseen)
+    if settings.validation is not None:
+        division = with_validation(data, settings.validation, settings, progress)
+    elif n > 0:
+        again = "; then training is repeated on all rows" if is_refitted else ""
+        progress.note(
+            f"{n:,} of {len(data):,} rows are held out from training to calibrate"
+            f" probabilities{again}"
+        )
+        training, unseen = hold_out(data, n, settings.seed)
+        division = Division(training, None, unseen)
+    if settings.class_weight == BALANCED:
+        training = balanced_rows(division.training, settings.labels)
+        division = dataclasses.replace(division, training=training)
+    return division
+
+
+def with_validation(
+    data: Labeled, validation: str, settings: ClassifySettings, progress: Progress
+) -> Division:
+    """The rows, and those of a file, or a share of them, to validate on."""
+    share = share_of_rows(validation)
+    if share is None:
+        others = read(validation, settings.validation_labels, progress=progress, like=data.schema)
+        return Division(data, others, others)
+    training, others = hold_out(data, max(1, round(share * len(data))), settings.seed)
+    return Division(training, others, others)
 
 
 def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:

@@ -48,6 +48,8 @@ from embedx.runtime.cores import usable_cores
 
 # Rows by which the scale of the features is estimated.
 N_SAMPLED = 10_000
+# Why features are scaled.
+SCALING_REASONS = {"tf-idf": "features are counts", "l2": "rows differ in length"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Resolved:
     """Settings with nothing left open but `hidden`, `max_norm` and `decay_every`, which may be off.
 
     inputs   the training rows as they are trained on
-    origins  the reason for each value that was chosen, by the name of the setting
+    origins  the reason for each value that was chosen from the data, by the name of the setting
     """
 
     settings: ClassifySettings
@@ -80,7 +82,8 @@ def resolve(problem: Problem) -> Resolved:
         nonlocal settings
         if getattr(settings, name) is None:
             settings = dataclasses.replace(settings, **{name: choice.value})
-            origins[name] = choice.reason
+            if choice.reason:
+                origins[name] = choice.reason
 
     for name, rule in RULES.items():
         choose(name, rule(settings, problem))
@@ -139,8 +142,7 @@ def choose_optimizer(settings: ClassifySettings, problem: Problem) -> Choice:
 def choose_scaling(settings: ClassifySettings, problem: Problem) -> Choice:
     """tf-idf for counts, rows of unit length where they differ much in length, else none."""
     scaling = chosen_scaling(problem.data.features)
-    reasons = {"tf-idf": "features are counts", "l2": "rows differ in length"}
-    return Choice(scaling, reasons.get(scaling, ""))
+    return Choice(scaling, SCALING_REASONS.get(scaling, ""))
 
 
 def choose_batch_size(settings: ClassifySettings, problem: Problem) -> Choice:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy import float64, ndarray
 
 from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.rules import chosen_labels
 
 BALANCED = "balanced"
 
@@ -30,6 +31,12 @@ def counted_rows(data: Labeled) -> Labeled:
     assert data.weights is not None
     are_equal = len(data) == 0 or bool((data.weights == data.weights[0]).all())
     return dataclasses.replace(data, weights=None) if are_equal else data
+
+
+def balanced_rows(data: Labeled, rule: str) -> Labeled:
+    """The rows with weights under which labels count alike, those that a label rule chooses."""
+    weights = balanced_weights(chosen_labels(data.labels, rule), data.n_labels, data.weights)
+    return counted_rows(dataclasses.replace(data, weights=weights))
 
 
 def balanced_weights(labels: Labels, n_labels: int, weights: ndarray | None) -> ndarray:

@@ -19,13 +19,14 @@ from embedx.classification import held_out, neighbours, start as start_of
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.contract import Trainer, TrainerInputs
-from embedx.classification.division import Division, divide
+from embedx.classification.division import divide
 from embedx.classification.effects import without_effect
 from embedx.classification.history import History, Watch
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.problem import Problem
+from embedx.classification.remarks import remark
 from embedx.classification.resolve import resolve
-from embedx.classification.row_weights import BALANCED, balanced_weights, counted_rows
+from embedx.classification.row_weights import counted_rows
 from embedx.classification.settings import DENSE, MAX_REFITTED, NONE
 from embedx.classification.trainers import trainer_for
 from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
@@ -36,7 +37,6 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, check_declared
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler, pairs_of
-from embedx.settings import as_typed
 from embedx.storage.schema import row_blocks
 from embedx.training import life, trainer
 from embedx.training.checkpoint import Checkpoints
@@ -132,10 +132,7 @@ class ClassifierRun:
             _, vectors = self.pretrained
             self.given = dataclasses.replace(self.given, hidden=vectors.shape[1])
         self.division = divide(self.data, self.given, progress, is_refitted=self.is_refitted)
-        if self.given.class_weight == BALANCED:
-            self.division = balanced(self.division, self.given.labels)
-
-        self.problem = Problem(
+        problem = Problem(
             self.given,
             self.objective,
             self.data,
@@ -143,11 +140,11 @@ class ClassifierRun:
             self._former_arrays,
             wanted.given_names,
         )
-        resolved = resolve(self.problem)
+        resolved = resolve(problem)
         self.settings = resolved.settings
         self.origins = resolved.origins
         self.inputs = resolved.inputs
-        self._note_choices()
+        remark(self.settings, problem, progress)
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
             self.objective.samplers(),
@@ -202,63 +199,6 @@ class ClassifierRun:
         """Numbers of rows, features and labels."""
         data = self.data
         return {"rows": len(data), "features": data.n_features, "labels": data.n_labels}
-
-    def _note_choices(self) -> None:
-        """Report what was chosen from the data."""
-        for name, reason in self.origins.items():
-            value = as_typed(getattr(self.settings, name))
-            if reason:
-                self.progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
-        self._note_missing_search()
-        self._note_scaling()
-        self._note_unused_propensities()
-        self._warn_of_negative_features()
-
-    def _note_missing_search(self) -> None:
-        """Report that no search finds candidates, where the objective's first sampler would."""
-        given = self.given
-        is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
-        searches = samplers.SAMPLERS[self.objective.samplers()[0]].needs_dense_inputs
-        if is_open and self.data.is_sparse and searches:
-            self.progress.note(
-                "no search with sparse features: every label is scored; ",
-                Setting("hidden", 100),
-                " makes them dense",
-            )
-
-    def _note_scaling(self) -> None:
-        """Report a scaling that was chosen."""
-        scaling = self.settings.scaling
-        if self.given.scaling is None and scaling != "none":
-            self.progress.note(
-                f"{self.origins['scaling']}: ",
-                Setting("scaling", scaling),
-                "; ",
-                Setting("scaling", "none"),
-                " keeps them as they are",
-            )
-
-    def _note_unused_propensities(self) -> None:
-        """Report parameters of propensities that were given and change no ranking."""
-        for name in ("propensity_a", "propensity_b"):
-            if self.problem.is_given(name) and not self.settings.propensity:
-                self.progress.note(
-                    Setting(name, getattr(self.given, name)),
-                    " changes psp@k alone, because labels are not ranked by propensities: ",
-                    Setting("propensity", 0.0),
-                )
-
-    def _warn_of_negative_features(self) -> None:
-        """Warn of negative features where weights are sparse."""
-        weights = self.settings.weights
-        if weights != DENSE and self.data.features.data.min(initial=0) < 0:
-            self.progress.warn(
-                Setting("weights", weights),
-                " keeps a label's weights only for the features of its own rows, which may lose"
-                " useful ones where features are negative, as some here are; ",
-                Setting("weights", DENSE),
-                " keeps all",
-            )
 
     # ---- allocate
 
@@ -324,7 +264,7 @@ class ClassifierRun:
             "labels": len(counts),
             "seen_labels": int((counts > 0).sum()),
             "several_labels": bool((all_labels.n_of_row > 1).any()),
-            "chosen": {name: reason for name, reason in self.origins.items() if reason},
+            "chosen": self.origins,
         }
 
     def _trained_counts(self) -> ndarray:
@@ -535,14 +475,6 @@ def _check_size(data: Labeled) -> None:
         f"{data.n_labels:,} labels and {data.n_features:,} features",
         "ids are numbered from 0 or 1, so check the largest ones and the header",
     )
-
-
-def balanced(division: Division, rule: str) -> Division:
-    """The division with weights of the training rows under which labels count alike."""
-    data = division.training
-    weights = balanced_weights(chosen_labels(data.labels, rule), data.n_labels, data.weights)
-    weighted = counted_rows(dataclasses.replace(data, weights=weights))
-    return dataclasses.replace(division, training=weighted)
 
 
 def _carry_over(first: Classifier, again: Classifier, data: Labeled, rule: str) -> None:

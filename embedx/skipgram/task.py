@@ -22,7 +22,7 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
-from embedx.settings import Options, Record, as_typed
+from embedx.settings import Options, Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.defaults import TEXT
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
@@ -169,15 +169,7 @@ class WordVectorsRun:
         config = replace(config, settings=settings)
         run = cls(corpus, config, words, remap, held_out, sampler, progress, origins)
         run.check_has_pairs()
-        run.report_origins()
         return run
-
-    def report_origins(self) -> None:
-        """Log the settings that were chosen, with the reason of each."""
-        settings = self.used_settings()
-        for name, reason in self.origins.items():
-            value = as_typed(settings[name])
-            self.progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
 
     def check_has_pairs(self) -> None:
         """Raise `DataError` if no sentence has two words of the vocabulary."""

@@ -60,13 +60,6 @@ class Trained(Protocol):
 class ResolvedRun(life.TrainableRun[Trained], Protocol):
     """A run with resolved settings, which can be shown."""
 
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """Why settings were chosen, by name."""
-
-    def used_settings(self) -> Record:
-        """The settings that have an effect, by name."""
-
     def data_size(self) -> dict[str, int]:
         """Numbers of what the data have, by name."""
 

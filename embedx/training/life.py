@@ -7,11 +7,13 @@
 `embedx.tasks` has the stages before: a request is made, data are read, settings are resolved.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from embedx.errors import Text
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
+from embedx.settings import Record, as_typed
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.trainer import Outcome
 
@@ -43,6 +45,13 @@ class TrainableRun(Protocol[Trained]):
 
     progress: Progress
 
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Why settings were chosen, by name."""
+
+    def used_settings(self) -> Record:
+        """The settings that have an effect, by name."""
+
     def size(self) -> Size:
         """The size of the parameters."""
 
@@ -67,6 +76,11 @@ def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) ->
     the run ended early; Ctrl-C likewise ends the training with what was learned so far.
     """
     progress = run.progress
+    settings = run.used_settings()
+    for name, reason in run.origins.items():
+        if name in settings:
+            value = as_typed(settings[name])
+            progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
     with progress.stage("allocate"):
         plan = run.allocate()
     plan.check(*run.size())

@@ -1,0 +1,64 @@
+"""What a run reports of its settings before it trains: what the user may not expect."""
+
+from embedx import samplers
+from embedx.classification.problem import Problem
+from embedx.classification.resolve import SCALING_REASONS
+from embedx.classification.settings import DENSE, ClassifySettings
+from embedx.errors import Setting
+from embedx.optimizers.lbfgs import Lbfgs
+from embedx.runtime.progress import Progress
+
+
+def remark(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """Report all that applies to resolved settings."""
+    for report in (missing_search, chosen_scaling, unused_propensities, negative_features):
+        report(settings, problem, progress)
+
+
+def missing_search(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """No search finds candidates, where the objective's first sampler would."""
+    given = problem.given
+    is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
+    searches = samplers.SAMPLERS[problem.objective.samplers()[0]].needs_dense_inputs
+    if is_open and problem.data.is_sparse and searches:
+        progress.note(
+            "no search with sparse features: every label is scored; ",
+            Setting("hidden", 100),
+            " makes them dense",
+        )
+
+
+def chosen_scaling(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """A scaling was chosen."""
+    if problem.given.scaling is None and settings.scaling != "none":
+        progress.note(
+            f"{SCALING_REASONS[str(settings.scaling)]}: ",
+            Setting("scaling", settings.scaling),
+            "; ",
+            Setting("scaling", "none"),
+            " keeps them as they are",
+        )
+
+
+def unused_propensities(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """Parameters of propensities were given and change no ranking."""
+    for name in ("propensity_a", "propensity_b"):
+        if problem.is_given(name) and not settings.propensity:
+            progress.note(
+                Setting(name, getattr(problem.given, name)),
+                " changes psp@k alone, because labels are not ranked by propensities: ",
+                Setting("propensity", 0.0),
+            )
+
+
+def negative_features(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """Weights are sparse, which may lose some of negative features."""
+    weights = settings.weights
+    if weights != DENSE and problem.data.features.data.min(initial=0) < 0:
+        progress.warn(
+            Setting("weights", weights),
+            " keeps a label's weights only for the features of its own rows, which may lose"
+            " useful ones where features are negative, as some here are; ",
+            Setting("weights", DENSE),
+            " keeps all",
+        )
