@@ -113,6 +113,14 @@ def write(tmp_path):
     return write
 
 
+@pytest.fixture
+def few_rows_are_retrieved(monkeypatch):
+    """A share of a few dozen rows is that share, however few they are."""
+    from embedx.objectives import retrieval
+
+    monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """A folder to work in, with a cache of its own for tokens; kernels are shared with the other

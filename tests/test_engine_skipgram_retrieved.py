@@ -11,7 +11,6 @@ from reference_skipgram import Block, Example, Naive, examples_of, groups_of, li
 
 from embedx.engine import blocks, loading, skipgram as engine, skipgram_retrieved as retrieved
 from embedx.engine.select import JOINT
-from embedx.objectives import retrieval
 from embedx.objectives.ldgs import Ldgs
 from embedx.runtime.progress import Silent
 from embedx.samplers.alias import draw
@@ -33,10 +32,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few_are_few(monkeypatch):
-    """Let a share of a few dozen rows be a share of them."""
-    monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
+pytestmark = pytest.mark.usefixtures("few_rows_are_retrieved")
 
 
 class Retrieving(Setup):

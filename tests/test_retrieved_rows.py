@@ -14,7 +14,6 @@ from embedx.classification.settings import ClassifySettings
 from embedx.cli.options import classify_options, train_options
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
-from embedx.objectives import retrieval
 from embedx.objectives.hs import HierarchicalSoftmax
 from embedx.objectives.ldgs import Ldgs
 from embedx.objectives.margin import Margin
@@ -29,11 +28,7 @@ from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 
-
-@pytest.fixture(autouse=True)
-def few_are_few(monkeypatch):
-    """Let a share of a few dozen labels be a share of them."""
-    monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
+pytestmark = pytest.mark.usefixtures("few_rows_are_retrieved")
 
 
 EVERYTHING = {
