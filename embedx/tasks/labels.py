@@ -130,7 +130,6 @@ class LabelTask:
     def _read(self) -> tuple[Labeled, Labeled | None]:
         """See `data`."""
         request = self.request
-        request = self.request
         names = None if request.label_names is None else read_label_names(request.label_names)
         test = self._test_source()
         training = self._training_data()
