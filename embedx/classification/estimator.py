@@ -136,7 +136,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, default in PARAMETERS.items():
             setattr(self, name, parameters.get(name, default))
 
-    __init__.__signature__ = signature(  # type: ignore[attr-defined]  # by which scikit-learn knows the parameters
+    # By which scikit-learn knows the parameters.
+    __init__.__signature__ = signature(  # type: ignore[attr-defined]
         {"objective": None}, PARAMETERS
     )
 
@@ -144,7 +145,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = True
-        # threads share tables without locks
+        # Threads share tables without locks.
         tags.non_deterministic = self.n_jobs not in (None, 1) and not self.deterministic
         return tags
 
@@ -258,33 +259,24 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: dict[str, Any],
         start: TrainedClassifier | Classifier | None,
     ) -> Self:
-        """Train by the parameters and, above them, the `chosen` settings."""
-        given = self._given()
-        options = {**given, "threads": self._threads, **chosen}
+        """Train by the parameters and, above them, the `chosen` settings; None is a default."""
+        typed = self._typed_settings()
+        options = {**typed, "threads": self._threads, **chosen}
+        options = {name: value for name, value in options.items() if value is not None}
         if not self._text:
             options.setdefault("scaling", "none")
-        settings = ClassifySettings.from_options(
-            {name: value for name, value in options.items() if value is not None}
-        )
+        settings = ClassifySettings.from_options(options)
         # Those of steps may be meant for `partial_fit` after a fit by lbfgs.
-        checked = {name: value for name, value in given.items() if name not in STEP_SETTINGS}
+        checked = {name: value for name, value in typed.items() if name not in STEP_SETTINGS}
         check_given(checked, settings, objective)
         by_lbfgs = settings.optimizer == Lbfgs.name
         if by_lbfgs:
             # Parameters have the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with reporter(self.verbose, OTHER_NAMES) as progress:
-            wanted = RunSettings(objective, settings, options, given_names(given))
+            wanted = RunSettings(objective, settings, options, given_names(typed))
             trained = life.train(ClassifierRun(data, wanted, progress, start=start))
-        self.classifier_: Classifier = trained.classifier
-        if not data.is_sparse:
-            # The table is no larger than the data's; sums over features then hold in any order.
-            self.classifier_.arrays = _as_float64(self.classifier_.arrays)
-        self.classifier_.parameters_changed()
-        self._trained: TrainedClassifier | None = dataclasses.replace(
-            trained, outcome=trained.outcome.without_state()
-        )
-        self.n_iter_ += round(trained.outcome.epochs)
+        self._keep(trained, data.is_sparse)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
             warnings.warn(
@@ -295,26 +287,40 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
-    def _given(self) -> dict[str, Any]:
+    def _keep(self, trained: TrainedClassifier, is_sparse: bool) -> None:
+        """Set what a training gives.
+
+        is_sparse  of the features
+        """
+        self.classifier_: Classifier = trained.classifier
+        if not is_sparse:
+            # The table is no larger than the data's; sums over features then hold in any order.
+            self.classifier_.arrays = _as_float64(self.classifier_.arrays)
+        self.classifier_.parameters_changed()
+        outcome = trained.outcome.without_state()
+        self._trained: TrainedClassifier | None = dataclasses.replace(trained, outcome=outcome)
+        self.n_iter_ += round(outcome.epochs)
+
+    def _typed_settings(self) -> dict[str, Any]:
         """The settings among the parameters that are not None.
 
         Strings are read as on the command line.
         """
-        given = self.get_params(deep=False)
-        if isinstance(self.class_weight, Mapping):  # the weights of rows have it
-            given["class_weight"] = None
-        return typed_settings(given, FIELDS)
+        parameters = self.get_params(deep=False)
+        if isinstance(self.class_weight, Mapping):
+            # The weights of rows have it.
+            del parameters["class_weight"]
+        return typed_settings(parameters, FIELDS)
 
     def _new_objective(self, data: Labeled) -> Objective:
         """The objective that is named, or the default one for the data."""
-        given = self._given()
+        options = self._typed_settings()
         name = self.objective
-        chosen: dict[str, Any] = {}
-        if name is None and asks_for_sparse(self.weights):
-            name, chosen = default_objective(data, given)
-        elif name is None:
+        if name is None:
             name = "softmax"
-        options = {**chosen, **given}
+            if asks_for_sparse(self.weights):
+                name, defaults = default_objective(data, options)
+                options = {**defaults, **options}
         objectives.check_applies(options, name)
         return new_objective(objectives.find(name), options)
 
@@ -338,7 +344,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether all rows are scored, and no parameter is given that is for steps alone."""
         scores_all = objective.candidates[0] == "all" and self.sampler in (None, "all")
         has_dense_rows = self.labels != "one" and not asks_for_sparse(self.weights)
-        parameters_of_steps = self._given().keys() & {*STEP_SETTINGS, "hidden", "time_budget"}
+        parameters_of_steps = self._typed_settings().keys() & {
+            *STEP_SETTINGS,
+            "hidden",
+            "time_budget",
+        }
         return scores_all and has_dense_rows and not parameters_of_steps
 
     @property
@@ -362,14 +372,18 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         It has no pickles.
         """
         check_is_fitted(self)
-        given = self._given() | {
-            name: getattr(self, name) for name in ("objective", "n_jobs", "verbose")
-        }
+        parameters = self._typed_settings()
+        parameters |= {name: getattr(self, name) for name in ("objective", "n_jobs", "verbose")}
         if isinstance(self.random_state, numbers.Integral):
-            given["random_state"] = int(self.random_state)
-        kept = {"parameters": given, "classes": self.classes_.dtype.str, "n_iter": self.n_iter_}
-        kept |= {"is_multilabel": self._is_multilabel, "has_sparse_labels": self._has_sparse_labels}
-        kept["feature_names"] = [*map(str, getattr(self, "feature_names_in_", ()))]
+            parameters["random_state"] = int(self.random_state)
+        kept = {
+            "parameters": parameters,
+            "classes": self.classes_.dtype.str,
+            "n_iter": self.n_iter_,
+            "is_multilabel": self._is_multilabel,
+            "has_sparse_labels": self._has_sparse_labels,
+            "feature_names": [*map(str, getattr(self, "feature_names_in_", ()))],
+        }
         facts = {**self.classifier_.facts, "estimator": kept}
         return dataclasses.replace(self.classifier_, facts=facts).save(folder, overwrite)
 
