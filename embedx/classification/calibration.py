@@ -81,7 +81,9 @@ def fit(scores: ndarray, is_right: ndarray) -> ndarray:
 
     knots = _knots(score, right)
     n_knots = len(knots)
-    terms_of_row = [term[is_there] for term in _terms_of_row(scores, knots)]
+    terms_of_row = [
+        np.broadcast_to(term, scores.shape)[is_there] for term in _terms_of_row(scores, knots)
+    ]
     x = np.column_stack([_interpolation(score, knots), *terms_of_row])
     bends = np.diff(np.eye(n_knots), 2, axis=0)
     penalty = SIZE_PENALTY * np.eye(x.shape[1])
@@ -148,7 +150,6 @@ def of_one_label(p: ndarray) -> ndarray:
 
 
 def _terms_of_row(scores: ndarray, knots: ndarray) -> tuple[ndarray, ndarray]:
-    """log r and s_1, which stays between the outermost knots, of each prediction, both (n, k)."""
+    """log r of each rank, (k,), and s_1 of each row between the outermost knots, (n, 1)."""
     log_rank = np.log(np.arange(1, scores.shape[1] + 1))
-    best = np.clip(scores[:, :1], knots[0], knots[-1])
-    return np.broadcast_to(log_rank, scores.shape), np.broadcast_to(best, scores.shape)
+    return log_rank, np.clip(scores[:, :1], knots[0], knots[-1])

@@ -20,6 +20,7 @@ fitted on mixtures of three rows too, as a stand-in for rows of labels that the 
 familiarity.npy  float64 (2, 6)  of each factor s_0, w0 and w
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -159,20 +160,12 @@ def split(features: Any, n_features: int) -> tuple[Any, ndarray | None]:
     if not isinstance(features, csr_matrix) or features.shape[1] != n_features + 1:
         return features, None
     n_rows = features.shape[0]
-    is_unknown = features.indices == n_features
+    known = copy.copy(features)  # a new matrix would be checked, which takes a request's time
+    known.indptr = features.indptr.copy()
+    known.resize(n_rows, n_features)
     unknown = np.zeros(n_rows)
-    known = csr_matrix((n_rows, n_features), dtype=features.dtype)
-    if is_unknown.any():
-        row_ends = np.cumsum(np.append(0, is_unknown))[features.indptr]
-        unknown[np.diff(row_ends) > 0] = features.data[is_unknown]
-        known.data = features.data[~is_unknown]
-        known.indices = features.indices[~is_unknown]
-        known.indptr = features.indptr - row_ends.astype(features.indptr.dtype)
-    else:
-        known.data = features.data
-        known.indices = features.indices
-        known.indptr = features.indptr
-    known.has_canonical_format = True
+    has_unknown = np.diff(features.indptr) > np.diff(known.indptr)
+    unknown[has_unknown] = features.data[features.indices == n_features]
     return known, unknown
 
 

@@ -18,6 +18,8 @@ from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import offsets_of
 
 EVERY = 64  # weights, of which one is sampled to divide them among threads
+# Rows of a table of features that are entered and cleared in the time of one binary search.
+VALUES_PER_ROW = 16
 LOWEST = float32(-3e38)  # in place of -inf: the score of a place that no node takes
 
 
@@ -144,29 +146,60 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
     local                      int64 (n_features,)  -1 before and after
     out                        float32 (slots, widest group); beyond the group's nodes LOWEST
     """
-    v = begin
-    while v < end:
-        c = int64(group[v])
-        for row in range(level.first_row[c], level.first_row[c + 1]):
-            local[level.features[row]] = row
-        first = level.first_node[c]
-        width = level.first_node[c + 1] - level.first_node[c]
-        while v < end and group[v] == c:
+    first_visit = begin
+    while first_visit < end:
+        c = int64(group[first_visit])
+        end_visit = first_visit
+        n_values = int64(0)
+        while end_visit < end and group[end_visit] == c:
+            i = int64(example[end_visit])
+            n_values += offsets[i + 1] - offsets[i]
+            end_visit += 1
+
+        first_row = level.first_row[c]
+        end_row = level.first_row[c + 1]
+        # A table of the group's features pays where more is looked up than it has entries.
+        is_tabled = n_values * VALUES_PER_ROW > end_row - first_row
+        if is_tabled:
+            for row in range(first_row, end_row):
+                local[level.features[row]] = row
+        for v in range(first_visit, end_visit):
             i = int64(example[v])
             s = int64(slot[v])
+            first_node = level.first_node[c]
+            width = level.first_node[c + 1] - first_node
             for k in range(width):
-                out[s, k] = level.bias[first + k]
+                out[s, k] = level.bias[first_node + k]
             for k in range(width, out.shape[1]):
                 out[s, k] = LOWEST
             for f in range(offsets[i], offsets[i + 1]):
-                row = local[columns[f]]
+                if is_tabled:
+                    row = local[columns[f]]
+                else:
+                    row = _row_of(level.features, first_row, end_row, columns[f])
                 if row >= 0:
                     x = values[f]
                     for at in range(level.first_weight[row], level.first_weight[row + 1]):
                         out[s, level.child[at]] += x * level.weight[at]
-            v += 1
-        for row in range(level.first_row[c], level.first_row[c + 1]):
-            local[level.features[row]] = -1
+        if is_tabled:
+            for row in range(first_row, end_row):
+                local[level.features[row]] = -1
+        first_visit = end_visit
+
+
+@kernel
+def _row_of(features, first, end, feature):
+    """The row of a feature among those of first:end, which are sorted; -1 where it has none."""
+    beyond = end
+    while first < beyond:
+        middle = (first + beyond) // 2
+        if features[middle] < feature:
+            first = middle + 1
+        else:
+            beyond = middle
+    if first < end and features[first] == feature:
+        return first
+    return int64(-1)
 
 
 def scores_of(features: Any, level: Level) -> ndarray:

@@ -165,7 +165,7 @@ def tokens_of(tokenizer: Tokenizer, texts: list[bytes]) -> tuple[ndarray, ndarra
     marked = b"".join(b"%b %b\n" % (MARK, text) for text in texts)
     tokens = tokenizer.tokenize(marked, 0, True).astype(int64)
     starts = np.flatnonzero(tokens == 0)
-    indptr = offsets_of(np.diff(starts, append=len(tokens)) - 1)
+    indptr = np.append(starts, len(tokens)) - np.arange(len(starts) + 1)
     return tokens[tokens > 0] - 1, indptr
 
 
