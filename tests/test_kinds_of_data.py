@@ -40,14 +40,15 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("kind", defaults.DEFAULTS)
 def test_a_default_for_a_kind_of_data_is_one_line(kind, monkeypatch):
-    monkeypatch.setitem(defaults.DEFAULTS[kind], "negatives", 11)
+    monkeypatch.setitem(defaults.DEFAULTS[kind], "window", 11)
     for name, options in KINDS.items():
         config = configure("ns", options)
-        assert (config.objective.settings.negatives == 11) == (name == kind)
-        assert config.origins.get("negatives") == (f"default for {kind}" if name == kind else None)
-    chosen = configure("ns", {**KINDS[kind], "negatives": 3})
-    assert chosen.objective.settings.negatives == 3
-    assert "negatives" not in chosen.origins
+        assert (config.settings.window == 11) == (name == kind)
+        if name == kind:
+            assert config.origins["window"] == f"default for {kind}"
+    chosen = configure("ns", {**KINDS[kind], "window": 3})
+    assert chosen.settings.window == 3
+    assert "window" not in chosen.origins
 
 
 def test_sessions_have_defaults_of_their_own():
@@ -55,9 +56,7 @@ def test_sessions_have_defaults_of_their_own():
     assert config.objective.name == "hs"
     assert (config.vocabulary.min_count, config.vocabulary.sample) == (1, 0.0)
     assert config.settings.epochs == 10
-    assert config.origins == dict.fromkeys(
-        ("objective", "epochs", "min_count", "sample"), "default for sessions"
-    )
+    assert config.origins == dict.fromkeys(defaults.DEFAULTS["sessions"], "default for sessions")
 
     text = configure(None, {})
     assert text.objective.name == "ns"

@@ -15,7 +15,9 @@ def test_messages_read_as_in_the_file(request):
     written = messages()
     if request.config.getoption("--write-messages"):
         FILE.write_text(written, "utf-8")
-    assert written == FILE.read_text("utf-8"), "if that is meant: pytest --write-messages"
+    assert written == FILE.read_text("utf-8"), (
+        "if that is meant: pytest tests/test_messages.py --write-messages"
+    )
 
 
 def test_python_reads_no_option_of_the_command_line():

@@ -231,7 +231,7 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
 def test_a_rate_far_from_the_default_is_warned_of(options, warning):
     printed = io.StringIO()
     config = configure("ns", options)
-    warn_of_rate(config.settings, config.objective, Reporter(printed))
+    warn_of_rate(config, Reporter(printed))
     assert [line for line in printed.getvalue().splitlines() if "far from" in line] == (
         [warning] if warning else []
     )

@@ -18,7 +18,7 @@ from embedx.skipgram import collapsed, task as skipgram
 from embedx.skipgram.configuration import configure, in_order
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import empty_tables
-from embedx.testing.objectives import coefficients_of
+from embedx.testing.objectives import coefficients_of, variants
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
 from embedx.vectors.probabilities import trained_on
@@ -39,6 +39,9 @@ EVERY_WAY = [
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial
 # biases are of the right order.
 OTHER_LINKS = ("ova",)
+VARIANTS = {
+    name: variant for kind in OBJECTIVES.values() for name, variant in variants(kind).items()
+}
 
 
 @pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
@@ -212,16 +215,16 @@ def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
     assert fitted.outcome.final_loss == pytest.approx(4 * np.log(2), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_initial_biases_predict_what_they_are_reported(name):
-    """With vectors of zero every input's scores are the biases."""
-    objective = OBJECTIVES[name](OBJECTIVES[name].Settings())
+    """With vectors of zero every input's scores are the biases, at any setting of an objective."""
+    objective = VARIANTS[name]
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(23)) for seed in (1, 2))
     objective.prepare(np.rint(1e6 * p).astype(np.int64))
     bias = objective.initial_bias(p, noise)
     assert bias.shape == (objective.n_rows(23),)
     predicted = objective.log_probability(bias[None], np.log(noise))[0]
-    if name in OTHER_LINKS:
+    if objective.name in OTHER_LINKS:
         assert (np.argsort(predicted) == np.argsort(p)).all()
     else:
         np.testing.assert_allclose(predicted, np.log(p), atol=1e-6)

@@ -62,7 +62,7 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class Resolved:
-    """Settings with nothing left open but `hidden`, `max_norm` and `decay_every`, which may be off.
+    """Settings with nothing left to choose: None means that one is off, or has no effect here.
 
     inputs   the training rows as they are trained on
     origins  the reason for each value that was chosen from the data, by the name of the setting
@@ -95,7 +95,9 @@ def resolve(problem: Problem) -> Resolved:
 
 
 def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
-    """The settings with values that mean something else here by what they mean."""
+    """The settings with values that stand for others replaced by these: L-BFGS scores all rows, a
+    batch size of 0 is all rows, dense features have no neighbours.
+    """
     if settings.optimizer == Lbfgs.name:
         settings = dataclasses.replace(settings, sampler=ALL_ROWS)
     if settings.batch_size == 0:  # `all`

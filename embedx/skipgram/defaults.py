@@ -14,7 +14,8 @@ WALKS = "walks"
 # The objective, unless a kind of data has another one.
 OBJECTIVE = "ns"
 
-# A new default for a kind of data is one line here: `"negatives": 10`.
+# A new default for a kind of data is one line here: `"window": 3`. It comes before the default that
+# an objective has of its own.
 DEFAULTS: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {

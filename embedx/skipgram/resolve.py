@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from embedx import optimizers
 from embedx.engine.blocks import SCORE_PADDING
 from embedx.engine.encoders import pairs_of_centre
 from embedx.errors import Setting, Text
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import WORDS
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
@@ -138,14 +136,15 @@ def with_room_for_positive(draws: int) -> int:
     return draws - 1 if draws > 0 and draws % SCORE_PADDING == 0 else draws
 
 
-def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Progress) -> None:
+def warn_of_rate(config: Configuration, progress: Progress) -> None:
     """Warn of a learning rate that is far from the default: it may be meant for another
     optimizer.
     """
+    settings = config.settings
     if settings.learning_rate is None:
         return
     rate = settings.learning_rate
-    usual = _default_rate(settings.optimizer, objective)
+    usual = _default_rate(config)
     if usual / FAR_RATE < rate < usual * FAR_RATE:
         return
     remedy: Text = "leave it out"
@@ -158,10 +157,13 @@ def warn_of_rate(settings: SkipGramSettings, objective: Objective, progress: Pro
     )
 
 
-def _default_rate(optimizer: str, objective: Objective) -> float:
-    """The default learning rate of an optimizer, for an objective that may declare its own."""
-    usual = optimizers.OPTIMIZERS[optimizer].rates[WORDS]
-    optimizer_of_objective = objective.word_defaults.get("optimizer", SkipGramSettings.optimizer)
-    if optimizer != optimizer_of_objective:
+def _default_rate(config: Configuration) -> float:
+    """The default learning rate of the optimizer for this kind of data, unless the objective
+    declares one with the optimizer.
+    """
+    optimizer = config.settings.optimizer
+    usual = usual_rate(optimizer, config.kind)
+    defaults = config.objective.word_defaults
+    if optimizer != defaults.get("optimizer", SkipGramSettings.optimizer):
         return usual
-    return float(objective.word_defaults.get("learning_rate", usual))
+    return float(defaults.get("learning_rate", usual))

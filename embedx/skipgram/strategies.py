@@ -1,7 +1,7 @@
 """The parameters of word vectors, and how a chunk of text trains them, by which kernel.
 
 Streamed         engine/skipgram.py: candidates are drawn rows, those on a tree's path, or all rows
-RetrievedStream  engine/skipgram_retrieved.py: they are the rows that an index finds
+RetrievedStream  engine/skipgram.py, train_chunk_retrieved: they are the rows that an index finds
 """
 
 import math

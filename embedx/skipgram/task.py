@@ -165,7 +165,7 @@ class WordVectorsRun:
             text = CountedText(n_tokens, kept, n_context, sampler)
             settings, origins_in_text = resolve(config, text)
             origins = origins | origins_in_text
-            warn_of_rate(settings, config.objective, progress)
+            warn_of_rate(config, progress)
         config = replace(config, settings=settings)
         run = cls(corpus, config, words, remap, held_out, sampler, progress, origins)
         run.check_has_pairs()

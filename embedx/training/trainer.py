@@ -42,7 +42,7 @@ class Outcome:
     """How a run ended. Losses are means per pair; None where they are not known.
 
     epochs             a fraction where the run ended early
-    final_loss         over the last twentieth of the run
+    final_loss         over the last part of the curve, a twentieth of the run, that has pairs
     interrupted_by     the KeyboardInterrupt that ended the run early
     state              live: take its snapshot before the tables change
     highest_loss       over the worst twentieth
