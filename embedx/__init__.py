@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embedx.graphs.graph import Graph
     from embedx.models import load
     from embedx.skipgram.estimator import SkipGram
-    from embedx.skipgram.task import EpochEnd as EpochEnd
+    from embedx.skipgram.run import EpochEnd as EpochEnd
     from embedx.vectors.model import WordVectors
 
     __version__: str
@@ -43,7 +43,7 @@ __all__ = [  # what `import *` gets, without scikit-learn too
 _HOME = {
     "Classifier": "classification.classifier",
     "EmbedxError": "errors",
-    "EpochEnd": "skipgram.task",
+    "EpochEnd": "skipgram.run",
     "Graph": "graphs.graph",
     "SkipGram": "skipgram.estimator",
     "SoftmaxClassifier": "classification.estimator",

@@ -24,7 +24,7 @@ from embedx.parameters import check_names, fields_of, python_names, typed_settin
 from embedx.report import report as pages
 from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
-from embedx.skipgram.task import Callback
+from embedx.skipgram.run import Callback
 from embedx.storage.folder import check_output, task_of
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.labels import LabelTask

@@ -176,8 +176,8 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 def run(job: Job, data: Any, **other: Any) -> Any:
     from embedx import objectives
     from embedx.classification.objective_choice import RunSettings
+    from embedx.classification.run import ClassifierRun
     from embedx.classification.settings import ClassifySettings
-    from embedx.classification.task import ClassifierRun
     from embedx.training import life
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other

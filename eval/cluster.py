@@ -28,7 +28,7 @@ from embedx.distributed.worker import Worker
 from embedx.evaluation import words
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Silent
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings

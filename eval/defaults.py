@@ -17,8 +17,8 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import ClassifierRun
 from embedx.training import life
 from eval.classification_process import best, quality
 from eval.defaults_data import MADE_OF, halves

@@ -11,8 +11,8 @@ import numpy as np
 from embedx import objectives
 from embedx.classification.classifier import Classifier
 from embedx.classification.objective_choice import RunSettings
+from embedx.classification.run import ClassifierRun, TrainedClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.training import life

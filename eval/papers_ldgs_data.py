@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import scaled
 from embedx.runtime.progress import Silent
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.heldout import PIECE, hold_out

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.evaluation import heldout, words
-from embedx.skipgram import collapsed, task as skipgram
+from embedx.skipgram import collapsed, run as skipgram
 from embedx.skipgram.configuration import configure
 from eval.page import DASH, number, plotted, table, target
 from eval.records import Job, Records, Result

@@ -18,7 +18,7 @@ from embedx.kernels.compiled import kernel
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import WordVectorsRun
+from embedx.skipgram.run import WordVectorsRun
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from eval.page import number, table

@@ -228,7 +228,7 @@ def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     """Train with an empty token cache; the vectors, and when each stage began and ended."""
     from embedx import SkipGram
-    from embedx.skipgram import task as skipgram
+    from embedx.skipgram import run as skipgram
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
     run, watch = SkipGram(**options), Stopwatch()

@@ -13,8 +13,8 @@ from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.classification.objective_choice import RunSettings
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import ClassifierRun
 from embedx.distributed import run
 from embedx.distributed.connection import Size
 from embedx.distributed.examples import update_rates

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embedx.runtime import memory
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, coverage, table
 from embedx.text import counting, inspection

@@ -22,7 +22,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Reporter, Silent
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 from embedx.tasks.run import run_request

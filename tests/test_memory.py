@@ -17,7 +17,7 @@ from embedx.errors import DataError, EmbedxError
 from embedx.runtime import control_groups, cores, disk, locks, memory
 from embedx.runtime.memory import NoMemoryError
 from embedx.runtime.progress import SILENT, Silent
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import checkpoint
 from embedx.training.checkpoint import Checkpoints

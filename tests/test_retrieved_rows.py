@@ -22,7 +22,7 @@ from embedx.objectives.softmax import Softmax
 from embedx.runtime.progress import Reporter
 from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import train as train_words
+from embedx.skipgram.run import train as train_words
 from tests.support.commands import invoke
 from tests.support.label_training import train
 from tests.support.notes import Notes

@@ -11,7 +11,7 @@ import pytest
 import embedx
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Reporter, Silent
-from embedx.skipgram import resolve as resolving, task as skipgram
+from embedx.skipgram import resolve as resolving, run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode

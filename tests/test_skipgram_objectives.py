@@ -14,7 +14,7 @@ from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram import collapsed, task as skipgram
+from embedx.skipgram import collapsed, run as skipgram
 from embedx.skipgram.configuration import configure, in_order
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import empty_tables

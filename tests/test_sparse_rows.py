@@ -8,8 +8,8 @@ import pytest
 from embedx import objectives
 from embedx.classification import classifier, sampled_rows
 from embedx.classification.objective_choice import RunSettings
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import ClassifierRun
 from embedx.engine import sparse_rows
 from embedx.engine.examples import Csr, examples_of
 from embedx.engine.shared import Chunk

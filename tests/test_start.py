@@ -11,7 +11,7 @@ import embedx
 from embedx.evaluation import heldout
 from embedx.evaluation.word_sets import WordTests
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import RATE, Start

@@ -17,7 +17,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS as WORDS_COMMAND
 from embedx.runtime.memory import NoMemoryError
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors import export

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from tests.support.notes import Notes
 

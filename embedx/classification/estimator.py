@@ -25,8 +25,8 @@ from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
 from embedx.classification.problem import given_names
 from embedx.classification.row_blocks import all_rows
+from embedx.classification.run import ClassifierRun, TrainedClassifier
 from embedx.classification.settings import DENSE, STEP_SETTINGS, ClassifySettings
-from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (

@@ -16,11 +16,11 @@ WEIGHTS_OF_SETTING which settings need them; the refusals of both are below.
 
 These look at the weights that were chosen, or asked for:
 
-    objective_choice.py       ova is the default objective where sparse weights are asked for
+    objective_choice.py       ova is the default where sparse weights are asked for, or dense do not fit
     effects.py                settings of other weights are refused before data are read
     resolve.py                defaults of the optimizer, its rate, and propensities
     refusals.py               dual coordinate descent is for sparse weights; the order of refusals
-    task.py                   a warning of negative features; what to do where memory is short
+    run.py                    a warning of negative features; what to do where memory is short
     steps.py                  steps on sparse rows: SampledSparse
     tree_plans.py             the levels and leaves of a tree
     start.py                  training continues from dense weights alone

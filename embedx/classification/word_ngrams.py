@@ -17,8 +17,8 @@ from embedx.classification.detail import predictions
 from embedx.classification.division import hold_out
 from embedx.classification.objective_choice import given_settings
 from embedx.classification.problem import given_names
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import MANY_LABELS, MAX_REFITTED, NONE, ClassifySettings
-from embedx.classification.task import ClassifierRun
 from embedx.labeled.data import Labeled
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Options

@@ -15,7 +15,7 @@ from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import Record
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest

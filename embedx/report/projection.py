@@ -12,8 +12,8 @@ from embedx.errors import Setting, SettingError
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 # scikit-learn's default, which has to be below the number of points
 PERPLEXITY = 30.0
-# How coarsely distant points are grouped, and for how long the map is improved: of 2,000 words, 39.1
-# of 100 nearest neighbours stay neighbours, and 39.5 with scikit-learn's .5 and 1,000 in three times
+# How coarsely distant points are grouped, and how many steps there are. Of 2,000 words, 39.1
+# of 100 nearest neighbours stay neighbours; scikit-learn's .5 and 1,000 keep 39.5, in three times
 # the time.
 ANGLE = 0.8
 N_ITERATIONS = 500

@@ -24,11 +24,10 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, available_memory, n_bytes
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Options, Record
-from embedx.skipgram import task
 from embedx.skipgram.configuration import Configuration, configure
+from embedx.skipgram.run import TrainedVectors, WordVectorsRun, read
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
-from embedx.skipgram.task import TrainedVectors, WordVectorsRun
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora
@@ -147,12 +146,12 @@ def train(
     snapshot: Options | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedVectors:
-    """Word vectors of `corpora` as by `embedx.skipgram.task.train`, with a configuration for
+    """Word vectors of `corpora` as by `embedx.skipgram.run.train`, with a configuration for
     --collapsed.
 
     watch  see `CollapsedRun`
     """
-    with task.read(corpora, config, progress, cache_dir) as corpus:
+    with read(corpora, config, progress, cache_dir) as corpus:
         run = CollapsedRun.prepared(corpus, config, progress)
         run.cache_dir = cache_dir
         run.watch = watch

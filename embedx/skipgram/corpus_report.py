@@ -12,7 +12,7 @@ from embedx.runtime import disk
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
-from embedx.skipgram.task import WordVectorsRun
+from embedx.skipgram.run import WordVectorsRun
 from embedx.text import cache
 from embedx.text.encode import encode_sources
 from embedx.text.inspection import MAX_LINE_BYTES, Inspector
@@ -76,7 +76,7 @@ def check(
     cache_dir: Path | None,
     progress: Progress,
 ) -> Record:
-    """Read `corpora` once, with the configuration of `skipgram.task.train`; nothing is written but
+    """Read `corpora` once, with the configuration of `skipgram.run.train`; nothing is written but
     to the token cache, which training then finds filled. Raises `EmbedxError` for what `train`
     would.
     """

@@ -16,8 +16,8 @@ from embedx.graphs.graph import as_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.runtime.progress import reporter
 from embedx.settings import settings_of
-from embedx.skipgram import task
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.run import Callback, train
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -105,7 +105,7 @@ class SkipGram:
 
     @parameters.python_names()
     def fit(
-        self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()
+        self, corpora: Corpora, y: object = None, *, callbacks: Iterable[Callback] = ()
     ) -> Self:
         """Train; the result is `self.model`. Raises `EmbedxError`. Ctrl-C keeps the model so far
         and is raised again. Raises `DivergedError` when training diverges even at lower learning
@@ -129,7 +129,7 @@ class SkipGram:
 
     @parameters.python_names()
     def partial_fit(
-        self, corpora: Corpora, y: object = None, *, callbacks: Iterable[task.Callback] = ()
+        self, corpora: Corpora, y: object = None, *, callbacks: Iterable[Callback] = ()
     ) -> Self:
         """Continue training with more text, as `start` does: words of the model keep their vectors,
         new words and counts are added. The first call is `fit`.
@@ -143,10 +143,10 @@ class SkipGram:
         )
         return self._train(corpora, callbacks)
 
-    def _train(self, corpora: Corpora, callbacks: Iterable[task.Callback]) -> Self:
+    def _train(self, corpora: Corpora, callbacks: Iterable[Callback]) -> Self:
         corpora = as_graph(corpora, self.config.graph)
         with reporter(self.verbose) as progress:
-            trained = task.train(
+            trained = train(
                 corpora,
                 self.config,
                 progress=progress,

@@ -10,9 +10,9 @@ from embedx.classification import classifier, word_ngrams
 from embedx.classification.label_report import note_probabilities
 from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
+from embedx.classification.run import ClassifierRun, TrainedClassifier
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import settings_to_continue
-from embedx.classification.task import ClassifierRun, TrainedClassifier
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.labeled.data import Labeled

@@ -15,10 +15,10 @@ from embedx.evaluation.words import POOLED, evaluate
 from embedx.runtime.atomic import followed
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.task import TRAIN_LESS, TrainedVectors, WordVectorsRun
+from embedx.skipgram.run import TRAIN_LESS, TrainedVectors, WordVectorsRun
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest
 from embedx.text.encoded_corpus import EncodedCorpus

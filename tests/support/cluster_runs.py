@@ -4,8 +4,8 @@ import dataclasses
 
 from embedx import objectives
 from embedx.classification.objective_choice import RunSettings
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.task import ClassifierRun
 from embedx.distributed.connection import Size
 from embedx.distributed.refusals import check_classifier
 from embedx.distributed.run import Distributed, by_workers

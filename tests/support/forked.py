@@ -28,12 +28,12 @@ PATIENCE = 300  # seconds
 IMPORTS = {
     "embedx": [
         "smart_open",
-        "embedx.classification.task",
+        "embedx.classification.run",
         "embedx.cli.app",
         "embedx.cli.labels",
         "embedx.cli.words",
         "embedx.skipgram.collapsed",
-        "embedx.skipgram.task",
+        "embedx.skipgram.run",
         "embedx.tasks.__main__",
         "embedx.text.sources",
         "embedx.vectors.formats",

@@ -1,7 +1,7 @@
 """Classifiers trained on data in memory."""
 
 from embedx.classification.objective_choice import RunSettings
-from embedx.classification.task import ClassifierRun
+from embedx.classification.run import ClassifierRun
 from embedx.runtime.progress import SILENT
 from embedx.training import life
 

@@ -11,7 +11,7 @@ from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
 from embedx.settings import settings_of
-from embedx.skipgram import task as skipgram
+from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints, Command
 from tests.support.label_training import train
