@@ -16,7 +16,7 @@ WEIGHTS_OF_SETTING which settings need them; the refusals of both are below.
 
 These look at the weights that were chosen, or asked for:
 
-    objective_choice.py       ova is the default where sparse weights are asked for, or dense do not fit
+    objective_choice.py       ova is the default for sparse weights and for many labels
     effects.py                settings of other weights are refused before data are read
     resolve.py                defaults of the optimizer, its rate, and propensities
     refusals.py               dual coordinate descent is for sparse weights; the order of refusals
