@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.kernels import best_of_rows, kernel
+from embedx.kernels import best_of_rows, kernel, place_of
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import offsets_of
 
@@ -176,7 +176,7 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
                 if is_tabled:
                     row = local[columns[f]]
                 else:
-                    row = _row_of(level.features, first_row, end_row, columns[f])
+                    row = place_of(columns[f], level.features, first_row, end_row)
                 if row >= 0:
                     x = values[f]
                     for at in range(level.first_weight[row], level.first_weight[row + 1]):
@@ -185,21 +185,6 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
             for row in range(first_row, end_row):
                 local[level.features[row]] = -1
         first_visit = end_visit
-
-
-@kernel
-def _row_of(features, first, end, feature):
-    """The row of a feature among those of first:end, which are sorted; -1 where it has none."""
-    beyond = end
-    while first < beyond:
-        middle = (first + beyond) // 2
-        if features[middle] < feature:
-            first = middle + 1
-        else:
-            beyond = middle
-    if first < end and features[first] == feature:
-        return first
-    return int64(-1)
 
 
 def scores_of(features: Any, level: Level) -> ndarray:

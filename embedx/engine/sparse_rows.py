@@ -20,7 +20,7 @@ from numpy import float32, int32, int64, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels import ZERO, kernel_part
+from embedx.kernels import ZERO, kernel_part, place_of
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
@@ -98,16 +98,7 @@ def _slot_of(shared, begin, n, feature):
     """The slot of a feature of the row that has slots begin:begin + n; -1 if it has none."""
     if n == shared.plan.n_features:
         return begin + feature
-    features = shared.slots.indices
-    end = begin + n
-    last = begin + n
-    while begin < end:
-        middle = (begin + end) // 2
-        if features[middle] < feature:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin if begin < last and features[begin] == feature else int64(-1)
+    return place_of(feature, shared.slots.indices, begin, begin + n)
 
 
 @kernel_part

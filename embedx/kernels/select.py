@@ -1,6 +1,7 @@
-"""Partial sorting, in place, and the best few of many."""
+"""Partial sorting, in place, the best few of many, and search among sorted numbers."""
 
 import numpy as np
+from numpy import int64
 
 from embedx.kernels.compiled import kernel, kernel_part
 
@@ -80,6 +81,22 @@ def _sort(numbers, n):
             numbers[at] = numbers[at - 1]
             at -= 1
         numbers[at] = number
+
+
+@kernel_part
+def place_of(number, numbers, begin, end):
+    """The index of a number in numbers[begin:end], which ascend; -1 where it is not there."""
+    first = begin
+    beyond = end
+    while first < beyond:
+        middle = (first + beyond) // 2
+        if numbers[middle] < number:
+            first = middle + 1
+        else:
+            beyond = middle
+    if first < end and numbers[first] == number:
+        return first
+    return int64(-1)
 
 
 @kernel_part
