@@ -20,7 +20,8 @@ These look at the weights that were chosen, or asked for:
     effects.py                settings of other weights are refused before data are read
     resolve.py                defaults of the optimizer, its rate, and propensities
     refusals.py               dual coordinate descent is for sparse weights; the order of refusals
-    run.py                    a warning of negative features; what to do where memory is short
+    run.py                    what to do where memory is short
+    remarks.py                a warning of negative features
     steps.py                  steps on sparse rows: SampledSparse
     tree_plans.py             the levels and leaves of a tree
     start.py                  training continues from dense weights alone
