@@ -125,7 +125,8 @@ def test_neighbours_of_few_words_and_of_zero_vectors():
         ["a", "b", "zero"], {"input": np.array([[3, 0], [1, 1], [0, 0]], np.float32)}
     )
     assert vectors.most_similar("a", top_k=10) == [("b", pytest.approx(0.5**0.5)), ("zero", 0.0)]
-    assert vectors.most_similar("zero", top_k=1) == [("a", 0.0)]
+    with refused_data("positive"):
+        vectors.most_similar("zero", top_k=1)
     assert vectors.similarity("a", "zero") == 0.0
     assert vectors.most_similar(np.ones(2, np.float32), top_k=0) == []
 

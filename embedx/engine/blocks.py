@@ -148,7 +148,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         candidates[: plan.n_rows] = np.arange(plan.n_rows)
         drawn[:, : plan.n_rows] = 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
-    has_spans = plan.candidates == DRAWN and plan.form != JOINT
+    has_spans = plan.candidates == PATH or (plan.candidates == DRAWN and plan.form != JOINT)
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
         sizes=np.zeros(5, int64),
@@ -326,6 +326,8 @@ def _add_path(paths, workspace, block, word, n_own, n):
             seen[node % FILTER_SIZE] = now
             block.candidates[k] = node
             n += 1
+        if n_own > 0:
+            _widen_spans(block, block.own[0], block.own[n_own - 1], k)
         for i in range(n_own):
             block.label[block.own[i], k] += bit
             block.bit_zero_count[block.own[i], k] += 1 - bit
