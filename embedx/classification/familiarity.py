@@ -164,7 +164,7 @@ def split(features: Any, n_features: int) -> tuple[Any, ndarray | None]:
     known.indptr = features.indptr.copy()
     known.resize(n_rows, n_features)
     unknown = np.zeros(n_rows)
-    has_unknown = np.diff(features.indptr) > np.diff(known.indptr)
+    has_unknown = np.diff(features.indptr - known.indptr) > 0
     unknown[has_unknown] = features.data[features.indices == n_features]
     return known, unknown
 

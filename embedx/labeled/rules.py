@@ -106,7 +106,7 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
 
 def _with_values(features: Any, values: ndarray) -> Any:
     """The features with other values, of the same dtype."""
-    values = values.astype(features.dtype)
+    values = values.astype(features.dtype, copy=False)
     if not issparse(features):
         return values
     # A new matrix has int32 where it suffices.

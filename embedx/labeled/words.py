@@ -400,7 +400,7 @@ class KnownTextFeatures(TextFeatures):
         is_kept = column >= 0
         cells = row[is_kept] * n_columns + column[is_kept]
         cells, counts_of_cells = np.unique(cells, return_counts=True)
-        starts = np.searchsorted(cells, np.arange(n_rows + 1) * n_columns)
+        starts = np.searchsorted(cells, np.arange(n_rows + 1) * n_columns).astype(np.int32)
         column = (cells % n_columns).astype(np.int32)
         data = counts_of_cells.astype(float32)
         counts = csr_matrix((data, column, starts), (n_rows, n_columns))
