@@ -25,7 +25,7 @@ from embedx.report import report as pages
 from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.run import Callback
-from embedx.storage.folder import check_output, task_of
+from embedx.storage.folder import check_output, task_of_model
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest
@@ -235,7 +235,7 @@ def _check_none(tests: Mapping[str, Any], problem: str) -> None:
 def _has_words(model: "AnyModel") -> bool:
     """Whether a model is of word vectors."""
     if isinstance(model, str | Path):
-        return task_of(Path(model)) != model_folder.TASK
+        return task_of_model(Path(model)) != model_folder.TASK
     return isinstance(model, WordVectors)
 
 

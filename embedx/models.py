@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from embedx.labeled.data import DataSchema
 from embedx.runtime.progress import SILENT, Progress
-from embedx.storage.folder import task_of
+from embedx.storage.folder import task_of_model
 from embedx.vectors import model as vectors
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def load(
     pickles: opening one runs whatever code is in it. Raises `EmbedxError`, naming the file and a
     remedy, for whatever is missing, damaged or too new.
     """
-    if task_of(path) == CLASSIFICATION:
+    if task_of_model(path) == CLASSIFICATION:
         return _ready_classifier(path)
     return vectors.load(path, progress, trust_pickle)
 

@@ -268,11 +268,11 @@ def problem_after_kill(code: int, printed: str, output: Path, known: list[Arrays
 def is_readable(folder: Path) -> bool:
     """Whether there is a model in a folder that can be loaded."""
     from embedx.classification import classifier
-    from embedx.storage.folder import task_of
+    from embedx.storage.folder import task_of_model
     from embedx.vectors.model import load_folder
 
     try:
-        if task_of(folder) == "skipgram":
+        if task_of_model(folder) == "skipgram":
             load_folder(folder)
         else:
             classifier.load(folder)

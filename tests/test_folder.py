@@ -92,11 +92,11 @@ def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
 
 def test_the_task_of_a_folder(tmp_path):
     path = saved(tmp_path / "m")
-    assert on_disk.task_of(path) == "classification"
-    assert on_disk.task_of(word_vectors(tmp_path / "words")) == "skipgram"
+    assert on_disk.task_of_model(path) == "classification"
+    assert on_disk.task_of_model(word_vectors(tmp_path / "words")) == "skipgram"
     # as a process leaves it that was killed while it overwrote m
     path.rename(tmp_path / "m.replaced-0a1b2c3d")
-    assert on_disk.task_of(path) == "classification"
+    assert on_disk.task_of_model(path) == "classification"
     (tmp_path / "file").write_text("2 2\n")
     for none in (
         tmp_path,
@@ -105,10 +105,10 @@ def test_the_task_of_a_folder(tmp_path):
         "https://example.org/vectors.gz",
         "",
     ):
-        assert on_disk.task_of(none) is None
+        assert on_disk.task_of_model(none) is None
     (tmp_path / "model.json").write_text("{")
     with refused_data("model.json"):
-        on_disk.task_of(tmp_path)
+        on_disk.task_of_model(tmp_path)
 
 
 @pytest.mark.parametrize("action", ["stat", "open"])  # of what is in a folder, and of a file
@@ -200,7 +200,7 @@ def test_the_task_of_a_model_that_is_being_replaced_is_known(tmp_path, monkeypat
         return read_description(folder)
 
     monkeypatch.setattr(on_disk, "read_description", read_while_another_saves)
-    assert on_disk.task_of(path) is not None
+    assert on_disk.task_of_model(path) is not None
     assert embedx.load(path).words == ["b"]
 
 

@@ -98,7 +98,7 @@ FOLDERS = {
 
 
 def load(path):
-    if on_disk.task_of(path) == "skipgram":
+    if on_disk.task_of_model(path) == "skipgram":
         return model.load(path)
     loaded = classifier.load(path)
     return loaded.log_probability(

@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx.cli.options import Option, classify_options, train_options
 from embedx.settings import Record, as_typed
-from embedx.storage.folder import present, read_described, task_of
+from embedx.storage.folder import present, read_described, task_of_model
 from embedx.storage.schema import FolderSchema
 from embedx.vectors.model import SCHEMA, TASK, load
 
@@ -30,7 +30,7 @@ def about(model: str) -> Record:
     of a vector file.
     """
     path = present(Path(model))
-    task = task_of(path)
+    task = task_of_model(path)
     if task is None:
         return _about_file(model, path)
     schema = SCHEMA if task == TASK else _schema_of_classifiers()

@@ -18,7 +18,7 @@ from embedx.cli.queries import input_lines
 from embedx.errors import DataError, EmbedxError, Setting, choice
 from embedx.labeled.formats.fasttext import features_of_lines
 from embedx.settings import Record
-from embedx.storage.folder import task_of
+from embedx.storage.folder import task_of_model
 from embedx.vectors.formats.fasttext import MAGIC
 from embedx.vectors.model import UnknownWordError, WordVectors, load
 
@@ -66,7 +66,7 @@ def print_ngrams(model: str, word: str) -> None:
 def _vectors_of(model: str, of_words: Callable[[WordVectors, str], ndarray]) -> VectorOf:
     """The function of a text that gives its vector: by `of_words`, or by a classifier's layer."""
     folder = folder_of(model)
-    if task_of(Path(folder)) != model_folder.TASK:
+    if task_of_model(Path(folder)) != model_folder.TASK:
         vectors = load(folder)
         return lambda text: of_words(vectors, text)
 
@@ -183,7 +183,7 @@ def dump(model: str, option: str) -> None:
     if option not in DUMPED:
         raise EmbedxError(f"dump {option}: {choice(option, DUMPED)}")
     folder = folder_of(model)
-    if task_of(Path(folder)) == model_folder.TASK:
+    if task_of_model(Path(folder)) == model_folder.TASK:
         dumped = _dump_of_classifier(model, classifier.load(folder))
     else:
         dumped = _dump_of_vectors(load(folder))

@@ -13,7 +13,7 @@ from embedx.cli.options import SETTINGS
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, SettingError
 from embedx.settings import Record, option_name, settings_of
-from embedx.storage.folder import DESCRIPTION, present, read_description, task_of
+from embedx.storage.folder import DESCRIPTION, present, read_description, task_of_model
 from embedx.tasks.output import MODEL_OPTIONS
 from embedx.tasks.requests import RUNS
 from embedx.text.sources import STANDARD_INPUT
@@ -25,7 +25,7 @@ OUTPUT = "--output"
 def reproduce(model: str, output: Path | None, as_json: bool, quiet: bool) -> None:
     """Train the model again into the folder `output`, and print how the two differ."""
     folder = present(Path(model))
-    if task_of(folder) is None:
+    if task_of_model(folder) is None:
         raise DataError(model, None, "no model folder", "give one that embedx wrote")
     facts = read_description(folder)["facts"]
     words = recorded_command(folder, facts)

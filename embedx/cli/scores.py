@@ -11,7 +11,7 @@ from embedx.errors import InapplicableError, Setting, Text
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.storage.folder import task_of
+from embedx.storage.folder import task_of_model
 
 if TYPE_CHECKING:
     from embedx.evaluation.word_report import Report
@@ -32,7 +32,7 @@ def evaluate(request: EvaluateRequest) -> None:
     model = request.models[0]
     if request.predictions is not None and request.test is None:
         raise InapplicableError("predictions", None, ("needs ", Setting("test")))
-    if request.test is not None or task_of(Path(model)) == "classification":
+    if request.test is not None or task_of_model(Path(model)) == "classification":
         _score_classifier(request, progress)
         return
     if request.per_label is not None:

@@ -81,7 +81,7 @@ def check_corpus(request: TrainRequest) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
     progress = reporter(request)
     task = WordTask(request, progress)
-    task.check_output()
+    task.check_place()
     findings = check(
         request.corpora,
         task.config,

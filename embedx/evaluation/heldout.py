@@ -38,7 +38,7 @@ from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.evaluation.statistics import Estimate, grouped
 from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress, Silent
-from embedx.storage.folder import task_of
+from embedx.storage.folder import task_of_model
 from embedx.text.encode import Corpora, encode
 from embedx.text.heldout import PIECE
 from embedx.text.settings import TextSettings
@@ -284,7 +284,7 @@ def likelihoods_of(
     for a model that cannot be scored, or has other words than the first.
     """
     for folder in folders:
-        if task_of(folder) != TASK:
+        if task_of_model(folder) != TASK:
             problem = ("not a folder written by `embedx train`, which ", Setting("text"), " needs")
             raise DataError(folder, None, problem)
     models = [load_folder(Path(folder)) for folder in folders]

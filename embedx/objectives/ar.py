@@ -6,8 +6,9 @@ Ruiz et al. 2018, eq. 8 and algorithm 1, with Z = Σ_k e^{z_k} and weight_k = n_
     ∂loss/∂z_k = weight_k e^{z_k - u}              ∂loss/∂z_y = e^{z_y - u} - 1
     local step    e^u <- (1 - a) e^u + a (e^{z_y} + Σ_k weight_k e^{z_k})
                   a = (1 + n_updates)^-local_decay
-The loss equals the exact softmax's at the true u and exceeds it elsewhere. With `augment noise`, as
-in the paper, the state is log η = u - z_y, and scores move at a fixed η:
+The loss equals the exact softmax's at the true u and exceeds it elsewhere. That is the default,
+`augment utility`; a is `share` in the code. With `augment noise`, as in the paper, the state is
+log η = u - z_y, and scores move at a fixed η:
     ∂loss/∂z_k = weight_k e^{z_k - z_y} / η        ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
 All is done with logarithms. `threshold` limits how far u may be below the scores seen, as in U-max
 (Fagan & Iyengar 2018), which bounds the coefficients. See docs/derivations.md.

@@ -113,9 +113,9 @@ class WordVectorsRun:
     """A run on an encoded corpus, with resolved settings.
 
     remap      int32 (n_types,): the word of each type of the corpus, -1 where it is none
-    sampler    what draws; where a search finds candidates, what draws until it can
+    sampler    draws the candidates; with a search, until its index is built
     origins    why settings were chosen, by name
-    snapshot   of the state of a run that was set up alike, to resume
+    snapshot   of `outcome.state`, to resume; of a run with the same configuration and corpora
     callbacks  called after each epoch
     wrap       makes the strategy that trains, of the one on this machine
     history    held-out log-likelihoods
@@ -541,9 +541,9 @@ class WordVectorsRun:
     def _divergence_on_heldout(
         self, metrics: dict[str, float], outcome: trainer.Outcome
     ) -> DivergedError | None:
-        """That the run diverged, if its model predicts held-out text worse than word frequencies do
-        after its rate was lowered, or far worse; a warning if it is no better, or only by scores
-        divided by a temperature.
+        """The error of a model that predicts held-out text far worse than word frequencies do, or
+        no better after its rate was lowered. Warns of one that is no better, or better only after
+        its scores are divided by a temperature.
         """
         log_likelihood = metrics["log_likelihood"]
         best = max(log_likelihood, metrics["calibrated"])

@@ -218,7 +218,7 @@ def blamed_on(file: Path) -> Iterator[None]:
         raise damaged(file, str(error).partition("; ")[0]) from error
 
 
-def task_of(path: str | Path) -> str | None:
+def task_of_model(path: str | Path) -> str | None:
     """The task of the model folder `path`, or None if it is none. Raises EmbedxError if its
     description is damaged.
     """

@@ -59,7 +59,7 @@ class LabelTask:
         if request.test_labels and not request.test:
             raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
 
-    def check_output(self) -> None:
+    def check_place(self) -> None:
         """Raise `EmbedxError` if the output folder is in use, or there and may not be replaced."""
         request = self.request
         folders: Iterable[Path]

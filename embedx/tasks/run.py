@@ -70,21 +70,21 @@ class ResolvedRun(life.TrainableRun[Trained], Protocol):
 class Task(Protocol):
     """What a kind of request does at each stage.
 
-    given      settings that were given, with those of a recipe
-    objective  its name; where none is given, the data are read to choose one
-    output     the folder of the model
+    given  settings that were given, with those of a recipe
     """
 
     given: Record
     cluster: ClusterSettings
 
     @property
-    def objective(self) -> str: ...
+    def objective(self) -> str:
+        """The name of the objective. Where none is given, the training data are read to choose."""
 
     @property
-    def output(self) -> Path: ...
+    def output(self) -> Path:
+        """The folder of the model; without --output it depends on the objective."""
 
-    def check_output(self) -> None:
+    def check_place(self) -> None:
         """Raise `EmbedxError` if the output cannot be written. The data are not read for that."""
 
     def command(self) -> str:
@@ -156,8 +156,8 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
     message names the folder, if a model was saved.
     """
     task = task_of(request, progress)
-    task.check_output()
-    # a missing cluster is reported before anything is read
+    task.check_place()
+    # A missing cluster is reported before data are read.
     with contextlib.ExitStack() as stack:
         wrap = stack.enter_context(_connected(task, progress))
         checkpoints, overwrite = checkpoints_of(request, task.output, progress)
@@ -198,7 +198,7 @@ def train_task(
 def plan_request(request: RunRequest, progress: Progress) -> Planned:
     """What a run would be: all stages up to `allocate`. Nothing is written but to the caches."""
     task = task_of(request, progress)
-    task.check_output()
+    task.check_place()
     check_output(task.output, request.overwrite or request.resume)
     with task.read() as data:
         resolved = task.resolve(data)

@@ -72,7 +72,7 @@ class WordTask:
         """The folder of the model."""
         return self.request.output or default_output(self.objective, *self.request.corpora)
 
-    def check_output(self) -> None:
+    def check_place(self) -> None:
         """Raise `EmbedxError` for an output that is no folder of its own."""
         folder = self.output
         start = None if self.config.start is None else self.config.start.path

@@ -128,7 +128,7 @@ class Guard:
         has done so already.
         """
         self.strategy = strategy
-        self.run = state
+        self.state_of_run = state
         self.checkpoints = checkpoints
         self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
@@ -152,7 +152,7 @@ class Guard:
         baseline = None
         if untrained_loss is not None:
             baseline = _if_finite(self.strategy.baseline_loss())
-        self.run.restore(copy)
+        self.state_of_run.restore(copy)
         self.untrained_loss = untrained_loss
         self.baseline = baseline
         self.best = math.inf if untrained_loss is None else untrained_loss
@@ -174,7 +174,7 @@ class Guard:
         """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
         if not self.is_on:
             return None
-        if _has_exploded(self.run):
+        if _has_exploded(self.state_of_run):
             return Reason(f"a parameter grew beyond {MAX_PARAMETER:g}")
         losses = [part.loss / part.pairs for part in self.parts if part.pairs]
         is_good = False
@@ -200,7 +200,7 @@ class Guard:
         if self.is_good and was_good and self.keeps_copy and not is_over:
             # frees its memory for the next
             self.copy = None
-            self.copy = self.run.snapshot()
+            self.copy = self.state_of_run.snapshot()
         return None
 
     def _is_good_loss(self, loss: float) -> bool:
@@ -277,11 +277,13 @@ class Guard:
     def _restore_values(self) -> bool:
         """As `_restore`. Time and learning rates are not rolled back."""
         lowered = self.lowered
-        clock = self.run.values["trainer.seconds"]
+        clock = self.state_of_run.values["trainer.seconds"]
         seconds = clock.read()
         if self.copy is not None:
-            self.run.restore(self.copy)
-        elif self.checkpoints is None or not self.checkpoints.roll_back(self.run, self.good_step):
+            self.state_of_run.restore(self.copy)
+        elif self.checkpoints is None or not self.checkpoints.roll_back(
+            self.state_of_run, self.good_step
+        ):
             return False
         clock.write(seconds)
         self.lowered = lowered

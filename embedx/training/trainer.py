@@ -142,7 +142,7 @@ def run(
         plan.report(progress)
     work = _Work(strategy, schedule, progress, after_epoch, checkpoints)
     work.begin(snapshot, beside or TrainState())
-    ended_by = _train_to_the_end(work)
+    ended_by = _train_until_over(work)
     if work.diverged is not None and work.next_step == 0:
         raise work.diverged
     if checkpoints is not None and ended_by is not None and work.next_step > 0:
@@ -152,9 +152,9 @@ def run(
     return work.outcome(ended_by)
 
 
-def _train_to_the_end(work: "_Work") -> KeyboardInterrupt | LostClusterError | None:
-    """What ended the run before its end, once the chunks and the checkpoint under way are done;
-    None if nothing did.
+def _train_until_over(work: "_Work") -> KeyboardInterrupt | LostClusterError | None:
+    """Train until the run is over. Returns what ended it early, once the chunks and the checkpoint
+    under way are done; else None.
 
     An interrupt that arrives after the last step ends the run as well: its model is whole, and its
     state is written as that of any interrupted run.
@@ -168,7 +168,7 @@ def _train_to_the_end(work: "_Work") -> KeyboardInterrupt | LostClusterError | N
         ended_by = interrupt
     except LostClusterError as error:
         ended_by = error
-        # other threads lost it too
+        # The errors of other threads would say the same.
         work.futures = []
     finally:
         work.stop = True
@@ -224,7 +224,7 @@ class _Work:
     state           of the whole run: this, the strategy's, the guard's
     futures         of the threads, since the last pause
     seconds_before  of training, until the last pause
-    resumed         when the threads were started; None in a pause
+    started_at      when the threads were started; None in a pause
     hold            the threads pause, so that the state can be copied
     ended           by `after_epoch`, before the schedule's end
     under_way       steps that were taken and are not done
@@ -252,7 +252,7 @@ class _Work:
         self.futures: list[Future[None]] = []
         self.lock = threading.Lock()
         self.seconds_before = 0.0
-        self.resumed: float | None = None
+        self.started_at: float | None = None
         self.stop = False
         self.hold = False
         self.ended = False
@@ -306,6 +306,7 @@ class _Work:
         if wrong is not None:
             self.diverged = self.roll_back(wrong)
             return
+        # Asked before `hold` is cleared, which it reads.
         is_checkpoint_due = self._is_checkpoint_due() and not self.is_over()
         self.hold = False
         if self.is_epoch_over or self.is_over():
@@ -327,7 +328,7 @@ class _Work:
         interval = self.progress.interval
         if self.checkpoints is not None:
             interval = min(interval, self.checkpoints.request.every)
-        self.resumed = time.monotonic()
+        self.started_at = time.monotonic()
         self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
         self.futures = [self.pool.submit(self.train, worker) for worker in self.strategy.workers]
         while wait(self.futures, interval).not_done:
@@ -344,7 +345,7 @@ class _Work:
     def pause(self) -> None:
         """Stop the clock. Raises what a thread raised."""
         self.seconds_before = self.seconds
-        self.resumed = None
+        self.started_at = None
         for future in self.futures:
             future.result()
 
@@ -365,8 +366,8 @@ class _Work:
     def roll_back(self, reason: Reason) -> DivergedError | None:
         """Bring a run that diverges back to where it was good, and lower its learning rate.
 
-        Returns why not, if it is to end instead: where it was good, or at its beginning if that is
-        not known.
+        Returns None if the run goes on. Else the error that ends it: the parameters are then the
+        last good ones, or the initial ones.
         """
         wrong = (
             f"{reason} after {self.reached:,} {self.schedule.unit}"
@@ -469,9 +470,9 @@ class _Work:
     @property
     def seconds(self) -> float:
         """Seconds of training so far, without pauses."""
-        if self.resumed is None:
+        if self.started_at is None:
             return self.seconds_before
-        return self.seconds_before + time.monotonic() - self.resumed
+        return self.seconds_before + time.monotonic() - self.started_at
 
     @property
     def _is_out_of_time(self) -> bool:
@@ -485,7 +486,7 @@ class _Work:
 
     @property
     def share_done(self) -> float:
-        """How much of the run is done, without what is under way."""
+        """The share of the run that is done, without the chunks under way."""
         return self.schedule.share_done(self.next_step - len(self.under_way), self.seconds)
 
     @property
@@ -575,7 +576,7 @@ class _Work:
             return False
         self.tally += done
         self.curve.add(share, done, self._epochs, self.seconds)
-        # A check does not wait for the chunks under way.
+        # A check made under the lock of the state does not wait for the chunks under way.
         was_begun_before_check = share < self.guard.since
         if was_begun_before_check:
             share = self.share_done
@@ -591,6 +592,7 @@ class _Work:
             is_over = self.stop or self.strategy.is_finished or share >= 1.0
             if is_over or self.hold or self.is_epoch_over:
                 return None
+            # A check that can read the state while threads train is made here; others need a pause.
             is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
             can_read_state = self.state.lock is not None and is_same_phase
             if self.wrong is None and self.is_check_due and can_read_state:
