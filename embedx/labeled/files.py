@@ -9,6 +9,7 @@ before it, of more than MAX_LINE_BYTES.
 import glob
 import io
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -159,6 +160,10 @@ class Lines:
     """
 
     min_lines: float = 0
+
+    def keep_empty(self) -> None:
+        """Give all empty lines at the end too: each is a row."""
+        self.min_lines = math.inf
 
     def __init__(
         self, source: Source, progress: Progress, arrived: Iterable[bytes] | None = None

@@ -127,8 +127,13 @@ def read_label_names(file: str) -> list[str]:
     return names
 
 
+def check_utf8(lines: Lines, chunk: bytes) -> None:
+    """Raise `DataError` if the chunk just given is not UTF-8."""
+    decoded(lines, chunk)
+
+
 def decoded(lines: Lines, chunk: bytes) -> str:
-    """The chunk just given as a string."""
+    """The chunk just given as a string. Raises `DataError` if it is not UTF-8."""
     try:
         return chunk.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,6 +1,5 @@
 """fastText's lines, `__label__a __label__b some words here`, and lines of text without labels."""
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -10,7 +9,7 @@ from embedx.labeled.data import FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, MemoryBudget
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.formats.xc import begins_with_header
-from embedx.labeled.ids import Numbering, decoded
+from embedx.labeled.ids import Numbering, check_utf8
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.words import KnownTextFeatures, text_features
 
@@ -37,9 +36,9 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     for file in files:
         lines = file.lines
         if options.keeps_empty:
-            lines.min_lines = math.inf
+            lines.keep_empty()
         for chunk in lines:
-            decoded(lines, chunk)
+            check_utf8(lines, chunk)
             rows = chunk.split(b"\n")[:-1]
             labels.append(numbering.labels_of(map(label.findall, rows)))
             features.add([label.sub(b" ", row) for row in rows])

@@ -1,6 +1,5 @@
 """LIBSVM files: lines `LABEL ID:VALUE ID:VALUE ...` without a header; # begins a comment."""
 
-import math
 import re
 
 import numpy as np
@@ -41,7 +40,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     for file in files:
         lines = file.lines
         if options.keeps_empty:
-            lines.min_lines = math.inf
+            lines.keep_empty()
         parts.append(read_sparse_rows(lines, ranges, by_name))
     rows = joined_rows(parts)
 

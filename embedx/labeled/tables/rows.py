@@ -14,7 +14,7 @@ from embedx.errors import DataError
 from embedx.labeled.cells import cell, labels_of, mark_of, note_separator, number_of, text_of
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
-from embedx.labeled.ids import WORD_BYTES, Numbering, decoded
+from embedx.labeled.ids import WORD_BYTES, Numbering, check_utf8
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.columns import choose_columns
 from embedx.labeled.tables.heading import Heading
@@ -124,7 +124,7 @@ def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]
 def lines_of(lines: Lines) -> Iterator[bytes]:
     """The lines of a text, each with its end. Raises `DataError` for one that is not UTF-8."""
     for chunk in lines:
-        decoded(lines, chunk)
+        check_utf8(lines, chunk)
         yield from io.BytesIO(chunk)
 
 
