@@ -1,6 +1,7 @@
 """A setting that is accepted changes what is trained; one that would not is refused."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -157,10 +158,11 @@ BESIDE = {"candidate_fraction": {"scored_fraction": 0.5}}
 MANY_ROWS, MANY_ANSWERS = RANDOM.normal(size=(2000, 16)), np.arange(2000) % 400
 
 
+@functools.cache
 def searched_labels_of(name, **options):
     options = {"warm_up": 0.3} | options
     model = SoftmaxClassifier(
-        name, learning_rate=1.0, epochs=5, n_jobs=1, random_state=3, **options
+        name, learning_rate=1.0, epochs=3, n_jobs=1, random_state=3, **options
     ).fit(MANY_ROWS, MANY_ANSWERS)
     return model.decision_function(MANY_ROWS).tobytes()
 
