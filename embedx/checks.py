@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, Text
+from embedx.errors import DataError, SettingError, Text
 
 INTEGERS, NUMBERS = "iu", "biuf"  # kinds of numpy's types
 BLOCK = 1 << 22  # numbers that are looked at together, so that a mapped array is not copied
@@ -21,6 +21,15 @@ def require(problem: str, name: object, remedy: Text = "") -> None:
     """Raise `DataError` about the argument or file of that name if there is a problem."""
     if problem:
         raise DataError(name, None, problem, remedy)
+
+
+def whole_top_k(top_k: object) -> int:
+    """How many answers are wanted. Raises `SettingError` for no whole number from 0 on."""
+    if not isinstance(top_k, int | np.integer):
+        raise SettingError("top_k", top_k, "must be a whole number")
+    if top_k < 0:
+        raise SettingError("top_k", top_k, "must be at least 0")
+    return int(top_k)
 
 
 def wrong_form(array: Any, shape: Sequence[int | None], kinds: str = NUMBERS) -> str:

@@ -15,7 +15,7 @@ from embedx.classification.row_blocks import all_rows
 from embedx.errors import DataError
 from embedx.labeled.read import read
 from tests.support.commands import invoke
-from tests.support.refusals import refused_data
+from tests.support.refusals import refused, refused_data
 
 N_CLASSES = 6
 
@@ -140,6 +140,15 @@ def test_a_classifier_of_several_labels_decides_alike_in_python(tmp_path):
         decided.toarray(), SoftmaxClassifier.load(tmp_path / "model").predict(texts).toarray()
     )
     np.testing.assert_array_equal(made.label_names[decided[1].indices], ["a", "b"])
+
+
+@pytest.mark.parametrize("top_k", [None, 1.5, "2", -1])
+def test_a_number_of_answers_is_a_whole_number(tmp_path, top_k):
+    (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
+    made = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
+    for model in (made, SoftmaxClassifier.load(tmp_path / "model")):
+        with refused("top_k", value=top_k):
+            model.top_k(["one"], top_k)
 
 
 @pytest.mark.parametrize(

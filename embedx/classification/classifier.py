@@ -8,6 +8,7 @@ import numpy as np
 from numpy import float32, ndarray
 from scipy.sparse import csr_matrix, vstack
 
+from embedx.checks import whole_top_k
 from embedx.classification import calibration, decisions, model_folder
 from embedx.classification.familiarity import NONE
 from embedx.classification.label_tree import CANDIDATES
@@ -96,7 +97,8 @@ class Classifier(LabelRanking):
         n_labels)), as `embedx predict --top-k` prints them.
         """
         features = self.features_of(rows)
-        ids, p = all_rows(self.iter_top_k(features, min(k, self.n_labels), threads=threads))
+        k = min(whole_top_k(k), self.n_labels)
+        ids, p = all_rows(self.iter_top_k(features, k, threads=threads))
         return self.label_names[ids], p
 
     def predict_set(

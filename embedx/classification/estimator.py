@@ -538,7 +538,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Both are (n, min(k, n_classes)). Where there is a tree, they are those that it finds.
         """
         X = self._checked(X)
-        k = min(k, len(self.classes_))
+        k = min(checks.whole_top_k(k), len(self.classes_))
         ids, p = all_rows(self.classifier_.iter_top_k(X, k, threads=self._threads))
         return self.classes_[ids], p
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, ndarray
 
+from embedx.checks import whole_top_k
 from embedx.classification import calibration, familiarity, label_tree, neighbours
 from embedx.classification.familiarity import Knowledge
 from embedx.classification.label_tree import CANDIDATES
@@ -92,8 +93,7 @@ class LabelRanking(LabelScores):
         any known feature are at most the shares of the labels in training. With `abstain` the id
         `familiarity.NONE` is among the answers: that no label of the model is right.
         """
-        if k < 0:
-            raise SettingError("top_k", k, "must be at least 0")
+        k = whole_top_k(k)
         if abstain and "familiarity" not in self.arrays:
             n_needed = calibration.MIN_ROWS
             problem = f"the model was trained without at least {n_needed} held-out rows"

@@ -465,9 +465,7 @@ class WordVectors:
 
         if isinstance(items, str):
             raise DataError("items", None, f"{items!r} is a string", "give a list of items")
-        if top_k < 0:
-            raise SettingError("top_k", top_k, "must be at least 0")
-        return recommend(self, self._next_item_scores, items, top_k)
+        return recommend(self, self._next_item_scores, items, checks.whole_top_k(top_k))
 
     @cached_property
     def _next_item_scores(self) -> Callable[[ndarray], ndarray]:
@@ -548,8 +546,6 @@ class WordVectors:
         """The words with the largest cosines to each of some unit vectors (dim,), but for the
         excluded rows of each; among the first `n_words`, or all.
         """
-        if top_k < 0:
-            raise SettingError("top_k", top_k, "must be at least 0")
         if n_words is not None and n_words < 0:
             raise SettingError("restrict_vocab", n_words, "must be at least 0")
         vectors = self.vectors[:n_words]
@@ -638,14 +634,11 @@ def unit(vector: ndarray) -> ndarray:
 
 def n_wanted(top_k: int, topn: int | None) -> int:
     """The one of both that was given. Raises TypeError for both, and SettingError for no whole
-    number.
+    number from 0 on.
     """
     if topn is not None and top_k not in (TOP_K, topn):
         raise TypeError(f"topn={topn} and top_k={top_k} are the same; give one of them")
-    wanted = top_k if topn is None else topn
-    if not isinstance(wanted, int | np.integer):
-        raise SettingError("top_k", wanted, "must be a whole number")
-    return int(wanted)
+    return checks.whole_top_k(top_k if topn is None else topn)
 
 
 def weighted_terms(query: Query | None, sign: float) -> list[tuple[Key | ndarray, float]]:
