@@ -87,21 +87,15 @@ def test_letters_that_standard_error_does_not_know_are_written_as_numbers(vector
 EASTERN = ("\u6771", "na\u00efve")
 
 
-@pytest.mark.parametrize(
-    ("encoding", "query", "printed"),
-    [
-        ("cp1252", ["vectors"], [f"{EASTERN[0]} 1 0", f"{EASTERN[1]} 1 1"]),
-        ("ascii", ["nn", "-"], ["\t".join([*EASTERN, "0.7071"])]),
-        ("utf-16", ["nn", "-"], ["\t".join([*EASTERN, "0.7071"])]),
-    ],
-)
-def test_results_and_input_are_utf_8_whatever_the_locale(tmp_path, encoding, query, printed):
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-16"])
+def test_results_and_input_are_utf_8_whatever_the_locale(tmp_path, encoding):
     file = tmp_path / "v.vec"
     file.write_text("2 2\n" + "".join(f"{word} 1 {k}\n" for k, word in enumerate(EASTERN)), "utf-8")
     list_file = tmp_path / "words.txt"
     list_file.write_text("\n".join(EASTERN) + "\n", "utf-8")
     variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    command, *more = query
-    done = embedx_run(f'"$@" <{list_file}', command, file, *more, **variables)
-    assert done.stdout.decode().splitlines()[: len(printed)] == printed
+    done = embedx_run(f'"$@" <{list_file}', "vectors", file, **variables)
+    assert done.stdout.decode().split("\n")[:2] == [f"{EASTERN[0]} 1 0", f"{EASTERN[1]} 1 1"]
+    done = embedx_run(f'"$@" <{list_file}', "nn", file, "-", **variables)
+    assert done.stdout.decode().split()[:2] == [*EASTERN]
     assert done.returncode == 0
