@@ -39,12 +39,10 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         ]
 
 
-# An objective for each form, with each kind of candidates. Uniform draws are unigram draws of equal
-# weights.
 EVERY_WAY = [
-    *(("ns", sampler) for sampler in ("unigram", "all")),
-    *(("ar", sampler) for sampler in ("unigram", "all")),
-    *(("ove", sampler) for sampler in ("unigram", "all")),
+    *(("ns", sampler) for sampler in ("unigram", "uniform", "all")),
+    *(("ar", sampler) for sampler in ("unigram", "uniform", "all")),
+    *(("ove", sampler) for sampler in ("unigram", "uniform", "all")),
     ("hs", "path"),
     ("implicit", "unigram"),  # whose step depends on the score gain, the 1 of the biases included
     ("softmax", "all"),
