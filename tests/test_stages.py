@@ -17,14 +17,24 @@ class Time:
     def __init__(self, monkeypatch):
         self.now = 100.0
         self.cpu = 0.0
-        process = SimpleNamespace(create_time=lambda: 97.0)
-        monkeypatch.setattr(stages.psutil, "Process", lambda: process)
+        monkeypatch.setattr(stages, "process_start", lambda: 97.0)
         monkeypatch.setattr(stages.time, "time", lambda: self.now)
         monkeypatch.setattr(stages.time, "process_time", lambda: self.cpu)
 
     def advance(self, seconds, cpu_seconds):
         self.now += seconds
         self.cpu += cpu_seconds
+
+
+def test_a_boot_between_two_seconds_does_not_count_as_import(monkeypatch):
+    """psutil knows the boot to a second, and a process's start in hundredths from there."""
+    process = SimpleNamespace(create_time=lambda: 50.0 + 47.25)
+    monkeypatch.setattr(stages.psutil, "Process", lambda: process)
+    monkeypatch.setattr(stages.psutil, "boot_time", lambda: 50.0)
+    monkeypatch.setattr(stages.time, "time", lambda: 100.0)
+    monkeypatch.setattr(stages.time, "clock_gettime", lambda clock: 100.0 - 50.75)
+    monkeypatch.setattr(stages.time, "CLOCK_BOOTTIME", 7, raising=False)
+    assert stages.process_start() == 50.75 + 47.25
 
 
 def test_a_stage_within_another_is_not_counted_there(monkeypatch):
