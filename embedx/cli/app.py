@@ -6,6 +6,7 @@ user's mistake; 3 diverged; 130, 143 and 129 interrupted by Ctrl-C, SIGTERM and 
 
 import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
@@ -112,6 +113,8 @@ def main() -> None:
         _print_error("embedx: interrupted")
         code = 128 + _received[0]
     close_error_stream()
+    # A last collection would look at all of numba's objects, for a quarter of a second.
+    gc.freeze()
     sys.exit(code)
 
 
