@@ -18,7 +18,7 @@ EXPERIMENTS = {
     "speed-classification": "classifiers beside label trees, fastText and scikit-learn",
     "speed-many-labels": "many labels on sparse features, beside label trees",
     "graphs": "graphs and sessions, beside PecanPy, fastnode2vec and gensim",
-    "scale": "a text of a billion words, and how fast corpora are read",
+    "scale": "a text of a billion words, how fast corpora are read, stages on many cores",
     "subwords": "vectors of character n-grams beside fastText's, for rare and unseen words too",
     "cluster": (
         "workers on a Ray cluster beside one machine: quality, time, and a simulation of many"

@@ -1,10 +1,10 @@
 """Does embedx keep its pace at full scale? A billion words of twenty million types; corpora read on
-one core and on two.
+one core and on two; what each stage of a command would take on many.
 
 Sections: `billion`, one epoch of `ns` on a generated text of a billion words, stage by stage,
 beside one of twenty million words by the same law; `reading`, the forms that corpora come in,
-Wikipedia's dumps beside gensim's WikiCorpus with as many processes as cores. Every measurement is a
-process of its own, and they take turns.
+Wikipedia's dumps beside gensim's WikiCorpus with as many processes as cores; `stages`, see
+`eval.scale_stages`. Every measurement is a process of its own, and they take turns.
 """
 
 import bz2
@@ -22,7 +22,7 @@ from embedx.runtime.progress import Silent
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from embedx.text.sources import recipe_defaults
-from eval import corpus
+from eval import corpus, scale_stages
 from eval.experiment import Experiment, Run, in_process
 from eval.page import exceeds, number, table, target, thousands
 from eval.records import Job, Records, Result
@@ -83,12 +83,24 @@ def jobs(run: Run) -> Iterator[Job]:
                         "cores": max(CORES),
                         "repetition": repetition,
                     }
+    if "stages" in sections:
+        yield from scale_stages.jobs(run)
 
 
 def prepare(run: Run) -> dict[str, Any]:
-    """The corpus in its forms, where reading is measured."""
-    if "reading" not in run.chosen("section"):
-        return {"data": {}}
+    """The corpus in its forms, where reading is measured, and what commands are measured on."""
+    sections = run.chosen("section")
+    about = _forms(run) if "reading" in sections else {"data": {}}
+    return about | scale_stages.prepare(run) if "stages" in sections else about
+
+
+def needs(run: Run) -> list[str]:
+    """The data sets of the chosen sections."""
+    return scale_stages.needs(run) if "stages" in run.chosen("section") else []
+
+
+def _forms(run: Run) -> dict[str, Any]:
+    """Write the corpus in its forms; what is to be known of it."""
     about = corpus.unpacked(run)
     text, forms = Path(run.files["text"]), run.chosen("form")
     if "gz" in forms:
@@ -119,6 +131,8 @@ def write_dump(file: Path, xml: bytes) -> int:
 
 
 def measure(run: Run, job: Job) -> Result:
+    if job["kind"] in scale_stages.KINDS:
+        return scale_stages.measure(run, job)
     if job["kind"] == "read":
         return in_process("eval.scale", "read", job, run.files)
     text = run.folder / "generated"
@@ -331,14 +345,26 @@ def ratio(records: Records, a: Job, b: Job, form: str) -> float | None:
 EXPERIMENT = Experiment(
     name="scale",
     title="Corpora at full scale",
-    choices={"section": ("billion", "reading"), "corpus": tuple(TRAINED), "form": FORMS},
+    choices={
+        "section": ("billion", "reading", "stages"),
+        "corpus": tuple(TRAINED),
+        "form": FORMS,
+        "task": scale_stages.TASKS,
+    },
     jobs=jobs,
     measure=measure,
     prepare=prepare,
-    tables={"targets": targets, "stages": stages, "reading": reading},
+    tables={
+        "targets": targets,
+        "stages": stages,
+        "reading": reading,
+        "cores": scale_stages.stages,
+        "lock": scale_stages.lock,
+    },
     plots={},
     settings={"repetitions": 3, "corpus": None},
     quick={"repetitions": 1},
     packages=("gensim",),
+    needs=needs,
     mixed=True,
 )
