@@ -80,6 +80,7 @@ def stubs():
         "class_weight": 'Literal["balanced"] | Mapping[Any, float] | None',
         "n_jobs": "int | None",
         "random_state": "object",
+        "score_function": fields["score"],
         "verbose": "bool",
     }
     labels = block(

@@ -134,6 +134,28 @@ def distance_from_projection(z, alpha, positives, negatives, mu):
     return max(*outside, best_corner - left_over[negatives] @ in_n - left_over[positives] @ in_p)
 
 
+# ---- distances
+
+
+def squared_distance(x, y):
+    return sum((a - b) ** 2 for a, b in zip(x, y, strict=True))
+
+
+def nca_loss(x, centres, positives):
+    """Neighbourhood components: Yen et al. 2018, eq. 6 with the scores of eq. 5."""
+    z = [-squared_distance(x, centre) for centre in centres]
+    return sum(np.log(sum(map(np.exp, z))) - z[k] for k in positives)
+
+
+def triplets(x, centres, positives):
+    """The terms of the triplet loss: Yen et al. 2018, eq. 7, which has distances where its text has
+    scores: as it is printed, positives would be pushed away.
+    """
+    d = [squared_distance(x, centre) for centre in centres]
+    negatives = [j for j in range(len(centres)) if j not in positives]
+    return [max(0.0, d[k] - d[j] + 1) for k in positives for j in negatives]
+
+
 # ---- n-grams
 
 

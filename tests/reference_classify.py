@@ -11,6 +11,7 @@ import numpy as np
 import reference
 from scipy.sparse import csr_matrix
 
+from embedx.engine.distances import write_long_rows
 from embedx.engine.examples import Csr, examples_of
 from embedx.engine.select import POSITIVES
 from embedx.engine.shared import Plan, Shared
@@ -133,6 +134,7 @@ def step(
     is_sparse,
     uses_score_gain=False,
     in_turn=False,
+    by_distance=False,
 ):
     """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the
     summed loss.
@@ -148,12 +150,19 @@ def step(
     for line in lines:
         for row, label, sample_count, log_expected_count in line.candidates:
             z = dot(h[line.example], outputs.w[row])
+            by_row = np.array(h[line.example])
+            by_h = outputs.w[row, :n_free]
+            if by_distance:
+                away = by_row[:n_free] - outputs.w[row, :n_free]
+                z = -dot(away, away) + sum(outputs.w[row, n_free:])
+                by_row[:n_free] = 2 * away
+                by_h = -2 * away
             score_gain = dot(h[line.example], h[line.example]) if uses_score_gain else 0.0
             more, c = objective.answer(z, label, sample_count, log_expected_count, score_gain)
             loss += more
             if c != 0:
-                gradient[row] += scale * c * np.array(h[line.example])
-                h_gradient[line.example] += scale * c * outputs.w[row, :n_free]
+                gradient[row] += scale * c * by_row
+                h_gradient[line.example] += scale * c * by_h
                 seen = np.array(h[line.example]) != 0 if is_sparse and hidden is None else True
                 touched[row] |= seen
         if in_turn:
@@ -199,6 +208,7 @@ class Problem:
         all_labelled=False,
         l2=0.0,
         max_norm=0.0,
+        by_distance=False,
     ):
         rng = np.random.default_rng(0)
         self.kind = kind
@@ -220,13 +230,16 @@ class Problem:
         self.examples = examples_of(csr_matrix(self.x) if self.is_sparse else self.x, self.labels)
         self.optimizer = update_rule(optimizer, l2=l2, max_norm=max_norm)
         self.n_inputs = HIDDEN if self.has_hidden else FEATURES
-        self.dim = self.n_inputs + bias
-        w = rng.normal(0, 0.3, (n_classes, self.dim)).astype(np.float32)
+        self.by_distance = by_distance
+        self.dim = self.n_inputs + 2 * by_distance + bias
+        # Those of an output row that are parameters.
+        self.columns = [*range(self.n_inputs), *[self.dim - 1] * bias]
+        w = rng.normal(0, 0.3, (n_classes, len(self.columns))).astype(np.float32)
         u = rng.normal(0, 0.3, (FEATURES, HIDDEN)).astype(np.float32)
         self.hidden = new_table(FEATURES if self.has_hidden else 0, self.dim, self.optimizer)
         if self.has_hidden:
             self.hidden.rows[:, :HIDDEN] = u
-        decays = np.arange(self.dim) < self.n_inputs
+        decays = np.arange(len(self.columns)) < self.n_inputs
         self.true_outputs = Parameters(w.astype(np.float64), decays, optimizer, l2)
         everything = np.ones(HIDDEN, dtype=bool)
         self.true_hidden = (
@@ -255,8 +268,10 @@ class Problem:
         plan = Plan(
             n_rows=self.n_rows,
             n_features=FEATURES,
+            n_inputs=self.n_inputs,
             dim=self.dim,
             has_bias=self.has_bias,
+            by_distance=self.by_distance,
             has_hidden=self.has_hidden,
             has_h=self.has_hidden or not self.is_sparse,
             positives=POSITIVES[positives],
@@ -299,4 +314,11 @@ class Problem:
             is_sparse=self.is_sparse,
             uses_score_gain=uses_score_gain,
             in_turn=in_turn,
+            by_distance=self.by_distance,
         )
+
+    def write_outputs(self, table):
+        """Write the output rows to a table of them."""
+        table.rows[:, self.columns] = self.true_outputs.w
+        if self.by_distance:
+            write_long_rows(table.rows, self.n_inputs)

@@ -251,6 +251,7 @@ def _strategy_of(data, objective, chosen):
 REFUSED = {
     Setting("deterministic", True): ("softmax", {"deterministic": True}),
     Setting("optimizer", "lbfgs"): ("softmax", {"optimizer": "lbfgs"}),
+    Setting("score", "euclidean"): ("softmax", {"score": "euclidean", "hidden": 8}),
     Setting("max_norm"): ("softmax", {"max_norm": 1.0}),
     Setting("weights", "sparse"): ("ns", {"weights": "sparse"}),
     Setting("optimizer", "rowwise-adagrad"): (

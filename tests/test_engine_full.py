@@ -48,12 +48,12 @@ class Run:
         width = -(-problem.n_rows // full.TILE) * full.TILE
         shape = (problem.dim, width) if is_transposed else (problem.n_rows, problem.dim)
         self.outputs = new_table(*shape, problem.optimizer)
-        self.rows = (
-            self.outputs.rows[:, : problem.n_rows].T
-            if is_transposed
-            else self.outputs.rows[:, : problem.dim]
-        )
-        self.rows[:] = problem.true_outputs.w
+        if is_transposed:
+            self.rows = self.outputs.rows[:, : problem.n_rows].T
+            self.rows[:] = problem.true_outputs.w
+        else:
+            self.rows = self.outputs.rows[:, : problem.dim]
+            problem.write_outputs(self.outputs)
         self.shared = problem.shared(
             self.outputs, positives=positives, batch=batch, objective=self.objective, **options
         )
@@ -82,7 +82,7 @@ class Run:
     def assert_is_the_truth(self):
         self.apply_decay()
         problem = self.problem
-        close(self.rows, problem.true_outputs.w)
+        close(self.rows[:, problem.columns], problem.true_outputs.w)
         assert not self.outputs.rows[
             :, problem.n_rows if problem.kind == "sparse" else problem.dim :
         ].any()
@@ -154,6 +154,15 @@ def test_weight_decay_applied_late_is_weight_decay_at_every_step(kind, optimizer
     for max_norm in (0.0, 0.9):
         problem = Problem(kind, optimizer, l2=0.3, max_norm=max_norm, all_labelled=True)
         Run(problem, batch=2).assert_steps_as_the_reference()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["dense", "hidden"])
+def test_distances_take_the_steps_of_their_gradients(kind, optimizer):
+    for bias, l2, max_norm in ((False, 0.0, 0.0), (True, 0.3, 0.9)):
+        how = {"bias": bias, "l2": l2, "max_norm": max_norm}
+        problem = Problem(kind, optimizer, all_labelled=True, by_distance=True, **how)
+        Run(problem, batch=4).assert_steps_as_the_reference(lr=0.01)
 
 
 def trained_by_margin(kind, optimizer, sparse_gradient, **settings):

@@ -139,14 +139,14 @@ class Run:
             truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, **how)
             assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
         self.apply_decay()
-        close(self.tables.outputs.rows[:, : problem.dim], problem.true_outputs.w, tolerance)
+        close(self.tables.outputs.rows[:, problem.columns], problem.true_outputs.w, tolerance)
         if problem.has_hidden:
             close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w, tolerance)
 
 
 def rows_table(problem):
     table = new_table(problem.n_rows, problem.dim, problem.optimizer)
-    table.rows[:, : problem.dim] = problem.true_outputs.w
+    problem.write_outputs(table)
     return table
 
 
@@ -158,6 +158,15 @@ def rows_table(problem):
 def test_a_minibatch_does_what_the_formula_says(kind, optimizer):
     for batch, bias in ((1, False), (7, True), (100, False)):
         Run(Problem(kind, optimizer, bias=bias), batch=batch).assert_steps_as_the_reference()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["dense", "hidden"])
+def test_distances_take_the_steps_of_their_gradients(kind, optimizer):
+    problem = Problem(kind, optimizer, bias=False, by_distance=True)
+    Run(problem).assert_steps_as_the_reference(lr=0.01)
+    shrinking = Problem(kind, optimizer, l2=0.3, by_distance=True)
+    Run(shrinking, batch=5).assert_steps_as_the_reference(lr=0.01)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,13 +218,15 @@ def test_a_path_is_met_as_it_stands_in_the_tree(kind):
         ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_row_outgrows_its_norm(kind):
-    run = Run(Problem(kind, max_norm=0.6), batch=3)
+@pytest.mark.parametrize(
+    ("kind", "by_distance"), [*((kind, False) for kind in KINDS), ("dense", True)]
+)
+def test_no_row_outgrows_its_norm(kind, by_distance):
+    run = Run(Problem(kind, max_norm=0.6, by_distance=by_distance), batch=3)
     # short enough to begin with: rows never met are never looked at
     for row in run.problem.true_outputs.w:
         row[: run.problem.n_inputs] *= 0.5 / np.linalg.norm(row[: run.problem.n_inputs])
-    run.tables.outputs.rows[:, : run.problem.dim] = run.problem.true_outputs.w
+    run.problem.write_outputs(run.tables.outputs)
     run.assert_steps_as_the_reference()
     lengths = np.linalg.norm(run.tables.outputs.rows[:, : run.problem.n_inputs], axis=1)
     assert lengths.max() == pytest.approx(0.6, rel=1e-5)

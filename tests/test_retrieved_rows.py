@@ -60,19 +60,22 @@ def run(objective, data, progress=None, **options):
 
 @pytest.mark.compiles("labels")
 @pytest.mark.parametrize(
-    ("kind", "optimizer", "loss", "exact", "labels"),
+    ("kind", "optimizer", "loss", "exact", "labels", "score"),
     [
-        ("dense", "sgd", "margin", Margin, "all"),
-        ("hidden", "adagrad", "margin", Margin, "one"),
-        ("dense", "adagrad", "softmax", Softmax, "one"),
-        ("hidden", "sgd", "softmax", Softmax, "all"),
+        ("dense", "sgd", "margin", Margin, "all", "inner-product"),
+        ("hidden", "adagrad", "margin", Margin, "one", "inner-product"),
+        ("dense", "adagrad", "softmax", Softmax, "one", "inner-product"),
+        ("hidden", "sgd", "softmax", Softmax, "all", "inner-product"),
+        ("hidden", "sgd", "margin", Margin, "one", "euclidean"),
+        ("dense", "adagrad", "softmax", Softmax, "one", "euclidean"),
     ],
 )
-def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels):
+def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels, score):
     data = problem(kind, n=100)
     how = {
         "optimizer": optimizer,
         "labels": labels,
+        "score": score,
         "schedule": "constant",
         "epochs": 2 if optimizer == "sgd" else 1,
     }

@@ -82,7 +82,7 @@ class FullSparse(Full):
         self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer)
 
     def decay_outputs(self, clock: float) -> None:
-        decay_rows(self.outputs, 0, self.dim - self.has_bias, self.n_rows, self.optimizer, clock)
+        decay_rows(self.outputs, 0, self.n_inputs, self.n_rows, self.optimizer, clock)
 
     @property
     def output_rows(self) -> ndarray:

@@ -69,14 +69,15 @@ if TYPE_CHECKING:
 # memory for fifty tables), and of multiplications in a pass, values × rows (some seconds for ten).
 MAX_WEIGHTS = 5_000_000
 MAX_PRODUCTS = 1_000_000_000
-OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs"}
+# scikit-learn's names, and one for `--score`, because `score` is a method.
+OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs", "score": "score_function"}
 # Settings of data in files.
 FILE_SETTINGS = {"unseen", "pretrained", "validation_labels"}
 FIELDS = fields_of(ClassifySettings, is_of_words=False)
 PARAMETERS: dict[str, Any] = {
     name: None for name in FIELDS if name not in {*OTHER_NAMES, *FILE_SETTINGS}
 }
-PARAMETERS |= {"random_state": None, "n_jobs": None, "verbose": False}
+PARAMETERS |= {"score_function": None, "random_state": None, "n_jobs": None, "verbose": False}
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,6 +103,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     validation    a fraction of the rows to monitor during training, such as 0.1
     calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities
                   are those of the objective; else as `embedx classify`
+    score_function  `--score`
     random_state  `--seed`: a number or a RandomState; None is the default seed, so that results
                   repeat
     n_jobs        `--threads`, by scikit-learn's conventions: None is one, -1 every core. With one
@@ -310,6 +312,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.class_weight, Mapping):
             # The weights of rows have it.
             del parameters["class_weight"]
+        parameters["score"] = self.score_function
         return typed_settings(parameters, FIELDS)
 
     def _new_objective(self, data: Labeled) -> Objective:
@@ -347,6 +350,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parameters_of_steps = self._typed_settings().keys() & {
             *STEP_SETTINGS,
             "hidden",
+            "score",
             "time_budget",
         }
         return scores_all and has_dense_rows and not parameters_of_steps
@@ -373,7 +377,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         parameters = self._typed_settings()
-        parameters |= {name: getattr(self, name) for name in ("objective", "n_jobs", "verbose")}
+        parameters.pop("score", None)
+        others = ("objective", "score_function", "n_jobs", "verbose")
+        parameters |= {name: getattr(self, name) for name in others}
         if isinstance(self.random_state, numbers.Integral):
             parameters["random_state"] = int(self.random_state)
         kept = {
@@ -650,6 +656,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if "hidden" in self.classifier_.arrays:
             raise AttributeError("coef_: with a hidden layer scores are not linear in the features")
+        if self.classifier_.by_distance:
+            raise AttributeError("coef_: scores by distance are not linear in the features")
         if not self.classifier_.has_sparse_weights:
             return self._per_class(self.classifier_.arrays["output"])
         tree = self._tree()

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.settings import EUCLIDEAN, ClassifySettings
 from embedx.engine.examples import Examples
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
@@ -11,6 +11,9 @@ from embedx.optimizers.contract import PER_ROW, STATELESS, UpdateRule
 
 # About what a float32 can be.
 MAX_STATE = 1e38
+# The smallest gradients of the hidden layer that count where scores are distances, in gradients of
+# one positive.
+LEAST_OF_HIDDEN = 1e-3
 
 
 def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
@@ -57,11 +60,37 @@ def first_state(
         # A hidden layer is a sum of rows that are uniform within ±1/√hidden.
         squared_length /= 3
         width = float(settings.hidden)
+    if settings.score == EUCLIDEAN:
+        # Distances have twice the input as gradient.
+        squared_length *= 4
     n_summed = n if settings.gradient_scale == "sum" else 1
     coefficient = settings.initial_gradient * n_summed / batch_size
     if optimizer.keeps != PER_ROW:
         squared_length /= width
     return float(min(coefficient**2 * squared_length, MAX_STATE))
+
+
+def first_hidden_state(
+    settings: ClassifySettings, optimizer: UpdateRule, examples: Examples, batch_size: int
+) -> float:
+    """Initial state of the optimizer for the hidden layer; 0 unless scores are distances.
+
+    While all output rows are alike, the coefficients of an input add up to zero, and so does its
+    gradient, -2h times their sum, but for rounding: from zero, Adagrad would take a whole step
+    along that.
+    """
+    if settings.score != EUCLIDEAN or not settings.hidden:
+        return 0.0
+    if optimizer.keeps == STATELESS or optimizer.is_ema:
+        return 0.0
+    squares, n_values = sums_of_inputs(examples)
+    n = len(examples.label_offsets) - 1
+    squared_hidden = squares / n / 3
+    if optimizer.keeps != PER_ROW:
+        squared_hidden /= settings.hidden
+    n_summed = n if settings.gradient_scale == "sum" else 1
+    coefficient = 2 * LEAST_OF_HIDDEN * n_summed / batch_size
+    return float(min(coefficient**2 * squared_hidden * squares / max(n_values, 1.0), MAX_STATE))
 
 
 def sums_of_inputs(examples: Examples) -> tuple[float, float]:

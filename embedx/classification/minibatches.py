@@ -16,9 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.classification.initial_values import first_biases, first_state, weighted_counts
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.initial_values import (
+    first_biases,
+    first_hidden_state,
+    first_state,
+    weighted_counts,
+)
+from embedx.classification.settings import EUCLIDEAN, ClassifySettings
 from embedx.engine import sparse_rows
+from embedx.engine.distances import EXTRA, write_long_rows
 from embedx.engine.examples import Csr, Examples
 from embedx.engine.select import POSITIVES
 from embedx.engine.settings import DETERMINISTIC_PARTS
@@ -85,8 +91,10 @@ class MinibatchTraining(Strategy):
         self.n = len(examples.label_offsets) - 1
         self.n_rows = objective.n_rows(len(self.counts))
         self.has_bias = settings.bias != "none"
-        # Of an output row, with its bias.
-        self.dim = (settings.hidden or self.n_features) + self.has_bias
+        self.by_distance = settings.score == EUCLIDEAN
+        self.n_inputs = settings.hidden or self.n_features
+        # Of an output row, with what distances need and its bias.
+        self.dim = self.n_inputs + EXTRA * self.by_distance + self.has_bias
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = settings.n_threads
@@ -128,8 +136,9 @@ class MinibatchTraining(Strategy):
             rng = np.random.default_rng([self.settings.seed, INITIAL])
             uniform = rng.uniform(-1, 1, (self.n_features, width))
             self.hidden.rows[:, :width] = uniform / np.sqrt(width)
-        state = first_state(self.settings, self.optimizer, self.examples, self.batch)
-        self.outputs.state.fill(state)
+        inputs = (self.settings, self.optimizer, self.examples, self.batch)
+        self.hidden.state.fill(first_hidden_state(*inputs))
+        self.outputs.state.fill(first_state(*inputs))
         if self.has_bias:
             self.set_bias(self.biases_by(str(self.settings.bias)))
 
@@ -157,8 +166,10 @@ class MinibatchTraining(Strategy):
         plan = Plan(
             n_rows=self.n_rows,
             n_features=self.n_features,
+            n_inputs=self.n_inputs,
             dim=self.dim,
             has_bias=self.has_bias,
+            by_distance=self.by_distance,
             batch_size=self.batch,
             has_hidden=has_hidden,
             has_h=has_hidden or self.examples.dense.size > 0,
@@ -194,7 +205,13 @@ class MinibatchTraining(Strategy):
 
     def decay_outputs(self, clock: float) -> None:
         """Apply the weight decay that is due to the output rows."""
-        decay_all(self.outputs, self.dim - self.has_bias, self.optimizer, clock)
+        decay_all(self.outputs, self.n_inputs, self.optimizer, clock)
+        self.complete_rows()
+
+    def complete_rows(self) -> None:
+        """Bring what follows from the output rows up to date, after they were written to."""
+        if self.by_distance:
+            write_long_rows(self.outputs.rows, self.n_inputs)
 
     def make_outputs(self) -> None:
         """Set `outputs`."""
@@ -259,7 +276,7 @@ class MinibatchTraining(Strategy):
         """Apply the weight decay that is due to all rows."""
         clock = float(self.clock[0])
         if self.optimizer.l2 > 0:
-            decay_all(self.hidden, self.dim - self.has_bias, self.optimizer, clock)
+            decay_all(self.hidden, self.n_inputs, self.optimizer, clock)
             self.decay_outputs(clock)
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
@@ -281,7 +298,7 @@ class MinibatchTraining(Strategy):
         """The parameters as a classifier has them: views of the tables, but copies where output
         rows are sparse.
         """
-        arrays = {"output": self.output_rows[:, : self.dim - self.has_bias]}
+        arrays = {"output": self.output_rows[:, : self.n_inputs]}
         if self.has_bias:
             arrays["bias"] = self.output_rows[:, self.dim - 1]
         if self.settings.hidden:

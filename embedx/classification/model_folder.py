@@ -35,6 +35,7 @@ from numpy import ndarray
 from embedx import checks, objectives
 from embedx.classification import calibration, decisions, familiarity, label_tree, neighbours
 from embedx.classification.ranking import LabelRanking
+from embedx.classification.settings import SCORES
 from embedx.errors import DataError, Setting
 from embedx.labeled.data import Columns, DataSchema, TextSchema
 from embedx.labeled.rules import ARRAY_OF
@@ -86,6 +87,7 @@ SCHEMA = FolderSchema(
     },
     settings={
         "scaling": Value(str),
+        "score": Value(str, choices=SCORES),
         "sampler": Value(str),
         "replacement": Value(bool),
         "beam": Value(int, at_least=1, at_most=MAX_WHOLE_NUMBER),

@@ -72,6 +72,7 @@ class ClassifierParameters(TypedDict, total=False):
     complementary: bool | None
     local_rate: float | None
     entropy: bool | None
+    score_function: Literal["inner-product", "euclidean"] | None
     random_state: object
     n_jobs: int | None
     verbose: bool
@@ -89,6 +90,7 @@ class ClassifyParameters(TypedDict, total=False):
     scaling: Literal["none", "l2", "column-max", "tf-idf"] | None
     hidden: int | None
     pretrained: str | PathLike[str] | None
+    score: Literal["inner-product", "euclidean"] | None
     weights: Literal["dense", "sparse", "tree"] | None
     weight_threshold: float | None
     leaf_size: int | None

@@ -271,7 +271,7 @@ class LabelRanking(LabelScores):
         """Output vectors with their biases, zeros where there are none: float32 (rows, dim + 1),
         scored by inputs that end in a one.
         """
-        output = self.arrays["output"]
+        output = self._output_vectors
         bias = self.arrays.get("bias", np.zeros(len(output), float32))
         return np.ascontiguousarray(np.column_stack([output, bias]), float32)
 

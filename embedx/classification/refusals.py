@@ -9,9 +9,9 @@ from embedx.classification.label_weights import (
     refuse_weights,
 )
 from embedx.classification.problem import ALL_ROWS, Problem, ignored_by_dual
-from embedx.classification.settings import AUTO, DENSE, NONE, ClassifySettings
+from embedx.classification.settings import AUTO, DENSE, EUCLIDEAN, NONE, ClassifySettings
 from embedx.engine.settings import check_sampler
-from embedx.errors import Setting, SettingError
+from embedx.errors import Setting, SettingError, Text
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
@@ -79,6 +79,28 @@ def refuse_search(settings: ClassifySettings, problem: Problem) -> SettingError 
         return None
     needs = ("needs dense features or ", Setting("hidden", 100))
     return SettingError("sampler", sampler, needs, "these features are sparse")
+
+
+def refuse_distances(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Distances are between dense vectors, one of which is a label's; they are no linear function
+    of it.
+    """
+    if settings.score != EUCLIDEAN:
+        return None
+    if problem.kind == "sparse":
+        needs: Text = ("needs dense features or ", Setting("hidden", 100))
+        return SettingError("score", EUCLIDEAN, needs, "these features are sparse")
+    objective = problem.objective
+    if samplers.SAMPLERS[str(settings.sampler)].candidates == "path":
+        no_labels = f"the output vectors of {objective.name} are not those of labels"
+        return SettingError("score", EUCLIDEAN, no_labels, "use another objective")
+    if objective.kind == "proximal":
+        needs = f"the steps of {objective.name} are for inner products"
+        return SettingError("score", EUCLIDEAN, needs, "use another objective")
+    if settings.optimizer == Lbfgs.name:
+        needs = ("needs a stochastic ", Setting("optimizer"))
+        return SettingError("score", EUCLIDEAN, needs, "use adagrad")
+    return None
 
 
 def refuse_hidden(settings: ClassifySettings, problem: Problem) -> SettingError | None:
@@ -156,6 +178,7 @@ REFUSALS: tuple[Callable[[ClassifySettings, Problem], SettingError | None], ...]
     refuse_proximal,
     refuse_lbfgs,
     refuse_search,
+    refuse_distances,
     refuse_hidden,
     refuse_shrinking,
     refuse_rowwise,

@@ -12,7 +12,9 @@ from embedx import samplers
 from embedx.classification import familiarity, label_tree
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.row_blocks import as_csr, in_blocks, rows_of, threads_for
+from embedx.classification.settings import EUCLIDEAN
 from embedx.engine import sparse_levels
+from embedx.engine.distances import long_inputs, long_rows
 from embedx.errors import DataError, SettingError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.rules import scaled
@@ -90,23 +92,39 @@ class LabelScores:
         return np.asarray(z, self._weights.dtype)
 
     def _inputs(self, features: Any) -> Any:
-        """The inputs of the output layer, for features on the scale of the training data."""
+        """What output vectors are multiplied by, for features on the scale of the training data."""
+        h = self._hidden(features)
+        return long_inputs(h) if self.by_distance else h
+
+    def _hidden(self, features: Any) -> Any:
+        """The values of the hidden layer, or the features without one."""
         if "hidden" not in self.arrays:
             return features
         return features @ self.arrays["hidden"]
 
     def hidden_values(self, features: Any) -> ndarray:
         """The values of the hidden layer, (n, dim), for features as they are read."""
-        return np.asarray(self._inputs(self.prepared(features)))
+        return np.asarray(self._hidden(self.prepared(features)))
+
+    @property
+    def by_distance(self) -> bool:
+        """Whether scores are distances between inputs and the labels' vectors."""
+        return self.settings.get("score") == EUCLIDEAN
+
+    @cached_property
+    def _output_vectors(self) -> ndarray:
+        """float32 (rows, dim): what inputs are multiplied by."""
+        output = self.arrays["output"]
+        return long_rows(output) if self.by_distance else output
 
     @cached_property
     def _weights(self) -> ndarray:
         """The output vectors, float32 (dim, rows)."""
-        return np.ascontiguousarray(self.arrays["output"].T)
+        return np.ascontiguousarray(self._output_vectors.T)
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        for derived in ("_weights", "trees", "_has_all_weights"):
+        for derived in ("_output_vectors", "_weights", "trees", "_has_all_weights"):
             vars(self).pop(derived, None)
 
     # ---- sparse weights

@@ -19,6 +19,10 @@ DENSE = "dense"
 SPARSE = "sparse"
 TREE = "tree"
 WEIGHTS = (DENSE, SPARSE, TREE)
+# The score of a label.
+INNER_PRODUCT = "inner-product"
+EUCLIDEAN = "euclidean"
+SCORES = (INNER_PRODUCT, EUCLIDEAN)
 # Settings that apply to a tree alone.
 TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
 # Values × labels × epochs, from which on labels are put in a tree. With few labels (EURLex-4.3K)
@@ -116,6 +120,13 @@ class ClassifySettings(TrainingSettings):
         metavar="path",
         panel="Model",
     )
+    score: str = param(
+        INNER_PRODUCT,
+        "score of a label; `euclidean`: minus the squared distance between the input and the"
+        " label's vector, for dense features or --hidden, as in metric learning",
+        choices=SCORES,
+        panel="Model",
+    )
     weights: str | None = param(
         None,
         "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's"
@@ -141,7 +152,7 @@ class ClassifySettings(TrainingSettings):
         fine=True,
     )
     beam: int = param(
-        10, "with --weights tree: beam width, in nodes per level", at_least=1, panel="Model"
+        10, "with --weights tree: beam width, in nodes per level", at_least=1, fine=True
     )
     trees: int = param(
         1,

@@ -10,7 +10,7 @@ import numpy as np
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
-from embedx.classification.settings import DENSE
+from embedx.classification.settings import DENSE, INNER_PRODUCT
 from embedx.errors import Setting, SettingError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
@@ -18,7 +18,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.progress import Progress
 
 # Settings that a classifier keeps when training continues.
-MODEL_SETTINGS = ("hidden", "scaling", "labels", "sampler", "optimizer", "replacement")
+MODEL_SETTINGS = ("hidden", "score", "scaling", "labels", "sampler", "optimizer", "replacement")
 # Of these, the ones that may nevertheless be given another value.
 MAY_CHANGE = ("optimizer", "labels")
 # Parameters of the output rows.
@@ -107,7 +107,7 @@ def _check_can_continue(before: Classifier, name: str | None, path: str) -> None
 
 def _kept_settings(before: Classifier) -> dict[str, Any]:
     """The settings of a classifier that are part of it: its own, of its sampler and objective."""
-    recorded = before.settings
+    recorded = {"score": INNER_PRODUCT, **before.settings}
     of_sampler = samplers.own_options(recorded)
     of_objective = dataclasses.asdict(before.objective.settings)
     names = (*MODEL_SETTINGS, *of_sampler, *of_objective)

@@ -110,6 +110,7 @@ class StepTrainer:
             self.strategy.hidden.rows[words, : vectors.shape[1]] = vectors
         if self.before is not None:
             self._continue_from(self.before)
+        self.strategy.complete_rows()
 
     def _continue_from(self, before: Classifier) -> None:
         """Write the parameters of the classifier before to the tables, and its optimizer's state.

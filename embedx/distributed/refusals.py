@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 from embedx import optimizers, samplers
 from embedx.classification.label_weights import is_labelwise, trains_sparse_rows
-from embedx.classification.settings import DENSE, SPARSE, ClassifySettings
+from embedx.classification.settings import (
+    DENSE,
+    EUCLIDEAN,
+    INNER_PRODUCT,
+    SPARSE,
+    ClassifySettings,
+)
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import InapplicableError, Setting, Text
 from embedx.objectives.contract import Objective
@@ -62,6 +68,12 @@ def _refusals_of_steps(
         trains_sparse_rows(settings, objective),
         "such rows cannot be merged",
         ("use ", Setting("weights", DENSE)),
+    )
+    yield (
+        Setting("score", EUCLIDEAN),
+        settings.score == EUCLIDEAN,
+        "merged rows have other lengths",
+        ("use ", Setting("score", INNER_PRODUCT)),
     )
     yield (
         Setting("max_norm"),

@@ -18,14 +18,21 @@ import numpy as np
 from numpy import float32, int64, ndarray
 
 from embedx.engine.select import SINGLE, entries_among_all_rows
-from embedx.engine.shared import Shared, backward, encode, new_feature_workspace
+from embedx.engine.shared import (
+    Shared,
+    backward,
+    decay_outputs,
+    encode,
+    new_feature_workspace,
+    step_output,
+)
 from embedx.kernels.batch import new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import ONE
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
 from embedx.labeled.data import Labels, offsets_of
-from embedx.optimizers.decay import decay_row, decay_rows, shorten, step_size
-from embedx.optimizers.descend import descend_columns, descend_row, new_column_gradient, touch
+from embedx.optimizers.decay import decay_row, decay_rows, step_size
+from embedx.optimizers.descend import descend_columns, new_column_gradient, touch
 
 TILE = 4 * SIMD_WIDTH
 # scores that are turned into coefficients in one call: a megabyte stays in the cache
@@ -186,16 +193,11 @@ class DenseSteps(FullSteps):
         self.buffers = self.z, self.h, self.h_gradient, self.features
 
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
-        outputs = self.shared.outputs
-        optimizer = self.shared.optimizer
-        n_inputs = self.shared.plan.n_inputs
+        rows = self.shared.outputs.rows
         encode(self.shared, self.h, chosen, decay_clock)
-        if optimizer.l2 > 0:
-            self.in_parts(
-                len(outputs.rows),
-                lambda _, a, b: decay_rows(outputs, a, b, n_inputs, optimizer, decay_clock),
-            )
-        np.matmul(self.h[: len(chosen)], outputs.rows.T, out=z)
+        if self.shared.optimizer.l2 > 0:
+            self.in_parts(len(rows), lambda _, a, b: decay_outputs(self.shared, a, b, decay_clock))
+        np.matmul(self.h[: len(chosen)], rows.T, out=z)
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         rows = self.all_rows
@@ -210,20 +212,14 @@ class DenseSteps(FullSteps):
         if self.shared.plan.has_hidden:
             np.matmul(z, w, out=self.h_gradient[: len(chosen)])
         self.in_parts(len(rows), lambda _, a, b: step_rows(self.shared, rows, a, b, gradient, rate))
-        backward(self.shared, self.features, chosen, self.h_gradient, rate)
+        backward(self.shared, self.features, chosen, self.h, self.h_gradient, rate)
 
 
 @kernel
 def step_rows(shared, rows, first, last, gradient, rate):
     """The steps of the output rows rows[first:last] along `gradient`, (len(rows), stride)."""
-    outputs = shared.outputs
-    optimizer = shared.optimizer
-    plan = shared.plan
     for k in range(first, last):
-        row = int64(rows[k])
-        descend_row(outputs, row, gradient, k, plan.dim, optimizer, rate)
-        if optimizer.max_norm > 0:
-            shorten(outputs, row, plan.dim - plan.has_bias, optimizer.max_norm)
+        step_output(shared, int64(rows[k]), gradient, k, rate)
 
 
 class SparseSteps(FullSteps):

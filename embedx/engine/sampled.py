@@ -28,10 +28,12 @@ from embedx.engine.shared import (
     Groups,
     Plan,
     backward,
+    decay_output,
     encode,
     new_feature_workspace,
     new_groups,
     put,
+    step_output,
 )
 from embedx.engine.sparse_rows import (
     SlotSteps,
@@ -49,8 +51,7 @@ from embedx.kernels.gemm import add_to_row, clear, dot
 from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.random import bits, open_uniform, uniform
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded, prefetch
-from embedx.optimizers.decay import clock_step, decay_row, shorten, step_size
-from embedx.optimizers.descend import descend_row
+from embedx.optimizers.decay import clock_step, shorten, step_size
 from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
 
 AHEAD = 4  # candidates whose rows are prefetched
@@ -164,7 +165,7 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
                 lr * optimizer.state_rate,
             )
         n_touched = apply_coefficients(shared, workspace, chosen, first, last, scale, rate)
-    backward(shared, workspace.features, chosen, workspace.h_gradient, rate)
+    backward(shared, workspace.features, chosen, workspace.h, workspace.h_gradient, rate)
     return loss, n_touched
 
 
@@ -323,7 +324,6 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
     the candidates.
     """
     batch = workspace.batch
-    n_inputs = shared.plan.dim - shared.plan.has_bias
     for p in range(n_lines):
         for c in range(workspace.n_candidates[p], width):
             set_negative(batch, p, c, 0)
@@ -331,8 +331,7 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
             batch.log_expected_count[p, c] = 0
             workspace.rows[p, c] = 0
         for c in range(workspace.n_candidates[p]):
-            row = int64(workspace.rows[p, c])
-            decay_row(shared.outputs, row, n_inputs, shared.optimizer, decay_clock)
+            decay_output(shared, int64(workspace.rows[p, c]), decay_clock)
 
 
 # ---- score
@@ -427,9 +426,9 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
         else:
             _add_gradient(shared, workspace, chosen, row, scale)
             step_of_row(shared, workspace, chosen, row, rate)
+            if shared.optimizer.max_norm > 0:
+                shorten(shared.outputs, row, plan.n_inputs, shared.optimizer.max_norm)
         groups.first[row] = -1
-        if shared.optimizer.max_norm > 0:
-            shorten(shared.outputs, row, plan.dim - plan.has_bias, shared.optimizer.max_norm)
     return n_touched
 
 
@@ -444,7 +443,7 @@ def _step_along_h(shared, workspace, row, scale, rate):
         p = entry // z.shape[1]
         add_to_row(g, 0, scale * z[p, entry % z.shape[1]], workspace.h, workspace.example[p])
         entry = workspace.groups.following[entry]
-    descend_row(shared.outputs, row, g, 0, shared.plan.dim, shared.optimizer, rate)
+    step_output(shared, row, g, 0, rate)
 
 
 @kernel_part

@@ -4,8 +4,8 @@ features.
     h = x                     dense features
     h = Σ_f x_f · hidden[f]   a hidden layer: the weighted sum of the rows of an example's features
 
-with a last number 1, along which biases are learned. Sparse features without a hidden layer have no
-h.
+with a last number 1, along which biases are learned, and before it what scores by distance need
+(distances.py). Sparse features without a hidden layer have no h.
 """
 
 from typing import NamedTuple
@@ -13,10 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray, uint64
 
+from embedx.engine.distances import (
+    gradient_by_input,
+    gradient_by_row,
+    lengthen_input,
+    lengthen_row,
+)
 from embedx.engine.examples import Csr, Examples
-from embedx.kernels import add_to_row, aligned_zeros, by_address, clear, kernel_part
+from embedx.kernels import add_to_row, aligned_zeros, by_address, clear, kernel, kernel_part
 from embedx.optimizers.contract import Table, UpdateRule
-from embedx.optimizers.decay import decay_row
+from embedx.optimizers.decay import decay_row, shorten
 from embedx.optimizers.descend import descend_row
 from embedx.samplers.contract import SamplerData
 
@@ -27,8 +33,10 @@ class Plan(NamedTuple):
 
     n_rows: int
     n_features: int
-    dim: int  # of h, the constant 1 for the bias included
+    n_inputs: int  # of the input itself; so many numbers of an output row decay
+    dim: int  # of h, with what distances and the bias need
     has_bias: bool
+    by_distance: bool  # scores are distances: see `distances`
     has_hidden: bool
     has_h: bool  # features are dense or there is a hidden layer
     positives: int  # SINGLE, JOINT or SUMMED
@@ -47,11 +55,6 @@ class Plan(NamedTuple):
     on_path: bool = False
     counts_repeats: bool = True  # of draws
     n_draws: int = 0
-
-    @property
-    def n_inputs(self) -> int:
-        """The numbers of an output row without the bias: those that decay."""
-        return self.dim - self.has_bias
 
 
 @by_address
@@ -148,6 +151,8 @@ def encode(shared, h, chosen, decay_clock):
         else:
             for d in range(examples.dense.shape[1]):
                 h[e, d] = examples.dense[chosen[e], d]
+        if plan.by_distance:
+            lengthen_input(h, e, plan.n_inputs)
         if plan.has_bias:
             h[e, plan.dim - 1] = 1
 
@@ -157,7 +162,7 @@ def _sum_rows(shared, i, h, e, decay_clock):
     """Overwrite h[e] by the weighted sum of the rows of the features of example i."""
     examples = shared.examples
     table = shared.hidden
-    n_inputs = shared.plan.dim - shared.plan.has_bias
+    n_inputs = shared.plan.n_inputs
     clear(h, e, h.shape[1])
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = int64(examples.columns[f])
@@ -166,9 +171,9 @@ def _sum_rows(shared, i, h, e, decay_clock):
 
 
 @kernel_part
-def backward(shared, workspace, chosen, h_gradient, rate):
-    """Update the hidden layer along h_gradient, a row for each chosen example; its column of the
-    bias is ignored.
+def backward(shared, workspace, chosen, h, h_gradient, rate):
+    """Update the hidden layer along h_gradient, a row for each chosen example and its h; its column
+    of the bias is ignored.
     """
     plan = shared.plan
     examples = shared.examples
@@ -181,6 +186,8 @@ def backward(shared, workspace, chosen, h_gradient, rate):
     for e in range(chosen.size):
         if plan.has_bias:  # along which no h moves
             h_gradient[e, plan.dim - 1] = 0
+        if plan.by_distance:
+            gradient_by_input(h, h_gradient, e, plan.n_inputs)
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
             n_touched = put(groups, int64(examples.columns[f]), n_values, n_touched)
             workspace.value[n_values] = examples.values[f]
@@ -193,5 +200,36 @@ def backward(shared, workspace, chosen, h_gradient, rate):
         while entry >= 0:
             add_to_row(g, 0, workspace.value[entry], h_gradient, int64(workspace.example[entry]))
             entry = groups.following[entry]
-        descend_row(shared.hidden, row, g, 0, plan.dim - plan.has_bias, shared.optimizer, rate)
+        descend_row(shared.hidden, row, g, 0, plan.n_inputs, shared.optimizer, rate)
         groups.first[row] = -1
+
+
+@kernel_part
+def step_output(shared, row, gradient, k, rate):
+    """One step of an output row along gradient[k], where examples have an h."""
+    plan = shared.plan
+    outputs = shared.outputs
+    optimizer = shared.optimizer
+    if plan.by_distance:
+        gradient_by_row(outputs.rows, row, gradient, k, plan.n_inputs)
+    descend_row(outputs, row, gradient, k, plan.dim, optimizer, rate)
+    if optimizer.max_norm > 0:
+        shorten(outputs, row, plan.n_inputs, optimizer.max_norm)
+    if plan.by_distance:
+        lengthen_row(outputs.rows, row, plan.n_inputs)
+
+
+@kernel_part
+def decay_output(shared, row, decay_clock):
+    """Apply the weight decay that is due to an output row."""
+    plan = shared.plan
+    decay_row(shared.outputs, row, plan.n_inputs, shared.optimizer, decay_clock)
+    if plan.by_distance and shared.optimizer.l2 > 0:
+        lengthen_row(shared.outputs.rows, row, plan.n_inputs)
+
+
+@kernel
+def decay_outputs(shared, first, last, decay_clock):
+    """Apply what is due to the output rows first:last."""
+    for row in range(first, last):
+        decay_output(shared, row, decay_clock)
