@@ -208,6 +208,10 @@ def test_a_classifier_of_scikit_learn_has_scores_by_distance(tmp_path):
     again = SoftmaxClassifier.load(tmp_path / "m")
     assert again.get_params()["score_function"] == "euclidean"
     np.testing.assert_array_equal(again.predict(test.features), fitted.predict(test.features))
+    # Also by an estimator that was not told: the score is part of what was trained.
+    again.set_params(score_function=None).partial_fit(X[:100], y[:100])
+    assert again.classifier_.by_distance
+    assert again.score(test.features, test.labels.ids) > 0.85
     with refused("score", value="cosine"):
         SoftmaxClassifier("softmax", score_function="cosine").fit(X, y)
     with refused("score", "optimizer", value="euclidean"):

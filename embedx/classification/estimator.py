@@ -26,7 +26,13 @@ from embedx.classification.objective_choice import RunSettings, default_objectiv
 from embedx.classification.problem import given_names
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.run import ClassifierRun, TrainedClassifier
-from embedx.classification.settings import DENSE, STEP_SETTINGS, ClassifySettings
+from embedx.classification.settings import (
+    DENSE,
+    EUCLIDEAN,
+    INNER_PRODUCT,
+    STEP_SETTINGS,
+    ClassifySettings,
+)
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -221,6 +227,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._train(data, self._new_objective(data), chosen, None)
         # What training fixed for later data stays.
         data = dataclasses.replace(data, known=self.classifier_.known)
+        chosen["score"] = EUCLIDEAN if self.classifier_.by_distance else INNER_PRODUCT
         before = self._trained or self.classifier_
         return self._train(data, self.classifier_.objective, chosen, before)
 

@@ -28,7 +28,9 @@ from embedx.classification.settings import (
     BATCH_SIZE,
     BIAS,
     DENSE,
+    DISTANCE_RATE,
     DUAL_EPOCHS,
+    EUCLIDEAN,
     HIDDEN_RATE,
     MAX_EPOCHS,
     MIN_EPOCHS,
@@ -166,6 +168,8 @@ def choose_learning_rate(settings: ClassifySettings, problem: Problem) -> Choice
         rate = problem.default("learning_rate", rate)
     if rate is None:
         return Choice(None)
+    if settings.score == EUCLIDEAN:
+        rate *= DISTANCE_RATE
     is_stateless = optimizer.keeps == "stateless"
     if is_labelwise(settings, problem.objective):  # on inputs of length 1
         return Choice(rate if is_stateless else rate * SPARSE_RATE)

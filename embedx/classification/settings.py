@@ -44,6 +44,8 @@ MIN_EPOCHS = 5
 MAX_EPOCHS = 100
 # A rate is multiplied by this with a hidden layer, whose tables both change.
 HIDDEN_RATE = 0.4
+# By this where scores are distances, which have twice the input as gradient.
+DISTANCE_RATE = 0.5
 # And by this with sparse weights (measured: docs/constants.md).
 SPARSE_RATE = 3.0
 # At most, for dual coordinate descent, which ends by itself.
@@ -208,8 +210,9 @@ class ClassifySettings(TrainingSettings):
     learning_rate: float | None = param(
         None,
         f"initial learning rate; by default {optimizers.usual_rates(LABELS)}; with --hidden times"
-        f" {HIDDEN_RATE}; divided by the root mean squared norm of the inputs, for sgd by its"
-        " square, and by the square root of the labels per row",
+        f" {HIDDEN_RATE}, with --score euclidean times {DISTANCE_RATE}; divided by the root mean"
+        " squared norm of the inputs, for sgd by its square, and by the square root of the labels"
+        " per row",
         above=0.0,
         at_most=MAX_RATE,
     )
