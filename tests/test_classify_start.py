@@ -19,6 +19,20 @@ TEXT = "".join(
 MORE = "__label__odd strange a plot\n" * 40 + TEXT[: len(TEXT) // 2]
 
 
+TOPICS = ("tea", "coffee", "cocoa", "juice")
+
+
+def tickets(rng, topics, n):
+    """Lines of one of these topics each: two words of its own among three of any."""
+    words_of = {topic: [f"{topic}{k}" for k in range(12)] for topic in TOPICS}
+    words = [word for own_words in words_of.values() for word in own_words]
+    lines = []
+    for topic in rng.choice(topics, n):
+        text = [*rng.choice(words_of[topic], 2), *rng.choice(words, 3)]
+        lines.append(f"__label__{topic} {' '.join(text)}\n")
+    return "".join(lines)
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -63,6 +77,8 @@ def test_a_classifier_continues_as_by_partial_fit(place):
         ["--objective", "softmax"],
         ["--objective", "ova", "--optimizer", "adagrad"],
         ["--objective", "ns", "--hidden", "8"],
+        ["--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"],
+        ["--objective", "ova", "--weights", "sparse", "--optimizer", "adagrad", "--bias", "none"],
     ],
 )
 def test_new_labels_are_learned_and_old_ones_kept(place, options):
@@ -105,20 +121,9 @@ def test_labels_of_the_model_get_the_mean_of_old_and_trained_weights(place, opti
 
 def test_a_classifier_that_continues_forgets_less_of_its_old_rows(place):
     rng = np.random.default_rng(0)
-    words_of = {name: [f"{name}{k}" for k in range(12)] for name in ("tea", "coffee", "cocoa")}
-
-    def rows(names, n):
-        texts = []
-        for _ in range(n):
-            name = rng.choice(names)
-            of_label = rng.choice(words_of[name], 2)
-            of_any = rng.choice([word for words in words_of.values() for word in words], 3)
-            texts.append(f"__label__{name} {' '.join([*of_label, *of_any])}\n")
-        return "".join(texts)
-
-    (place / "old.txt").write_text(rows(["tea", "coffee", "tea", "cocoa"], 400))
-    (place / "new.txt").write_text(rows(["cocoa"], 60))
-    (place / "test.txt").write_text(rows(["tea", "coffee"], 300))
+    (place / "old.txt").write_text(tickets(rng, ["tea", "coffee", "tea", "cocoa"], 400))
+    (place / "new.txt").write_text(tickets(rng, ["cocoa"], 60))
+    (place / "test.txt").write_text(tickets(rng, ["tea", "coffee"], 300))
     options = ["--threads", "1", "--objective", "softmax", "--calibration", "0"]
     run("classify", "old.txt", "--output", "m", *options)
     accuracy = {}
@@ -128,6 +133,40 @@ def test_a_classifier_that_continues_forgets_less_of_its_old_rows(place):
         data = read("test.txt", like=load(anchored).known)
         accuracy[anchored] = load(anchored).evaluate(data)["accuracy"]
     assert accuracy["yes"] > accuracy["no"] + 0.05
+
+
+def test_the_default_classifier_gets_no_worse_by_new_rows(place):
+    rng = np.random.default_rng(0)
+    (place / "old.txt").write_text(tickets(rng, TOPICS[:3], 400))
+    (place / "new.txt").write_text(tickets(rng, TOPICS[2:], 100))
+    (place / "old-test.txt").write_text(tickets(rng, TOPICS[:3], 300))
+    (place / "new-test.txt").write_text(tickets(rng, TOPICS[2:], 300))
+    as_by_default = ["--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"]
+    run("classify", "old.txt", "--output", "m", "--threads", "1", *as_by_default)
+    run("classify", "new.txt", "--start", "m", "--output", "n", "--threads", "1")
+    before, after = load("m"), load("n")
+    assert after.settings["weights"] == "sparse"
+
+    def accuracies(model):
+        tests = [read(f"{name}-test.txt", like=model.known) for name in ("old", "new")]
+        return [model.evaluate(test)["accuracy"] for test in tests]
+
+    of_old, of_new = accuracies(before)
+    of_old_now, of_new_now = accuracies(after)
+    assert of_old_now > of_old - 0.03
+    assert of_new_now > of_new + 0.3
+
+
+def test_a_classifier_that_continues_with_few_rows_keeps_its_calibration(place):
+    rng = np.random.default_rng(0)
+    (place / "old.txt").write_text(tickets(rng, TOPICS[:3], 1200))
+    (place / "new.txt").write_text(tickets(rng, TOPICS[:3], 50))
+    run("classify", "old.txt", "--output", "m", "--threads", "1")
+    run("classify", "new.txt", "--start", "m", "--output", "n", "--threads", "1")
+    before, after = load("m"), load("n")
+    for name in ("calibration", "familiarity", "coverage"):
+        np.testing.assert_array_equal(after.arrays[name], before.arrays[name])
+    assert after.facts["temperature"] == before.facts["temperature"]
 
 
 def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(place):
@@ -176,12 +215,21 @@ def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
         "warning: accuracy on the test rows: 1.0000 before training, 0.0000 now: lower"
         " --learning-rate or --epochs" in capsys.readouterr().err
     )
+    as_by_default = ["--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"]
+    (place / "many.txt").write_text((place / "swapped.txt").read_text() * 3)
+    run("classify", "train.txt", "--output", "s", "--threads", "1", *as_by_default)
+    again = ["--start", "s", "--threads", "1"]
+    run("classify", "many.txt", "--test", "train.txt", "--output", "worse", "--overwrite", *again)
+    assert "0.0000 now: train on the old and the new rows together" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("first", "then", "settings"),
     [
-        ("--weights sparse --objective ova", "", ("start", "weights", "optimizer")),
+        ("--weights sparse --objective ns", "", ("start", "weights", "optimizer")),
+        ("--weights tree --set leaf-size=1", "", ("start", "weights")),
+        ("--weights sparse --objective ova", "--set anchored=no", ("start", "anchored")),
+        ("--weights sparse --objective ova", "--weights dense", ("start", "weights")),
         ("", "--objective ova", ("start", "objective")),
         ("--hidden 4", "--hidden 5", ("start", "hidden")),
         ("", "--scaling l2", ("start", "scaling")),

@@ -614,9 +614,39 @@ def test_few_weights_are_dense_unless_asked_otherwise(several):
     assert fitted.classifier_.settings["optimizer"] == "lbfgs"
 
 
-def test_partial_fit_does_not_take_sparse_weights(several):
-    with pytest.raises(ValueError, match="continues from dense weights"):
-        SoftmaxClassifier(**HINGE, weights="tree").partial_fit(*several)
+def test_partial_fit_does_not_begin_with_sparse_weights_nor_continue_a_tree(several):
+    with pytest.raises(ValueError, match="the first call of partial_fit trains dense weights"):
+        SoftmaxClassifier(**HINGE, weights="sparse").partial_fit(*several)
+    with refused("start", "weights"):
+        SoftmaxClassifier(**HINGE, weights="tree", leaf_size=2).fit(*several).partial_fit(*several)
+
+
+def test_partial_fit_of_sparse_weights_takes_the_mean_by_the_rows_of_a_label(several, tmp_path):
+    X, Y = several
+    Y = Y.copy()
+    Y[:100, 3] = 0
+    Y[100:, 5] = 0
+    old, new = slice(None, 100), slice(100, None)
+    settings = {**HINGE, "weights": "sparse"}
+    fitted = SoftmaxClassifier(**settings).fit(X[old], Y[old])
+    loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "m"))
+    seed = fitted.classifier_.settings["seed"] + fitted.n_iter_
+    of_new = SoftmaxClassifier(**settings, random_state=seed).fit(X[new], Y[new])
+    share = Y[new].sum(axis=0) / np.maximum(Y.sum(axis=0), 1)
+    assert share[[3, 5]].tolist() == [1, 0]
+    share[3] = 0.8  # a new label
+    expected = fitted.coef_.toarray() + share[:, None] * (of_new.coef_ - fitted.coef_).toarray()
+    intercept = fitted.intercept_ + share * (of_new.intercept_ - fitted.intercept_)
+
+    fitted.partial_fit(X[new], Y[new])
+    np.testing.assert_allclose(fitted.coef_.toarray(), expected, atol=1e-6)
+    occurs = Y.any(axis=0)
+    np.testing.assert_allclose(fitted.intercept_[occurs], intercept[occurs], atol=1e-6)
+    np.testing.assert_array_equal(fitted.classifier_.counts, Y.sum(axis=0))
+    loaded.partial_fit(X[new], Y[new])
+    np.testing.assert_array_equal(loaded.coef_.toarray(), fitted.coef_.toarray())
+    again = SoftmaxClassifier.load(fitted.save(tmp_path / "n"))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
 @pytest.mark.parametrize(

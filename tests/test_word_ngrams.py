@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from embedx import SoftmaxClassifier
 from embedx.classification.classifier import load
 from tests.support.commands import invoke
 
@@ -77,3 +78,21 @@ def test_all_runs_of_a_comparison_have_the_features_of_the_test_rows(written, tm
     invoke("compare", "rows.csv", "--test", "rows.csv", "--output", "c", *options)
     ranking = json.loads(capsys.readouterr().out)
     assert {row["objective"] for row in ranking["objectives"]} == {"softmax", "ova"}
+
+
+@pytest.mark.parametrize(("rows", "word_ngrams"), [(random_words, 1), (phrases, 2)])
+def test_the_estimator_chooses_as_the_command_line(written, tmp_path, rows, word_ngrams):
+    table = rows(1500, np.random.default_rng(0))
+    written(table)
+    invoke("classify", "rows.csv", "--output", "m", "--threads", "1")
+    by_command = load("m")
+    labels, texts = zip(*table, strict=True)
+    fitted = SoftmaxClassifier().fit(list(texts), labels)
+    text = fitted.classifier_.known.text
+    assert text.settings["word_ngrams"] == word_ngrams
+    assert text.settings == by_command.known.text.settings
+    assert fitted.classifier_.facts["chosen"]["word_ngrams"] == "from 375 held-out rows"
+    assert by_command.facts["chosen"]["word_ngrams"] == "from 375 held-out rows"
+    assert fitted.n_features_in_ == by_command.known.n_features
+    loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "e"))
+    assert loaded.predict(texts[:20]).tolist() == fitted.predict(texts[:20]).tolist()

@@ -9,7 +9,7 @@ from numpy import ndarray
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.start import Anchor
+from embedx.classification.start import Anchor, SparseAnchor
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.runtime.memory import MemoryPlan
@@ -46,7 +46,7 @@ class TrainerInputs:
     progress: Progress
     pretrained: tuple[ndarray, ndarray] | None = None
     before: Classifier | None = None
-    anchor: Anchor | None = None
+    anchor: Anchor | SparseAnchor | None = None
     optimizer_state: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
     is_distributed: bool = False
 

@@ -17,10 +17,10 @@ from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks, objectives
-from embedx.classification import familiarity, targets
+from embedx.classification import familiarity, targets, word_ngrams
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.effects import check_given
-from embedx.classification.label_tree import LabelTree
+from embedx.classification.label_tree import LabelTree, weights_of
 from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
 from embedx.classification.problem import given_names
@@ -33,6 +33,7 @@ from embedx.classification.settings import (
     STEP_SETTINGS,
     ClassifySettings,
 )
+from embedx.classification.start import SPARSE_SETTINGS, check_weights
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -117,12 +118,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     verbose       whether to report progress on standard error
 
     X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as
-    in `embedx classify`. To a model of `embedx classify` on a table, X is a data frame or a list of
-    records (dicts) with its columns; an array of its numeric columns, in order, if it has no text;
-    or texts. Numbers are trained on as float32; with `hidden` dense features are made
-    sparse. y holds one label for each row, of any type, or is an indicator matrix (n, n_labels),
-    dense or sparse, of several; rows without any label, or with an empty text for one, count for
-    nothing.
+    in `embedx classify`; `fit` leaves pairs out where that one would. To a model of `embedx
+    classify` on a table, X is a data frame or a list of records (dicts) with its columns; an array
+    of its numeric columns, in order, if it has no text; or texts. Numbers are trained on as
+    float32; with `hidden` dense features are made sparse. y holds one label for each row, of any
+    type, or is an indicator matrix (n, n_labels), dense or sparse, of several; rows without any
+    label, or with an empty text for one, count for nothing.
 
     Several labels: an objective that gives each label a probability by itself (ova) predicts those
     above 1/2, and its scores are above zero there. Under all others labels share one probability,
@@ -180,13 +181,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self, self._read(X), y, accept_sparse="csr", dtype=float32, multi_output=True
         )
         y = self._set_classes(y, None)
-        data = self._labeled(X, y, sample_weight)
+        data, reason = self._with_chosen_ngrams(self._labeled(X, y, sample_weight))
         objective = self._new_objective(data)
         chosen: dict[str, Any] = {"seed": self._seed()}
         if self._is_for_lbfgs(objective, data):
             chosen |= self._settings_of_lbfgs(data)
         self.n_iter_ = 0
-        return self._train(data, objective, chosen, None)
+        origins = {} if reason is None else {"word_ngrams": reason}
+        return self._train(data, objective, chosen, None, origins)
 
     @python_names(OTHER_NAMES)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -199,6 +201,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         an objective keeps per example is reset, because the examples are new. After a `fit` by
         lbfgs the optimiser has no state, and its first steps are as long as those of a new run; to
         `fit` and continue, give the same optimizer, such as adagrad, to both.
+
+        Sparse weights of a `fit`, or of a model that was loaded, are trained anew on these rows and
+        become the mean of old and new ones, label by label, by their numbers of rows.
         """
         is_first = not hasattr(self, "classes_")
         if is_first:
@@ -212,7 +217,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y = self._set_classes(y, classes)
             self.n_iter_ = 0
         self._check_classes(classes, is_first)
-        self._check_partial_fit()
+        self._check_partial_fit(is_first)
         data = self._labeled(X, y, sample_weight)
         chosen = {
             "epochs": 1,
@@ -226,10 +231,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_first:
             return self._train(data, self._new_objective(data), chosen, None)
         # What training fixed for later data stays.
-        data = dataclasses.replace(data, known=self.classifier_.known)
-        chosen["score"] = EUCLIDEAN if self.classifier_.by_distance else INNER_PRODUCT
-        before = self._trained or self.classifier_
-        return self._train(data, self.classifier_.objective, chosen, before)
+        classifier = self.classifier_
+        data = dataclasses.replace(data, known=classifier.known)
+        chosen["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT
+        chosen["scaling"] = classifier.settings["scaling"]
+        if classifier.has_sparse_weights:
+            check_weights(classifier, None)
+            kept = ("weights", "optimizer", *SPARSE_SETTINGS)
+            chosen |= {"epochs": None, **{name: classifier.settings[name] for name in kept}}
+        return self._train(data, classifier.objective, chosen, self._trained or classifier)
 
     def _check_classes(self, classes: Any, is_first: bool) -> None:
         """Raise ValueError if `classes` are not those of all calls of `partial_fit`."""
@@ -243,7 +253,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"classes={classes!r} are not those of the first call, {self.classes_!r}"
             )
 
-    def _check_partial_fit(self) -> None:
+    def _check_partial_fit(self, is_first: bool) -> None:
         """Raise ValueError for parameters that need all rows at once."""
         if self.class_weight == "balanced":
             raise ValueError(
@@ -255,10 +265,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once;"
                 " use 'adagrad'"
             )
-        if asks_for_sparse(self.weights):
+        if is_first and asks_for_sparse(self.weights):
             raise ValueError(
-                f"partial_fit continues from dense weights; with weights={self.weights!r}, fit all"
-                " rows at once"
+                f"the first call of partial_fit trains dense weights; with weights={self.weights!r}"
+                " begin with fit"
             )
 
     def _train(
@@ -267,8 +277,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective: Objective,
         chosen: dict[str, Any],
         start: TrainedClassifier | Classifier | None,
+        origins: Mapping[str, str] | None = None,
     ) -> Self:
-        """Train by the parameters and, above them, the `chosen` settings; None is a default."""
+        """Train by the parameters and, above them, the `chosen` settings; None is a default.
+
+        origins  the reasons of what was chosen for the features
+        """
         typed = self._typed_settings()
         options = {**typed, "threads": self._threads, **chosen}
         options = {name: value for name, value in options.items() if value is not None}
@@ -284,7 +298,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with reporter(self.verbose, OTHER_NAMES) as progress:
             wanted = RunSettings(objective, settings, options, given_names(typed))
-            trained = life.train(ClassifierRun(data, wanted, progress, start=start))
+            run = ClassifierRun(data, wanted, progress, start=start)
+            run.origins |= origins or {}
+            trained = life.train(run)
         self._keep(trained, data.is_sparse)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:
@@ -605,6 +621,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         counts, self._text = words.finish()
         return counts
 
+    def _with_chosen_ngrams(self, data: Labeled) -> word_ngrams.Choice:
+        """The data with pairs of words as features or without, as `embedx classify` chooses."""
+        with reporter(self.verbose, OTHER_NAMES) as progress:
+            options = {**self._typed_settings(), "seed": self._seed()}
+            choice = word_ngrams.choose(data, self.objective, options, progress)
+        self._text = choice.data.schema.text
+        self.n_features_in_ = choice.data.n_features
+        return choice
+
     def _check_form(self, X: Any) -> None:
         """Raise an error for a text in place of a list, and for a broken sparse matrix."""
         checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
@@ -667,11 +692,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError("coef_: scores by distance are not linear in the features")
         if not self.classifier_.has_sparse_weights:
             return self._per_class(self.classifier_.arrays["output"])
-        tree = self._tree()
-        level = tree.levels[0]
-        feature = np.repeat(level.features, np.diff(level.first_weight))
-        places = (tree.labels[level.child], feature)
-        return csr_matrix((level.weight, places), (len(self.classes_), self.n_features_in_))
+        return weights_of(self._tree(), len(self.classes_), self.n_features_in_)
 
     @property
     def intercept_(self) -> ndarray:

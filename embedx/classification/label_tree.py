@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import int32, int64, ndarray
+from scipy.sparse import csr_matrix
 
 from embedx import checks
-from embedx.engine.sparse_levels import BestNodes, Level, best_nodes
+from embedx.engine.sparse_levels import BestNodes, Level, TileWeights, best_nodes, level_of
 from embedx.errors import DataError
 from embedx.labeled.data import offsets_of
 from embedx.storage.folder import DESCRIPTION, REMEDY
@@ -58,6 +59,29 @@ class LabelTree(NamedTuple):
 
     levels: list[Level]
     labels: ndarray
+
+
+# ---- a single level
+
+
+def weights_of(tree: LabelTree, n_labels: int, n_features: int) -> csr_matrix:
+    """The weights of all labels in a tree of a single level, float32 (n_labels, n_features)."""
+    level = tree.levels[0]
+    feature = np.repeat(level.features, np.diff(level.first_weight))
+    places = (tree.labels[level.child], feature)
+    return csr_matrix((level.weight, places), (n_labels, n_features))
+
+
+def single_level(labels: ndarray, weights: csr_matrix, biases: ndarray) -> LabelTree:
+    """A tree of a single level: labels, and the weights and the bias of each.
+
+    weights  float32 (n_leaves, n_features)
+    """
+    in_order = weights.tocoo()
+    tile = TileWeights(0, 0, in_order.col.astype(int32), in_order.row.astype(int32), in_order.data)
+    first_node = np.array([0, len(labels)])
+    level = level_of(first_node, [tile], biases, weights.shape[1])
+    return LabelTree([level], labels.astype(int32))
 
 
 # ---- as arrays

@@ -24,8 +24,8 @@ These look at the weights that were chosen, or asked for:
     remarks.py                a warning of negative features
     steps.py                  steps on sparse rows: SampledSparse
     tree_plans.py             the levels and leaves of a tree
-    start.py                  training continues from dense weights alone
-    estimator.py              so does `partial_fit`; L-BFGS is no default where others are asked for
+    start.py                  which weights training continues from
+    estimator.py              so `partial_fit`; L-BFGS is no default where others are asked for
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 

@@ -414,6 +414,7 @@ class LabelwiseTrainer:
         )
         self.strategy = LabelwiseTraining(level_inputs, is_distributed=inputs.is_distributed)
         self.loss_unit = self.strategy.loss_unit
+        self.anchor = inputs.anchor
         self.optimizer_state: dict[str, ndarray] = {}
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
@@ -466,9 +467,11 @@ class LabelwiseTrainer:
         return outcome
 
     def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
-        """Keep what is trained so far; raise the interruption if that is nothing."""
+        """Keep what is trained so far; raise the interruption if that is nothing, or a part of what
+        the classifier to continue from has.
+        """
         to_the_end(self.strategy.give_up)
-        if not self.strategy.trees():
+        if not self.strategy.trees() or self.anchor is not None:
             raise interrupted_by
         progress.note(
             "interrupted: the model and its loss are of the labels and trees trained so far"
@@ -488,7 +491,10 @@ class LabelwiseTrainer:
 
     def _hand_over(self, history: History, outcome: trainer.Outcome) -> None:
         """Give the classifier its trees."""
-        history.classifier.arrays |= self.strategy.arrays()
+        arrays = self.strategy.arrays()
+        if self.anchor is not None:
+            arrays = self.anchor.applied(arrays)
+        history.classifier.arrays |= arrays
         history.classifier.parameters_changed()
         if history.is_wanted:
             history.note(int(outcome.epochs) - 1, outcome.final_loss, outcome.seconds)

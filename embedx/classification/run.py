@@ -273,7 +273,11 @@ class ClassifierRun:
         counts = np.bincount(self.labels.ids, minlength=n_labels).astype(np.int64)
         if self.before is not None:
             start_of.check_new_labels(self.before, n_labels)
-            counts = np.concatenate([self.before.trained_counts, counts[self.before.n_labels :]])
+            former = self.before.trained_counts
+            if self.before.has_sparse_weights:
+                # These have no weights for labels without rows.
+                former = np.where(former > 0, former, counts[: len(former)])
+            counts = np.concatenate([former, counts[len(former) :]])
         elif len(self.labels.ids) == 0:
             raise DataError("training data", None, "no row has a label")
         validation = self.division.validation
@@ -299,20 +303,25 @@ class ClassifierRun:
             progress=self.progress,
         )
 
-    def _anchor(self) -> start_of.Anchor | None:
+    def _anchor(self) -> start_of.Anchor | start_of.SparseAnchor | None:
         """What keeps the parameters near those of the classifier to continue from; None where a run
         continues with its optimizer's state, whose steps are short already.
         """
         before = self.before
-        if before is None or not self.settings.anchored:
+        if before is None:
             return None
-        is_same_run = isinstance(self.start, TrainedClassifier)
-        if is_same_run and before.settings["optimizer"] == self.settings.optimizer:
+        if not before.has_sparse_weights and not self._anchors_dense_weights(before):
             return None
         n_labels = self.division.training.n_labels
         counts = np.bincount(self.labels.ids, minlength=n_labels)
         n_rows = len(self.division.training)
-        return start_of.Anchor(before, counts, n_rows, self.objective.n_rows(n_labels))
+        return start_of.anchor_of(before, counts, n_rows, self.objective.n_rows(n_labels))
+
+    def _anchors_dense_weights(self, before: Classifier) -> bool:
+        """Whether dense weights are kept near those of the classifier to continue from."""
+        is_same_run = isinstance(self.start, TrainedClassifier)
+        has_state = is_same_run and before.settings["optimizer"] == self.settings.optimizer
+        return self.settings.anchored and not has_state
 
     def _new_trainer(self) -> Trainer:
         """What trains by the settings."""
@@ -416,7 +425,12 @@ class ClassifierRun:
                 raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))
 
     def _learn_from_held_out(self) -> None:
-        """Fit temperature, calibration, neighbours and thresholds."""
+        """Fit temperature, calibration, neighbours and thresholds.
+
+        Without such rows a classifier that continues keeps what the one before has.
+        """
+        if self.before is not None and self.division.unseen is None:
+            _keep_held_out(self.before, self.classifier)
         index = None
         if self.settings.neighbours != NONE:
             index = self._neighbour_index()
@@ -477,14 +491,19 @@ def _check_size(data: Labeled) -> None:
     )
 
 
+def _keep_held_out(first: Classifier, again: Classifier) -> None:
+    """Give a classifier what another one learned from held-out rows."""
+    again.arrays |= {name: first.arrays[name] for name in HELD_OUT_ARRAYS if name in first.arrays}
+    again.facts |= {name: first.facts[name] for name in HELD_OUT_FACTS if name in first.facts}
+
+
 def _carry_over(first: Classifier, again: Classifier, data: Labeled, rule: str) -> None:
     """Give the classifier of all rows what the first one learned from held-out rows."""
-    again.arrays |= {name: first.arrays[name] for name in HELD_OUT_ARRAYS if name in first.arrays}
+    _keep_held_out(first, again)
     if first.has_neighbours:
         labels = chosen_labels(data.labels, rule)
         again.arrays |= neighbours.arrays_of(again.prepared(data.features), labels)
     again.settings = first.settings | {"l2": again.settings["l2"]}
     again.facts["chosen"] = first.facts["chosen"]
-    again.facts |= {name: first.facts[name] for name in HELD_OUT_FACTS if name in first.facts}
     again.facts["seconds"] = round(first.facts["seconds"] + again.facts["seconds"], 3)
     again.parameters_changed()

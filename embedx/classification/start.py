@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, diags_array
 
 from embedx import samplers
+from embedx.classification import label_tree
 from embedx.classification.classifier import Classifier
-from embedx.classification.settings import DENSE, INNER_PRODUCT
-from embedx.errors import Setting, SettingError
+from embedx.classification.problem import ALL_ROWS, has_label_losses
+from embedx.classification.settings import DENSE, INNER_PRODUCT, SPARSE
+from embedx.errors import Setting, SettingError, Text, parts_of
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
@@ -19,11 +22,15 @@ from embedx.runtime.progress import Progress
 
 # Settings that a classifier keeps when training continues.
 MODEL_SETTINGS = ("hidden", "score", "scaling", "labels", "sampler", "optimizer", "replacement")
+# Others that one with sparse weights keeps.
+SPARSE_SETTINGS = ("bias", "weight_threshold", "propensity", "propensity_a", "propensity_b")
 # Of these, the ones that may nevertheless be given another value.
 MAY_CHANGE = ("optimizer", "labels")
 # Parameters of the output rows.
 OUTPUT_ARRAYS = ("output", "bias")
 TRAIN_TOGETHER = "train on the old and the new rows together"
+# What new labels keep of sparse weights that were trained without the old rows (docs/labels.md).
+SHARE_OF_NEW_LABELS = 0.8
 
 
 def word_vectors(
@@ -78,9 +85,17 @@ def settings_to_continue(
     """
     _check_can_continue(before, name, path)
     kept = _kept_settings(before)
+    kept["weights"] = SPARSE if before.has_sparse_weights else DENSE
     if kept.get("optimizer") == Lbfgs.name:
         kept["optimizer"] = options.get("optimizer", "adagrad")
     _check_agreement(kept, options, path)
+    continued = without_defaults(kept, before.objective)
+    if before.has_sparse_weights:
+        if options.get("anchored") is False:
+            problem = "its sparse weights are trained anew on the new rows, so that only the mean"
+            leave_out = ("leave ", Setting("anchored"), " out")
+            raise SettingError("start", path, f"{problem} keeps the old ones", leave_out)
+        return {**continued, **options}
 
     bias = "none"
     if "bias" in before.arrays:
@@ -88,21 +103,36 @@ def settings_to_continue(
         if options.get("bias") == "none":
             remedy = ("leave ", Setting("bias"), f" out, or {TRAIN_TOGETHER}")
             raise SettingError("start", path, "has biases", remedy)
-    continued = without_defaults(kept, before.objective)
-    return {**continued, "weights": DENSE, "bias": bias, **options}
+    return {**continued, "bias": bias, **options}
 
 
 def _check_can_continue(before: Classifier, name: str | None, path: str) -> None:
-    """Raise `SettingError` for sparse weights, or where another objective is named."""
-    if before.has_sparse_weights:
-        dense = (Setting("weights", DENSE), " ", Setting("optimizer", "adagrad"))
-        problem = "its sparse weights have only the features of its own rows"
-        remedy = (TRAIN_TOGETHER, ", or train the first model with ", dense)
-        raise SettingError("start", path, problem, remedy)
+    """Raise `SettingError` for weights that cannot continue, or where another objective is
+    named.
+    """
+    check_weights(before, path)
     if name not in (None, before.objective.name):
         trained_with = ("was trained with ", Setting("objective", before.objective.name))
         leave_out = ("leave ", Setting("objective"), f" out, or {TRAIN_TOGETHER}")
         raise SettingError("start", path, trained_with, leave_out)
+
+
+def check_weights(before: Classifier, path: str | None) -> None:
+    """Raise `SettingError` for trees over labels, and for sparse weights that were trained one
+    example after another.
+    """
+    if not before.has_sparse_weights:
+        return
+    if before.is_searched:
+        problem: Text = "its labels are in a tree, which is fixed"
+        first_model: Text = (Setting("weights", SPARSE), ", whose weights can continue")
+    elif not has_label_losses(before.objective) or before.settings["sampler"] != ALL_ROWS:
+        problem = "its sparse weights were trained one example after another"
+        first_model = (Setting("weights", DENSE), " ", Setting("optimizer", "adagrad"))
+    else:
+        return
+    remedy = (TRAIN_TOGETHER, ", or train the first model with ", *parts_of(first_model))
+    raise SettingError("start", path, problem, remedy)
 
 
 def _kept_settings(before: Classifier) -> dict[str, Any]:
@@ -110,7 +140,9 @@ def _kept_settings(before: Classifier) -> dict[str, Any]:
     recorded = {"score": INNER_PRODUCT, **before.settings}
     of_sampler = samplers.own_options(recorded)
     of_objective = dataclasses.asdict(before.objective.settings)
-    names = (*MODEL_SETTINGS, *of_sampler, *of_objective)
+    names: tuple[str, ...] = (*MODEL_SETTINGS, *of_sampler, *of_objective)
+    if before.has_sparse_weights:
+        names += SPARSE_SETTINGS
     return {name: recorded[name] for name in names if recorded.get(name) is not None}
 
 
@@ -179,6 +211,67 @@ class Anchor:
         kept *= weights.reshape(-1, *[1] * (kept.ndim - 1))
         kept += former
         return mean
+
+
+class SparseAnchor:
+    """The classifier with sparse weights that training continues from.
+
+    The labels of the new rows are trained on these alone, from zero, and get the mean of their old
+    and their new weights, old + w (new - old). For a label with n old and m new rows w is
+    m / (n + m); labels without new rows stay as they are. New labels, which were trained without
+    the old rows, move by SHARE_OF_NEW_LABELS from the score of a label that does not occur.
+    """
+
+    def __init__(self, before: Classifier, counts: np.ndarray) -> None:
+        """An anchor for new rows that have each label so often, int64 (n_labels,)."""
+        self._former = before.trees[0]
+        self._n_features = before.known.n_features
+        self._first_score = _score_of_absent(before)
+        former_counts = np.zeros(len(counts), np.int64)
+        former_counts[: before.n_labels] = before.counts
+        shares = counts / np.maximum(counts + former_counts, 1)
+        shares[former_counts == 0] = SHARE_OF_NEW_LABELS
+        self._shares = shares.astype(np.float32)
+
+    def applied(self, trained: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The arrays of the mean of a trained tree of a single level and the former one."""
+        shares = self._shares
+        n_labels = len(shares)
+        tree = label_tree.trees_of(trained, self._n_features, n_labels)[0]
+        former_biases = self._biases(self._former, n_labels)
+        biases = former_biases + shares * (self._biases(tree, n_labels) - former_biases)
+        weights = csr_matrix(
+            diags_array(1 - shares) @ self._weights(self._former, n_labels)
+            + diags_array(shares) @ self._weights(tree, n_labels),
+            dtype=np.float32,
+        )
+        labels = np.union1d(self._former.labels, tree.labels)
+        mean = label_tree.single_level(labels, weights[labels], biases[labels])
+        return label_tree.arrays_of([mean])
+
+    def _weights(self, tree: label_tree.LabelTree, n_labels: int) -> csr_matrix:
+        return label_tree.weights_of(tree, n_labels, self._n_features)
+
+    def _biases(self, tree: label_tree.LabelTree, n_labels: int) -> np.ndarray:
+        """The biases of all labels, float32 (n_labels,)."""
+        biases = np.full(n_labels, self._first_score)
+        biases[tree.labels] = tree.levels[0].bias
+        return biases
+
+
+def _score_of_absent(before: Classifier) -> np.float32:
+    """The score of a label that has half an occurrence in the rows of a classifier."""
+    half_an_occurrence = np.array([0.5 / max(before.n_training_rows, 1)])
+    return np.float32(before.objective.initial_bias(half_an_occurrence, np.array([1.0]))[0])
+
+
+def anchor_of(
+    before: Classifier, counts: np.ndarray, n_rows: int, n_outputs: int
+) -> Anchor | SparseAnchor:
+    """The anchor for new rows, see `Anchor`."""
+    if before.has_sparse_weights:
+        return SparseAnchor(before, counts)
+    return Anchor(before, counts, n_rows, n_outputs)
 
 
 def check_new_labels(before: Classifier, n_labels: int) -> None:

@@ -12,7 +12,7 @@ from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
 from embedx.classification.run import ClassifierRun, TrainedClassifier
 from embedx.classification.settings import ClassifySettings, share_of_rows
-from embedx.classification.start import settings_to_continue
+from embedx.classification.start import TRAIN_TOGETHER, settings_to_continue
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.labeled.data import Labeled
@@ -222,26 +222,25 @@ class LabelTask:
         metrics = model.evaluate(test, progress=self.progress, threads=threads)
         if self.start is not None:
             before = self.start.evaluate(test, threads=threads)
-            _report_change(metrics["accuracy"], before["accuracy"], self.progress)
+            has_rate = model.settings.get("learning_rate") is not None
+            _report_change(metrics["accuracy"], before["accuracy"], has_rate, self.progress)
         return metrics
 
 
-def _report_change(accuracy: float, before: float, progress: Progress) -> None:
+def _report_change(accuracy: float, before: float, has_rate: bool, progress: Progress) -> None:
     """Report the accuracy on the test rows of a classifier and of the one that it continued from; a
     warning where it fell.
+
+    has_rate  whether there is a learning rate that could be lower
     """
     text = f"accuracy on the test rows: {before:.4f} before training, {accuracy:.4f} now"
     if accuracy >= before:
         progress.note(text)
         return
-    progress.warn(
-        text,
-        ": lower ",
-        Setting("learning_rate"),
-        " or ",
-        Setting("epochs"),
-        ", or train on the old and the new rows together",
-    )
+    remedy: Text = TRAIN_TOGETHER
+    if has_rate:
+        remedy = ("lower ", Setting("learning_rate"), " or ", Setting("epochs"), f", or {remedy}")
+    progress.warn(text, ": ", remedy)
 
 
 def _is_trained_by(command: str, folder: Path) -> bool:
