@@ -257,6 +257,13 @@ def test_distances_from_the_command_line_and_from_python(place):
     assert run_command(place, "classify", "rows.txt", *other, check=False).returncode == 2
 
 
+def test_other_commands_say_where_distances_are(place):
+    for command in (("train", "rows.txt"), ("compare", "rows.txt", "--objectives", "softmax")):
+        ended = run_command(place, *command, "--score", "euclidean", check=False)
+        assert ended.returncode == 2
+        assert "`embedx classify`" in ended.stderr
+
+
 def test_models_of_before_have_inner_products(place):
     options = ["--objective", "softmax", "--hidden", "4", "--threads", "1", "--output", "m"]
     run_command(place, "classify", "rows.txt", *options)

@@ -71,6 +71,10 @@ INSTEAD = {
     ),
     "autotune-duration": "write --time-budget for `embedx compare --tune`",
     # ours, of another command
+    "score": (
+        "an option of `embedx classify`; `embedx compare` takes it for an objective:"
+        " --objectives softmax,softmax:score=euclidean"
+    ),
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
 }
 
