@@ -3,20 +3,20 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embedx.labeled.data import DataSchema
 from embedx.runtime.progress import SILENT, Progress
 from embedx.storage.folder import task_of_model
-from embedx.vectors import model as vectors
 
 if TYPE_CHECKING:
     from embedx.classification.classifier import Classifier
+    from embedx.labeled.data import DataSchema
+    from embedx.vectors.model import WordVectors
 
 CLASSIFICATION = "classification"
 
 
 def load(
     path: str | Path, progress: Progress = SILENT, trust_pickle: bool = False
-) -> "vectors.WordVectors | Classifier":
+) -> "WordVectors | Classifier":
     """The word vectors or the classifier in a model folder, or the word vectors in whatever
     `embedx.vectors.formats` reads.
 
@@ -28,12 +28,14 @@ def load(
     """
     if task_of_model(path) == CLASSIFICATION:
         return _ready_classifier(path)
+    # Imported here, as the classifier below, so that a model loads what its own kind needs.
+    from embedx.vectors import model as vectors
+
     return vectors.load(path, progress, trust_pickle)
 
 
 def _ready_classifier(path: str | Path) -> "Classifier":
     """A classifier that has answered once, so that its kernels are loaded."""
-    # Imported here, with numba, which word vectors do without.
     from embedx.classification import classifier
 
     model = classifier.load(path)
@@ -41,7 +43,7 @@ def _ready_classifier(path: str | Path) -> "Classifier":
     return model
 
 
-def _empty_row(known: DataSchema) -> Any:
+def _empty_row(known: "DataSchema") -> Any:
     """A row as `predict` takes it, in which nothing is known."""
     columns = known.columns
     if columns is not None:

@@ -56,6 +56,15 @@ def test_word_vectors_are_opened_as_before(tmp_path):
         embedx.load("nowhere")
 
 
+def test_a_classifier_is_loaded_without_what_only_training_and_word_vectors_need(folder):
+    modules = ["scipy.optimize", "embedx.vectors", "embedx.classification.run", "numba"]
+    code = (
+        "import sys\nimport embedx\nembedx.load(sys.argv[1]).predict(['a late parcel'])\n"
+        f"print(*[name for name in {modules} if name in sys.modules])"
+    )
+    assert printed(code, folder / "tickets.txt.embedx") == "numba"
+
+
 def test_a_classifier_answers_without_scikit_learn(folder):
     code = (
         "import sys\nfor name in ('sklearn', 'pandas', 'joblib'): sys.modules[name] = None\n"

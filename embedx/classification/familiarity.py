@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, float64, ndarray
-from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 from scipy.special import expit
 
@@ -91,6 +90,9 @@ def fit(terms: ndarray, p: ndarray, is_right: ndarray, row_weights: ndarray) -> 
     p         (n,): the probability of each row's best label, without the factor
     is_right  bool (n,)
     """
+    # Imported here: models that only predict do without its 20 MB.
+    from scipy.optimize import minimize
+
     means = terms.mean(axis=0)
     deviations = terms.std(axis=0)
     is_constant = deviations < 1e-9
