@@ -47,7 +47,7 @@ def wrong_form(array: Any, shape: Sequence[int | None], kinds: str = NUMBERS) ->
 
 
 def wrong_offsets(offsets: ndarray, n_items: int) -> str:
-    """What is wrong with offsets into so many items: they go from 0 to their number, never down."""
+    """What is wrong with offsets into `n_items` items: they rise from 0 to that number."""
     if problem := wrong_form(offsets, (None,), INTEGERS):
         return problem
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n_items:

@@ -144,7 +144,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             "merge_seconds": merge_seconds,
             "seconds": seconds,
             "merges": len(steps),
-            "vocabulary": len(task.words),
+            "vocabulary": len(task.vocabulary),
             "rows": len(inner.tables.inputs.rows) + len(inner.tables.outputs.rows),
             **word_tests.pooled(answers),
         }

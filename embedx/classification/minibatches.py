@@ -121,7 +121,7 @@ class MinibatchTraining(Strategy):
         self.max_chunk = self.chunk
 
     def set_chunk(self, n_examples: int) -> None:
-        """Have chunks of at most so many examples, but at least of one minibatch."""
+        """Have chunks of at most `n_examples` examples, but at least of one minibatch."""
         self.chunk = self.batch * max(1, n_examples // self.batch)
         self.n_chunks = -(-self.n // self.chunk)
 

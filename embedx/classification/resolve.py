@@ -242,12 +242,12 @@ RULES: dict[str, Rule] = {
 }
 
 
-def default_l2(settings: ClassifySettings, inputs: Inputs, weights: ndarray | None) -> Choice:
-    """None; dual coordinate descent needs one, and has mean |x|² / number of examples, by their
-    weights: C = 1 of LIBLINEAR for inputs of length 1.
+def default_l2(settings: ClassifySettings, inputs: Inputs, row_weights: ndarray | None) -> Choice:
+    """None; dual coordinate descent needs one, and has mean |x|² / number of examples, both by the
+    weights of the rows: C = 1 of LIBLINEAR for inputs of length 1.
     """
     if settings.optimizer != DualCoordinateDescent.name:
         return Choice(0.0)
     n = inputs.features.shape[0]
-    total = n if weights is None else float(weights.sum())
-    return Choice(input_length(inputs.features, weights) ** 2 / total, f"{n:,} examples")
+    total = n if row_weights is None else float(row_weights.sum())
+    return Choice(input_length(inputs.features, row_weights) ** 2 / total, f"{n:,} examples")

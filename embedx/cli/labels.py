@@ -58,7 +58,7 @@ METRICS_IN_LINE = (
 
 
 def classify(request: ClassifyRequest) -> None:
-    """Train a classifier and print what came of it."""
+    """Train a classifier and print the folder of the model with its loss and scores."""
     with reporter(request) as progress:
         if request.dry_run:
             results.show_plan(request, plan_request(request, progress))

@@ -21,7 +21,7 @@ from embedx.text.sources import text_defaults
 
 
 def train(request: TrainRequest) -> None:
-    """Train word vectors and print what came of it."""
+    """Train word vectors and print the folder of the model with its size, loss and speed."""
     with reporter(request) as progress:
         if request.dry_run:
             results.show_plan(request, plan_request(request, progress))

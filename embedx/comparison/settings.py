@@ -98,8 +98,8 @@ class CompareSettings(Settings):
         return {"time_budget": self.budget}
 
     def plan(self, n_objectives: int) -> str:
-        """What a comparison of so many objectives will take: `2 objectives × 3 seeds × 60 s = 6
-        minutes of training`.
+        """How long a comparison will train: `2 objectives × 3 seeds × 60 s = 6 minutes of
+        training`.
         """
         n_runs = n_objectives * self.seeds
         runs = f"{n_objectives} objectives × {self.seeds} seeds"

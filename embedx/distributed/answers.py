@@ -46,7 +46,7 @@ def check_names(sent: Any, names: Collection[str]) -> None:
 
 
 def check_rows(delta: Any, n_rows: int) -> None:
-    """Raise `LostWorkerError` unless it is a delta of some of so many rows."""
+    """Raise `LostWorkerError` unless it is a delta of rows of a table of `n_rows`."""
     require(type(delta) is Delta, "a delta that is none")
     row = delta.row
     require(type(row) is ndarray and row.ndim == 1, "row ids that are no list")
@@ -57,8 +57,8 @@ def check_rows(delta: Any, n_rows: int) -> None:
 
 
 def check_table_delta(delta: Any, table: Table, state_width: int) -> None:
-    """Raise `LostWorkerError` unless it changes rows of the table, and their optimizer's state of
-    so many numbers.
+    """Raise `LostWorkerError` unless it changes rows of the table, and `state_width` numbers of the
+    optimizer's state for each.
     """
     n_rows, stride = table.rows.shape
     check_rows(delta, n_rows)
@@ -101,8 +101,8 @@ def check_started(answer: Any) -> tuple[str, int, str]:
 
 
 def check_best(answer: Any, n_rows: int, k: int, n_labels: int) -> tuple[ndarray, ndarray]:
-    """Ids and probabilities of the k best labels of so many rows, or of fewer labels. Raises
-    `LostWorkerError` if it is anything else.
+    """Ids and probabilities of the k best labels of each row, or of all if there are fewer. Raises
+    `LostWorkerError` if the answer is anything else.
     """
     require(type(answer) is tuple and len(answer) == 2, "no labels and probabilities")
     ids, p = answer

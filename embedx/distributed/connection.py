@@ -65,10 +65,11 @@ def ray() -> Any:
 
 @contextlib.contextmanager
 def connected(settings: ClusterSettings, threads: int | None, progress: Progress) -> Iterator[Size]:
-    """Connected to the cluster that the settings name: its workers, with so many threads each or
-    all of a machine.
+    """The workers of the cluster that the settings name, connected to.
 
-    Raises `EmbedxError` if there is no such cluster, or no machine has so many CPUs.
+    threads  of each worker; None for all of its machine
+
+    Raises `EmbedxError` if there is no such cluster, or no machine has enough CPUs.
     """
     is_connected = ray().is_initialized()
     if not is_connected:

@@ -105,7 +105,7 @@ def merge(
 
 
 def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
-    """For so many updates of each row, (n_rows,), at this learning rate."""
+    """The damping of each row, by its number of updates, (n_rows,), and the learning rate."""
     if partner is None:
         k = DAMPING_WITHOUT_PARTNER
     elif state_of(table).shape[1]:

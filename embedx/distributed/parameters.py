@@ -135,8 +135,10 @@ class ParameterReplica:
             self._merge_table(name, gather(table, np.zeros(0, np.int32)), 0.0, 0.0)
 
     def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
-        """Apply the remote delta and return the local one, of so many words or examples at this
-        learning rate.
+        """Apply the remote delta and return the local one.
+
+        n_trained  words or examples that the local one was trained on
+        rate       the learning rate
 
         Chunks may be trained meanwhile.
         """

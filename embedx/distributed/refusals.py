@@ -20,7 +20,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 def check_classifier(
     cluster: ClusterSettings, settings: ClassifySettings, objective: Objective
 ) -> None:
-    """Raise `InapplicableError` for a classifier that workers cannot train as it is to be."""
+    """Raise `InapplicableError` for a classifier with settings that workers cannot train."""
     if not is_labelwise(settings, objective):
         _check_steps(settings, objective)
     elif cluster.merge_every is not None:

@@ -22,7 +22,7 @@ from embedx.skipgram.strategies import Streamed
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 
-# A worker is given up that takes so many times the mean seconds of a range.
+# A worker is given up that takes this many times the mean seconds of a range.
 MAX_TIMES_MEAN = 10.0
 MIN_SECONDS_TO_WAIT = 60.0
 

@@ -104,7 +104,7 @@ class TileServer:
 
 
 def _check_tile(trained: TrainedTile, n_nodes: int, n_features: int) -> None:
-    """Raise `LostWorkerError` unless it has weights of so many nodes and features."""
+    """Raise `LostWorkerError` unless it has weights of these numbers of nodes and features."""
     require(type(trained.value) is np.ndarray, "weights that are no array")
     n = trained.value.size
     check_array(trained.value, np.float32, (n,), "weights")

@@ -44,7 +44,7 @@ class Plan:
 
 
 class Worker:
-    """Trains the strategy of a plan with so many threads."""
+    """Trains the strategy of a plan."""
 
     def __init__(self, plan: Plan, threads: int) -> None:
         self.plan = plan

@@ -131,11 +131,11 @@ class MemoryBudget:
 
     @cached_property
     def n_bytes(self) -> int:
-        """So many, by the memory that is free when this is first asked."""
+        """A share of the memory that is free when this is first asked for."""
         return int(MAX_SHARE_READ * available_memory())
 
     def take(self, n_bytes: int) -> None:
-        """Count so many bytes more; `EmbedxError` if that is too much."""
+        """Count bytes that are read. Raises `EmbedxError` if they are too many for memory."""
         self.n_taken += n_bytes
         if self.n_taken > UNMEASURED and self.n_taken > self.n_bytes:
             raise DataError(

@@ -65,7 +65,7 @@ def take(folder: Path) -> "Lock | None":
 
 
 def is_of(held: "Lock | None", folder: Path) -> bool:
-    """Whether a lock is on `folder` as it is now; another process may have made it anew."""
+    """Whether a lock is still on `folder`, which another process may have replaced."""
     try:
         return not isinstance(held, int) or os.path.samestat(os.fstat(held), os.stat(folder))
     except OSError:

@@ -69,7 +69,7 @@ class CollapsedRun(WordVectorsRun):
         do not fit.
         """
         self._allocate_tables()
-        n_words = len(self.words)
+        n_words = len(self.vocabulary)
         tables = n_bytes((self.tables.inputs.rows, self.tables.outputs.rows))
         n_threads = self.config.settings.threads or 1
         blocks = 4 * 5 * min(engine.BLOCK_FLOATS, n_words * n_words) * n_threads
@@ -91,7 +91,7 @@ class CollapsedRun(WordVectorsRun):
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]
         with cooccurrence.counted(
             self.stream(),
-            len(self.words),
+            len(self.vocabulary),
             settings.window,
             keys,
             min(MAX_BYTES_OF_COUNTING, plan.available // 2),

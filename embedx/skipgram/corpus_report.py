@@ -97,8 +97,8 @@ def check(
             plan = run.allocate()
             model, state = run.on_disk(plan)
             training = {
-                "words": len(run.words),
-                "tokens": run.words.n_tokens,
+                "words": len(run.vocabulary),
+                "tokens": run.vocabulary.n_tokens,
                 "kept": int(run.kept.sum()),
                 "memory": {name: round(size) for name, size in plan.parts.items()},
                 "available": plan.available,

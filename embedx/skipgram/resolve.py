@@ -26,7 +26,7 @@ PAIRS_PER_MORE_DRAWS = 20
 # Pairs that a block may bring to the row of the most frequent word. It matters for vocabularies of
 # some dozen words, where a block of 16 centres holds each of them many times.
 PAIRS_PER_ROW = 30
-# A learning rate so many times the default, or as much below it, is warned of.
+# A learning rate is warned of that is this many times the default, or as much below it.
 FAR_RATE = 30
 
 

@@ -78,7 +78,7 @@ class EpochEnd(NamedTuple):
     loss     mean per pair over the epoch, in nats; None if there was no pair
     words    of the vocabulary that were read in it
     seconds  of training so far
-    model    as it is now: views of tables that training changes later
+    model    views of the tables, which training changes later
     """
 
     epoch: int
@@ -123,7 +123,7 @@ class WordVectorsRun:
 
     corpus: EncodedCorpus
     config: Configuration
-    words: Vocabulary
+    vocabulary: Vocabulary
     remap: ndarray
     heldout: HeldOut | None
     sampler: Sampler
@@ -148,13 +148,14 @@ class WordVectorsRun:
         Raises `EmbedxError` where the vocabulary is empty or no sentence has two words.
         """
         _note_text(corpus, config, progress)
-        words, remap = _vocabulary(corpus, config, progress)
+        vocabulary, remap = _vocabulary(corpus, config, progress)
         held_out = None
         if config.settings.heldout > 0:
-            held_out = hold_out(corpus.tokens, remap, config.settings.heldout, len(words))
-            words = _with_held_out(words, held_out)
-        kept = kept_counts(words.trained_counts, config.vocabulary.sample)
-        sampler = _prepared_sampler(config, words, kept)
+            held_out = hold_out(corpus.tokens, remap, config.settings.heldout, len(vocabulary))
+            vocabulary = _with_held_out(vocabulary, held_out)
+        kept = kept_counts(vocabulary.trained_counts, config.vocabulary.sample)
+        config.objective.prepare(kept)
+        sampler = _prepared_sampler(config, vocabulary, kept)
         settings = config.settings
         origins = config.origins
         if config.collapsed is not None:
@@ -167,7 +168,7 @@ class WordVectorsRun:
             origins = origins | origins_in_text
             warn_of_rate(config, progress)
         config = replace(config, settings=settings)
-        run = cls(corpus, config, words, remap, held_out, sampler, progress, origins)
+        run = cls(corpus, config, vocabulary, remap, held_out, sampler, progress, origins)
         run.check_has_pairs()
         return run
 
@@ -184,13 +185,13 @@ class WordVectorsRun:
     @property
     def kept(self) -> ndarray:
         """How often each word is expected to survive subsampling, int64 (n_words,)."""
-        return kept_counts(self.words.trained_counts, self.config.vocabulary.sample)
+        return kept_counts(self.vocabulary.trained_counts, self.config.vocabulary.sample)
 
     def size(self) -> Size:
         """The size of the tables."""
         n_buckets = len(self.buckets)
         ngrams = f" and {n_buckets:,} buckets" if n_buckets else ""
-        parameters = f"{len(self.words):,} words{ngrams} × {self.config.settings.dim} numbers"
+        parameters = f"{len(self.vocabulary):,} words{ngrams} × {self.config.settings.dim} numbers"
         return Size(parameters, SMALLER)
 
     def used_settings(self) -> Record:
@@ -199,18 +200,18 @@ class WordVectorsRun:
 
     def data_size(self) -> dict[str, int]:
         """Numbers of tokens and words."""
-        return {"tokens": self.corpus.n_tokens, "words": len(self.words)}
+        return {"tokens": self.corpus.n_tokens, "words": len(self.vocabulary)}
 
     def data_hash(self) -> str:
         """A hash of the encoded corpus and its vocabulary."""
-        words = zlib.crc32("\n".join(self.words.words).encode())
+        words = zlib.crc32("\n".join(self.vocabulary.words).encode())
         return f"{checksum(self.corpus.tokens):08x}{words:08x}"
 
     def identity(self) -> Record:
         """What decides the result, by which a resumed run is recognised."""
         start = self.config.start
         settings = {name: v for name, v in self.config.record().items() if name != "threads"}
-        words = zlib.crc32("\n".join(self.words.words).encode())
+        words = zlib.crc32("\n".join(self.vocabulary.words).encode())
         identity: Record = {} if start is None else {"start": start.identity()}
         return identity | {"corpus": [checksum(self.corpus.tokens), words], "settings": settings}
 
@@ -246,7 +247,7 @@ class WordVectorsRun:
 
     def _allocate_tables(self) -> None:
         parts, self.buckets = self._ngrams()
-        n_words = len(self.words)
+        n_words = len(self.vocabulary)
         n_buckets = len(self.buckets)
         config = self.config
         tables = empty_tables(config.objective, config.settings, self.sampler, n_words, n_buckets)
@@ -257,17 +258,17 @@ class WordVectorsRun:
         ngrams = self.config.settings.ngrams
         if ngrams is None:
             return subwords.NO_PARTS, np.zeros(0, np.int32)
-        in_utf8 = [encoded(word) for word in self.words.words]
+        in_utf8 = [encoded(word) for word in self.vocabulary.words]
         need = subwords.listing_bytes(in_utf8, ngrams)
         plan = MemoryPlan({"n-grams": need}, 0, available_memory())
         remedy = ("lower ", Setting("max_vocab"), " or ", Setting("buckets"))
-        plan.check(f"the n-grams of {len(self.words):,} words", remedy)
+        plan.check(f"the n-grams of {len(self.vocabulary):,} words", remedy)
         return subwords.listed(in_utf8, ngrams)
 
     def new_strategy(self) -> Streamed:
         """What trains chunks of the text."""
         kind = RetrievedStream if self.config.retrieves else Streamed
-        kept_share = self.kept / max(int(self.words.trained_counts.sum()), 1)
+        kept_share = self.kept / max(int(self.vocabulary.trained_counts.sum()), 1)
         return kind(
             self.config.objective,
             self.config.settings,
@@ -280,7 +281,7 @@ class WordVectorsRun:
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
-        counts = self.words.trained_counts
+        counts = self.vocabulary.trained_counts
         probability = keep_probability(counts, self.config.vocabulary.sample).astype(float64)
         is_word = self.remap >= 0
         keep = np.zeros(len(self.remap), np.uint32)
@@ -300,7 +301,7 @@ class WordVectorsRun:
         """Bytes of the model's folder, and of the run's state in a checkpoint."""
         tables = self.tables
         settings = self.config.settings
-        n_words = len(self.words)
+        n_words = len(self.vocabulary)
         n_outputs = len(tables.outputs.rows)
         n_rows = n_words + n_outputs
         if settings.ngrams is not None:
@@ -355,7 +356,7 @@ class WordVectorsRun:
             self.tables.outputs.rows[:, dim] = self.frequency_scores()
         if self.config.start is not None:
             self.tables = self.config.start.write(
-                self.tables, self.words.words, self.config.objective, settings, self.buckets
+                self.tables, self.vocabulary.words, self.config.objective, settings, self.buckets
             )
 
     def _schedule(self, n_chunks: int) -> Schedule:
@@ -377,8 +378,8 @@ class WordVectorsRun:
         return any(booleans)
 
     def _score_heldout(self, epochs: int, seconds: float, points: int) -> None:
-        """Report the held-out log-likelihood after so many epochs and seconds, if one of the points
-        of the run is passed.
+        """Report the held-out log-likelihood after this number of epochs and seconds, if one of
+        the points of the run is passed.
         """
         settings = self.config.settings
         last = self.history[-1] if self.history else {"epoch": 0, "seconds": 0.0}
@@ -433,9 +434,9 @@ class WordVectorsRun:
         if ngrams is not None:
             ngram_vectors = Subwords(ngrams, arrays["ngram"], self.buckets)
         return model.WordVectors(
-            self.words.words,
+            self.vocabulary.words,
             arrays,
-            counts=self.words.counts,
+            counts=self.vocabulary.counts,
             settings=self.config.record(),
             facts=self._facts(outcome),
             phrases=phrases_of(self.corpus),
@@ -452,12 +453,12 @@ class WordVectorsRun:
             "output": tables.outputs.rows[:, :dim],
         }
         if settings.ngrams is not None:
-            word_parts, ngrams = np.split(tables.inputs.rows[:, :dim], [len(self.words)])
+            word_parts, ngrams = np.split(tables.inputs.rows[:, :dim], [len(self.vocabulary)])
             arrays |= {"word_part": word_parts, "ngram": ngrams, "ngram_bucket": self.buckets}
         if settings.bias != "none":
             arrays["bias"] = tables.outputs.rows[:, dim]
-        if self.words.held_out is not None:
-            arrays["heldout_counts"] = self.words.held_out
+        if self.vocabulary.held_out is not None:
+            arrays["heldout_counts"] = self.vocabulary.held_out
         return arrays
 
     def _tables_of_model(self) -> engine.SkipGramTables:
@@ -466,7 +467,7 @@ class WordVectorsRun:
         if config.start is None:
             return self.tables
         return config.start.anchored(
-            self.tables, self.words, config.objective, config.settings, self.buckets
+            self.tables, self.vocabulary, config.objective, config.settings, self.buckets
         )
 
     def _facts(self, outcome: trainer.Outcome | None) -> Record:
@@ -480,12 +481,12 @@ class WordVectorsRun:
             "data_hash": self.data_hash(),
             "sources": names[:MAX_SOURCES_IN_MODEL],
             "corpus_tokens": self.corpus.n_tokens,
-            "words": len(self.words),
+            "words": len(self.vocabulary),
         }
         start = self.config.start
         if start is not None:
             n_kept = len(start.model)
-            facts |= {"words_kept": n_kept, "words_added": len(self.words) - n_kept}
+            facts |= {"words_kept": n_kept, "words_added": len(self.vocabulary) - n_kept}
         if outcome is not None:
             facts |= {"pairs_trained": outcome.tally.pairs, **outcome.facts(self.loss_unit)}
             facts |= self._facts_of_pace(outcome)
@@ -644,43 +645,45 @@ def _vocabulary(
     """The words that have vectors, and the word of each type of the corpus, int32 (n_types,), -1
     where it is none.
     """
-    vocabulary, start = config.vocabulary, config.start
+    settings = config.vocabulary
+    start = config.start
     form = config.text.normalize
     if start is None:
-        words, remap = select(corpus, vocabulary, form)
+        vocabulary, remap = select(corpus, settings, form)
     else:
-        words, remap = start.vocabulary(corpus, vocabulary)
+        vocabulary, remap = start.vocabulary(corpus, settings)
     n_tokens = int(corpus.counts[remap >= 0].sum())
-    progress.note(f"vocabulary: {len(words):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens")
-    if vocabulary.vocab is not None:
-        missing = set(listed(vocabulary.vocab, form)) - set(words.words)
+    progress.note(
+        f"vocabulary: {len(vocabulary):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens"
+    )
+    if settings.vocab is not None:
+        missing = set(listed(settings.vocab, form)) - set(vocabulary.words)
         progress.note(
-            Setting("vocab", vocabulary.vocab),
+            Setting("vocab", settings.vocab),
             f": {len(missing):,} of its words are not in the text",
         )
     if start is not None:
         has_bias = config.settings.bias != "none"
-        progress.note(start.summary(corpus, words, config.objective, has_bias))
+        progress.note(start.summary(corpus, vocabulary, config.objective, has_bias))
         if config.graph is None:
             report_unknown_words(corpus, start.index, str(start.path), progress)
-    return words, remap
+    return vocabulary, remap
 
 
-def _prepared_sampler(config: Configuration, words: Vocabulary, kept: ndarray) -> Sampler:
-    """The sampler, and the objective, which know the counts of the words now."""
-    config.objective.prepare(kept)
+def _prepared_sampler(config: Configuration, vocabulary: Vocabulary, kept: ndarray) -> Sampler:
+    """The sampler, with the counts that it draws words by."""
     sampler = config.new_sampler()
-    counts = kept if config.draws_kept_words else words.trained_counts
+    counts = kept if config.draws_kept_words else vocabulary.trained_counts
     sampler.prepare(counts, paths=config.objective.paths())
     return sampler
 
 
-def _with_held_out(words: Vocabulary, held_out: HeldOut) -> Vocabulary:
+def _with_held_out(vocabulary: Vocabulary, held_out: HeldOut) -> Vocabulary:
     """The vocabulary, with what is held out now and in the model that training continues from."""
     counts = held_out.counts
-    if words.held_out is not None:
-        counts = counts + words.held_out
-    return replace(words, held_out=counts)
+    if vocabulary.held_out is not None:
+        counts = counts + vocabulary.held_out
+    return replace(vocabulary, held_out=counts)
 
 
 def _write_uniform(vectors: ndarray, seed: int) -> None:

@@ -50,7 +50,7 @@ FIRST_STATE_OF_ALL_ROWS = 1.0
 CHUNKS_PER_SAMPLE = 100
 MAX_SAMPLES = 8
 # After each chunk this share of the rows is brought up to date in the index, in turn, but at least
-# so many.
+# REFRESHED_ROWS.
 REFRESHED_SHARE = 0.01
 REFRESHED_ROWS = 200
 # as that of `search.updater`, but rarer: a word keeps what it has found for long
@@ -95,8 +95,9 @@ def block_plan(
     n_around: float,
     max_gradient: float,
 ) -> blocks.BlockPlan:
-    """How blocks are formed, with resolved `SkipGramSettings` and so many context words of a
-    centre.
+    """How blocks are formed, with resolved `SkipGramSettings`.
+
+    n_around  context words of a centre, in the mean
     """
     n_draws = settings.draws if candidates == "drawn" else 0
     is_proximal = objective.kind == "proximal"

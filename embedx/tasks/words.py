@@ -73,7 +73,7 @@ class WordTask:
         return self.request.output or default_output(self.objective, *self.request.corpora)
 
     def check_place(self) -> None:
-        """Raise `EmbedxError` for an output that is no folder of its own."""
+        """Raise `EmbedxError` for an output that is a file, or the model to start from."""
         folder = self.output
         start = None if self.config.start is None else self.config.start.path
         if start is not None and followed(folder) == followed(Path(start)):

@@ -42,7 +42,7 @@ class Schedule:
         return steps / (self.n_chunks * self.epochs)
 
     def epoch(self, steps: int) -> dict[str, float | None]:
-        """The epoch that is under way after so many steps, and the number of epochs, if that is
+        """The epoch that is under way after `steps` steps, and the number of epochs, if that is
         known.
         """
         number = steps // self.n_chunks + 1
@@ -51,7 +51,7 @@ class Schedule:
         return {"epoch": min(number, math.ceil(self.epochs)), "epochs": self.epochs}
 
     def rate(self, share_done: float, steps: int) -> float:
-        """The learning rate when a share of the run is done, which took so many steps."""
+        """The learning rate when a share of the run is done, after `steps` steps."""
         updates = steps * self.updates
         rate = self.learning_rate
         if self.shape == "linear":

@@ -25,7 +25,7 @@ import numpy as np
 class Value:
     """One value of a run's state.
 
-    read   gives the value as it is now; an array may be a view of what training changes
+    read   gives the current value; an array may be a view of what training changes
     write  makes it another one
     """
 

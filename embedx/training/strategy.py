@@ -65,8 +65,8 @@ class Strategy(abc.ABC):
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Train on one chunk at this learning rate, with one of `workers`; what was done.
 
-        None if it was cut short by `interrupt` or an end of its own: the chunk is trained again
-        when the run is resumed.
+        None if it was cut short, by `interrupt` or by the strategy itself: the chunk is trained
+        again when the run is resumed.
         """
 
     @abc.abstractmethod

@@ -25,7 +25,7 @@ from embedx.runtime.progress import Progress
 from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.tables import Bad, value_of
 
-# Rows are read in batches of at most so many rows and cells; the first decides on the columns.
+# Rows are read in batches of at most ROWS rows and CELLS cells; the first decides on the columns.
 ROWS = 1000
 CELLS = 1 << 20
 

@@ -181,7 +181,7 @@ def _sizes(name: str, data: mmap.mmap) -> Sizes:
 
 
 def _is_plausible(sizes: Sizes, n_bytes: int) -> bool:
-    """Whether a model of these sizes can be in a file of so many bytes."""
+    """Whether a model of these sizes fits into a file of `n_bytes`."""
     if sizes.dim < 1 or sizes.longest_ngram > MAX_CHARACTERS:
         return False
     if min(sizes.n_buckets, sizes.n_words, sizes.n_labels, sizes.n_tokens) < 0:
