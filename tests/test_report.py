@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from embedx.classification.classifier import load
-from embedx.classification.detail import Predictions, detail_of
+from embedx.classification.detail import Detail, Predictions
 from embedx.errors import InapplicableError
 from embedx.evaluation import answers, learning_curves
 from embedx.evaluation.word_sets import WordTests
@@ -125,11 +125,12 @@ def test_coverage_and_accuracy_at_thresholds():
     assert rows[0.9] == (0.6, pytest.approx(2 / 3))
     assert rows[0.95] == (0.2, 1.0)
     assert rows[0.99] == (0, pytest.approx(np.nan, nan_ok=True))
-    coverage, accuracy = answers.coverage_curve(probability, is_right)
+    threshold, coverage, accuracy = answers.coverage_curve(probability, is_right)
+    assert threshold.tolist() == [0.97, 0.9, 0.75, 0.4]
     # Rows of equal probability are accepted together.
     assert coverage.tolist() == [0.2, 0.6, 0.8, 1.0]
     assert accuracy.tolist() == pytest.approx([1, 2 / 3, 0.75, 0.6])
-    assert [len(part) for part in answers.coverage_curve(probability[:0], is_right[:0])] == [0, 0]
+    assert [len(part) for part in answers.coverage_curve(probability[:0], is_right[:0])] == [0] * 3
 
 
 def test_headlines_say_how_many_suggestions_are_right():
@@ -141,7 +142,7 @@ def test_headlines_say_how_many_suggestions_are_right():
     def headlines(rows):
         labels = Labels.of_rows(rows)
         predicted = Predictions(top, probability, labels, np.arange(len(top)))
-        return detail_of(predicted, counts).headlines
+        return Detail(predicted, counts).headlines
 
     assert headlines([[0], [0], [3], [2]]) == [
         "75 of 100 first suggestions are right.",
@@ -478,24 +479,36 @@ def test_what_is_found_on_test_data(tmp_path, write):
 def test_confusion_counts_rows_by_label_and_best_prediction():
     labels = Labels.of_rows([[0], [0], [], [2], [7]])
     top = np.array([[0, 1], [2, 0], [0, 1], [2, 0], [0, 2]])
-    ids, counts = confusion.confusion_counts(top, labels)
-    assert ids.tolist() == [0, 2, 7]
-    assert counts.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
-    chart = confusion.confusion_chart(top, labels, "label {}".format)
+    matrix = answers.confusion_matrix(top, labels)
+    assert matrix.labels.tolist() == [0, 2, 7]
+    assert matrix.rows.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
+    chart = confusion.heatmap(["label 0", "label 2", "label 7"], matrix)
     rows = [cell["row"] for cell in chart["cells"]]
     assert rows[1] == ["label 0", "label 2", 1, 0.5]
     assert [cell["style"] for cell in chart["cells"]] == ["c0", "c1", "c0", "c1"]
     several = Labels.of_rows([[0, 1], [0], [], [2], [7]])
-    assert confusion.confusion_chart(top, several, str) is None
+    assert answers.confusion_matrix(top, several) is None
 
 
 def test_of_many_labels_the_most_confused_are_shown():
-    counts = np.diag(np.full(40, 9))
-    counts[25, 3] = counts[3, 39] = 5
-    places = confusion.shown_labels(counts)
-    assert len(places) == confusion.N_MOST_CONFUSED
-    assert {3, 25, 39} <= set(places.tolist())
-    assert confusion.shown_labels(counts[:30, :30]).tolist() == [*range(30)]
+    label = np.concatenate([np.repeat(np.arange(40), 9), np.repeat([25, 3], 5)])
+    best = np.concatenate([np.repeat(np.arange(40), 9), np.repeat([3, 39], 5)])
+    matrix = answers.confusion_matrix(best[:, None], Labels.single(label))
+    assert len(matrix.labels) == answers.N_MOST_CONFUSED
+    assert {3, 25, 39} <= set(matrix.labels.tolist())
+    assert matrix.n_labels == 40
+    place = matrix.labels.tolist().index
+    assert matrix.rows[place(25), place(3)] == 5
+    assert matrix.n_of_label[place(25)] == 14
+    is_few = label < 30
+    few = answers.confusion_matrix(label[is_few, None], Labels.single(label[is_few]))
+    assert few.labels.tolist() == [*range(30)]
+
+
+def test_a_confusion_of_very_many_labels_takes_little_memory():
+    label = np.arange(200_000)
+    matrix = answers.confusion_matrix(label[::-1, None], Labels.single(label))
+    assert matrix.rows.shape == (answers.N_MOST_CONFUSED, answers.N_MOST_CONFUSED)
 
 
 # ---- two models

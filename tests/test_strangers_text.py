@@ -9,7 +9,7 @@ import pytest
 
 from embedx.cli import streams, tables
 from embedx.errors import visible
-from embedx.evaluation.labels import LabelCounts, per_label_rows
+from embedx.evaluation.labels import LabelCounts, per_label_columns, per_label_rows
 from embedx.pages.plain import csv_text, inert
 
 
@@ -92,6 +92,6 @@ def test_numbers_and_other_text_stay(cell):
 
 def test_labels_of_strangers_are_text_in_the_table_of_labels():
     counts = LabelCounts(*(np.full(len(FORMULAS), 2) for _ in LabelCounts._fields))
-    rows = per_label_rows(FORMULAS, np.full(len(FORMULAS), 5), 0.5, counts)
+    rows = per_label_rows(per_label_columns(FORMULAS, np.full(len(FORMULAS), 5), 0.5, counts))
     cells = [row[0] for row in csv.reader(io.StringIO(csv_text(rows), newline=""))][1:]
     assert cells == [f"'{text}" for text in FORMULAS]

@@ -1,10 +1,11 @@
-"""What `embedx eval` and pages show of a classifier beside its metrics: sentences for people,
-labels by frequency, and what a threshold costs.
+"""What `embedx eval`, pages and figures show of a classifier beside its metrics: sentences for
+people, labels by frequency, confusions, calibration, and what a threshold costs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,14 @@ from numpy import float64, int32, ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.evaluation import answers
-from embedx.evaluation.answers import Accepted, FrequencyBin
-from embedx.evaluation.labels import hits
+from embedx.evaluation.answers import (
+    Accepted,
+    Confusion,
+    ConfusionMatrix,
+    FrequencyBin,
+    Reliability,
+)
+from embedx.evaluation.labels import LabelCounts, hits, per_label_columns
 from embedx.labeled.data import Labeled, Labels
 from embedx.runtime.progress import SILENT, Progress
 
@@ -62,28 +69,84 @@ def predictions(classifier: Classifier, data: Labeled, progress: Progress = SILE
 
 @dataclass(frozen=True)
 class Detail:
-    """Sentences, labels by frequency, and accuracy by threshold."""
+    """What predictions show, each part computed when it is asked for.
 
-    headlines: list[str]
-    by_frequency: list[FrequencyBin]
-    thresholds: list[Accepted]
+    counts     in how many training rows each label is, int (n_labels,)
+    name_of    the name of a label
+    decisions  how often each label is decided for and right; None where there are no probabilities
+               to decide by
+    threshold  of the decisions; None where each row is given its best label
+    """
+
+    predicted: Predictions
+    counts: ndarray
+    name_of: Callable[[int], str] = str
+    decisions: LabelCounts | None = None
+    threshold: float | None = None
+
+    @cached_property
+    def headlines(self) -> list[str]:
+        """Sentences for people: how many suggestions are right, of all labels and of rare ones."""
+        labels = self.predicted.labels
+        return [*_of_suggestions(self.predicted), *_of_rarest(self.by_frequency, labels)]
+
+    @cached_property
+    def by_frequency(self) -> list[FrequencyBin]:
+        """Recall and precision of rare and of frequent labels."""
+        return answers.by_frequency(self.predicted.top, self.predicted.labels, self.counts)
+
+    @cached_property
+    def thresholds(self) -> list[Accepted]:
+        """Coverage and accuracy at a few thresholds."""
+        return answers.accepted(*self.predicted.first)
+
+    @cached_property
+    def coverage(self) -> tuple[ndarray, ndarray, ndarray]:
+        """Every threshold, with coverage and accuracy, as `answers.coverage_curve`."""
+        return answers.coverage_curve(*self.predicted.first)
+
+    @cached_property
+    def reliability(self) -> Reliability:
+        """First predictions by their probability."""
+        return answers.reliability(*self.predicted.first)
+
+    @cached_property
+    def confusion(self) -> ConfusionMatrix | None:
+        """Labels by first predictions; None unless each row has one label."""
+        return answers.confusion_matrix(self.predicted.top, self.predicted.labels)
+
+    @cached_property
+    def confused(self) -> list[Confusion]:
+        """Labels that are missed for another, the most frequent first."""
+        return answers.confusions(self.predicted.top, self.predicted.labels)
+
+    @cached_property
+    def by_label(self) -> dict[str, Sequence[Any]]:
+        """The columns of a table with a row for each label; none without decisions."""
+        if self.decisions is None:
+            return {}
+        names = [self.name_of(label) for label in range(len(self.counts))]
+        return per_label_columns(names, self.counts, self.threshold, self.decisions)
+
+    def names_of(self, labels: ndarray) -> list[str]:
+        """The names of labels, int (n,)."""
+        return [self.name_of(label) for label in labels.tolist()]
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON types."""
-        record: dict[str, Any] = _without_nan(asdict(self))
-        return record
+        """Headlines, labels by frequency and thresholds as JSON types."""
+        record: dict[str, Any] = {
+            "headlines": self.headlines,
+            "by_frequency": [asdict(frequency_bin) for frequency_bin in self.by_frequency],
+            "thresholds": [asdict(accepted) for accepted in self.thresholds],
+        }
+        return {name: _without_nan(value) for name, value in record.items()}
 
 
-def detail_of(predicted: Predictions, counts: ndarray) -> Detail:
-    """What predictions show.
-
-    counts  in how many training rows each label is, int (n_labels,)
-    """
-    by_frequency = answers.by_frequency(predicted.top, predicted.labels, counts)
-    probability, is_right = predicted.first
-    thresholds = answers.accepted(probability, is_right)
-    headlines = [*_of_suggestions(predicted), *_of_rarest(by_frequency, predicted.labels)]
-    return Detail(headlines, by_frequency, thresholds)
+def name_of_label(classifier: Classifier, label: int) -> str:
+    """The name of a label of the test data, which the classifier may not know."""
+    if label < classifier.n_labels:
+        return classifier.name(label)
+    return f"unknown label {label}"
 
 
 def _of_suggestions(predicted: Predictions) -> list[str]:

@@ -5,20 +5,28 @@ several beside each other and beside the predictions of another program.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from embedx.classification import detail as details, label_figures, label_frames
 from embedx.classification.classifier import Classifier, load
+from embedx.classification.detail import Detail
 from embedx.classification.suggestions import read_suggestions
+from embedx.errors import InapplicableError
 from embedx.evaluation import statistics
-from embedx.evaluation.labels import LabelCounts, scores_by_groups
+from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Estimate, Score
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read_test
 from embedx.labeled.tables.settings import TableSettings
+from embedx.pages.plain import aligned, metric_rows
 from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Means over rows, whose differences are paired. PSP@k is a ratio of sums.
 PAIRED_METRICS = (
@@ -56,12 +64,14 @@ class LabelTests:
 
 
 class LabelReport(Metrics):
-    """The metrics of a classifier on test data, by name: a dict. It may have other sides, models or
-    files of predictions, which are scored on the same rows.
+    """The metrics of a classifier on test data, by name: a dict, which prints as `embedx eval`
+    does. It may have other sides, models or files of predictions, which are scored on the same
+    rows.
 
     sides        their names, that of the classifier first
     metrics      those of each side
     differences  of two sides: how much higher the first scores, paired by rows
+    detail       of one classifier alone: what its predictions show
     """
 
     def __init__(
@@ -69,11 +79,29 @@ class LabelReport(Metrics):
         sides: Sequence[str],
         metrics: Sequence[Metrics],
         differences: Mapping[str, Estimate] | None = None,
+        detail: Detail | None = None,
     ) -> None:
         super().__init__(metrics[0])
         self.sides = list(sides)
         self.metrics = list(metrics)
         self.differences = dict(differences or {})
+        self.detail = detail
+
+    @property
+    def headlines(self) -> list[str]:
+        """Sentences for people, as "92 of 100 first suggestions are right."; none of several
+        sides.
+        """
+        return self.detail.headlines if self.detail else []
+
+    def __repr__(self) -> str:
+        columns = self.columns()
+        heading = [["metric", *columns]] if len(self.sides) > 1 else []
+        parts = [self.headlines, aligned([*heading, *metric_rows(*columns.values())])]
+        if self.detail is not None:
+            parts.append(aligned(details.frequency_rows(self.detail.by_frequency)))
+            parts.append(aligned(details.threshold_rows(self.detail.thresholds)))
+        return "\n\n".join("\n".join(part) for part in parts if part)
 
     def columns(self) -> dict[str, Metrics]:
         """The metrics by the name of the side; of two sides also their difference, and the ends of
@@ -93,11 +121,28 @@ class LabelReport(Metrics):
             "to": {name: high for name, (_, high) in intervals.items()},
         }
 
-    def to_frame(self) -> Any:
-        """A `pandas.DataFrame` with a row for each metric: its name, and a column for each side; of
-        two sides also for the difference and the ends of its 95 % interval. Raises EmbedxError
-        without pandas.
+    def to_frame(self, kind: str = "metrics") -> Any:
+        """A `pandas.DataFrame`. Raises `EmbedxError` without pandas, and where there is none of
+        that kind.
+
+        kind  "metrics": a row for each metric, with its name and a column for each side; of two
+              sides also for the difference and the ends of its 95 % interval.
+
+              Of one classifier alone also
+
+              "labels"       each label with its precision, recall and F1, as by --per-label
+              "frequency"    rare to frequent labels with recall and precision
+              "thresholds"   coverage, the share of the rows that is accepted, and accuracy, the
+                             share of these that is right, at a few thresholds
+              "coverage"     the same at every probability of a first prediction
+              "reliability"  first predictions in bins by their probability: their mean
+                             probability, `confidence`, and the share that is right, `accuracy`
+              "confusion"    rows of each label (index) by first prediction (columns), where rows
+                             have one label; of more than 30 labels the 20 most confused
+              "confused"     pairs of a missed label and a wrong prediction, the most frequent first
         """
+        if kind != "metrics":
+            return label_frames.frame(self._detail_for(kind), kind)
         columns = self.columns()
         rows = [
             {"metric": metric}
@@ -106,22 +151,68 @@ class LabelReport(Metrics):
         ]
         return data_frame(rows, ["metric", *columns])
 
+    def plot(self, kind: str | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw a figure, and return its matplotlib Axes. Raises `EmbedxError` without matplotlib,
+        and where there is no figure of that kind.
 
-def metrics_with_decisions(
-    model: Classifier, data: Labeled, progress: Progress, *, needs_decisions: bool = False
-) -> tuple[Metrics, LabelCounts | None]:
-    """The metrics of a classifier on test rows with those of its decisions, and how often each
-    label is right.
+        kind  of two sides "differences" with their 95 % intervals. Of one classifier alone
+              "coverage" (the default), "thresholds", "reliability" or "confusion", as of
+              `to_frame`; colours of a confusion are shares of a label's rows
+        ax    where to draw; by default new Axes
+        """
+        if (kind is None and self.differences) or kind == "differences":
+            return label_figures.differences(self._intervals(), " - ".join(self.sides), ax)
+        kind = kind or "coverage"
+        return label_figures.figure(self._detail_for(kind), kind, self.sides[0], ax)
+
+    def _intervals(self) -> dict[str, tuple[float, float, float]]:
+        """The differences of means of rows that lie within 0 and 1, with their 95 % intervals.
+        Raises `InapplicableError` where there are none.
+        """
+        if not self.differences:
+            problem = "needs two sides"
+            raise InapplicableError("kind", "differences", problem, "evaluate one against another")
+        return {
+            name: (self.differences[name].value, *self.differences[name].interval())
+            for name in PAIRED_METRICS
+            if name in self.differences and not name.startswith("log_")
+        }
+
+    def _detail_for(self, kind: str) -> Detail:
+        """What predictions show; raises `InapplicableError` where there are several sides."""
+        if self.detail is None:
+            problem = "is of one classifier alone"
+            raise InapplicableError("kind", kind, problem, "evaluate it without others")
+        return self.detail
+
+
+def report_of_one(
+    model: Classifier,
+    name: str,
+    data: Labeled,
+    progress: Progress,
+    *,
+    needs_decisions: bool = False,
+) -> LabelReport:
+    """The metrics of a classifier on test rows with those of its decisions, and their detail.
 
     Without probabilities there is no threshold to decide by: then there are none of decisions, or
     with `needs_decisions` an `EmbedxError` is raised.
     """
     metrics = model.evaluate(data, progress=progress)
-    cannot_decide = model.has_several_labels and not model.has_probabilities
-    if cannot_decide and not needs_decisions:
-        return metrics, None
-    measures, counts = model.evaluate_decisions(data, progress=progress)
-    return metrics | measures, counts
+    decisions = None
+    can_decide = not model.has_several_labels or model.has_probabilities
+    if can_decide or needs_decisions:
+        measures, decisions = model.evaluate_decisions(data, progress=progress)
+        metrics |= measures
+    detail = Detail(
+        details.predictions(model, data, progress),
+        model.counts,
+        partial(details.name_of_label, model),
+        decisions,
+        metrics.get("threshold"),
+    )
+    return LabelReport([name], [metrics], detail=detail)
 
 
 def evaluate(
@@ -133,8 +224,7 @@ def evaluate(
     names = _names_of(models)
     if len(models) == 1 and tests.predictions is None:
         model = _opened(models[0])
-        metrics, _ = metrics_with_decisions(model, tests.read(model, progress), progress)
-        return LabelReport(names, [metrics])
+        return report_of_one(model, names[0], tests.read(model, progress), progress)
 
     has_two_sides = len(models) + (tests.predictions is not None) == 2
     metrics_of_side = []

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from numpy import ndarray
 
-from embedx.classification import classifier, detail, label_report
+from embedx.classification import classifier, label_report
 from embedx.classification.classifier import Classifier
 from embedx.classification.label_report import (
     LabelReport,
     LabelTests,
-    metrics_with_decisions,
     note_probabilities,
 )
 from embedx.classification.ranking import UnknownCount
@@ -285,9 +284,7 @@ def tests_of(request: EvaluateRequest) -> LabelTests:
     return LabelTests(request.test, request.test_labels, table, request.predictions)
 
 
-def test_metrics(
-    request: EvaluateRequest, progress: Progress
-) -> tuple[dict[str, float], detail.Detail]:
+def tested(request: EvaluateRequest, progress: Progress) -> LabelReport:
     """The metrics of a saved classifier on test data and of its decisions, and their detail.
 
     Those of each label are written to the file of --per-label.
@@ -295,17 +292,16 @@ def test_metrics(
     per_label = request.per_label
     if per_label is not None:
         outputs.check_file(per_label, request.overwrite)
-    model = classifier.load(request.models[0])
+    folder = request.models[0]
+    model = classifier.load(folder)
     data = tests_of(request).read(model, progress)
-    metrics, counts = metrics_with_decisions(
-        model, data, progress, needs_decisions=per_label is not None
+    report = label_report.report_of_one(
+        model, folder, data, progress, needs_decisions=per_label is not None
     )
     if per_label is not None:
-        assert counts is not None
-        names = [model.name(label) for label in range(model.n_labels)]
-        rows = per_label_rows(names, model.counts, metrics.get("threshold"), counts)
-        atomic.write_text(per_label, csv_text(rows))
-    return metrics, detail.detail_of(detail.predictions(model, data), model.counts)
+        assert report.detail is not None
+        atomic.write_text(per_label, csv_text(per_label_rows(report.detail.by_label)))
+    return report
 
 
 def compared_metrics(request: EvaluateRequest, progress: Progress) -> LabelReport:

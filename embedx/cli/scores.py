@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embedx.cli.requests import EvaluateRequest
 from embedx.cli.streams import reporter
 from embedx.errors import InapplicableError, Setting, Text
-from embedx.pages.plain import aligned, tab_separated
+from embedx.pages.plain import metric_rows, tab_separated
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.storage.folder import task_of_model
@@ -58,7 +58,7 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
     """The likelihood of a text under each model, of two with the difference, for JSON; without
     --json it is printed too.
     """
-    from embedx.cli.training_results import metric_lines, plain_numbers
+    from embedx.cli.training_results import plain_numbers
     from embedx.evaluation import heldout
 
     likelihoods = heldout.likelihoods_of(request.models, text, request.seed, progress)
@@ -69,42 +69,37 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
         names = ["model", "other", "difference"]
         metrics.append({"log_likelihood": gain.value, "standard_error": gain.error})
     if not request.as_json:
-        if len(names) > 1:
-            print(*tab_separated([["metric", *names]]))
-        print("\n".join(metric_lines(*metrics)))
+        heading = [["metric", *names]] if len(names) > 1 else []
+        print("\n".join(tab_separated([*heading, *metric_rows(*metrics)])))
     records = [*map(plain_numbers, metrics)]
     return dict(zip(names, records, strict=True)) if len(names) > 1 else records[0]
 
 
 def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
     """Print the metrics of a classifier, or of several, on test data."""
-    from embedx.classification.detail import frequency_rows, threshold_rows
-    from embedx.cli.labels import test_metrics
-    from embedx.cli.training_results import metric_lines, plain_numbers
+    from embedx.cli.labels import tested
+    from embedx.cli.training_results import plain_numbers
 
     if len(request.models) > 1 or request.against or request.predictions:
         _compare_classifiers(request, progress)
         return
-    metrics, detail = test_metrics(request, progress)
+    report = tested(request, progress)
     if request.as_json:
-        print(json.dumps({"test": plain_numbers(metrics), **detail.as_dict()}))
+        assert report.detail is not None
+        print(json.dumps({"test": plain_numbers(report), **report.detail.as_dict()}))
         return
-    lines = metric_lines(metrics)
     if sys.stdout.isatty():
-        frequency = aligned(frequency_rows(detail.by_frequency))
-        thresholds = aligned(threshold_rows(detail.thresholds))
-        parts = [detail.headlines, lines, frequency, thresholds]
-        print("\n\n".join("\n".join(part) for part in parts if part))
+        print(report)
         return
-    for headline in detail.headlines:
+    for headline in report.headlines:
         progress.note(headline)
-    print("\n".join(lines))
+    print("\n".join(tab_separated(metric_rows(report))))
 
 
 def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
     """Print the metrics of classifiers beside each other; of two also the paired differences."""
     from embedx.cli.labels import compared_metrics
-    from embedx.cli.training_results import metric_lines, plain_numbers
+    from embedx.cli.training_results import plain_numbers
 
     if request.against:
         problem: Text = ("does not apply with ", Setting("test"))
@@ -117,8 +112,8 @@ def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
         print(json.dumps({"test": record}))
         return
     columns = report.columns()
-    print(*tab_separated([["metric", *columns]]))
-    print("\n".join(metric_lines(*columns.values())))
+    rows = [["metric", *columns], *metric_rows(*columns.values())]
+    print("\n".join(tab_separated(rows)))
 
 
 def _score_graph(request: EvaluateRequest, progress: Progress) -> None:

@@ -69,18 +69,3 @@ def loss_line(facts: Mapping[str, Any], otherwise: str) -> str:
 def plain_numbers(metrics: Mapping[str, float]) -> dict[str, float | None]:
     """Metrics for JSON: null where a number is not finite."""
     return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-
-
-def metric_lines(*models: Mapping[str, float]) -> list[str]:
-    """One metric per line, models side by side."""
-
-    def text(value: float | None) -> str:
-        if value is None:
-            return ""
-        if isinstance(value, int):
-            return f"{value:,}"
-        return f"{value:.4f}"
-
-    return [
-        "\t".join([name, *(text(metrics.get(name)) for metrics in models)]) for name in models[0]
-    ]

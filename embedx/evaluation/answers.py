@@ -28,6 +28,9 @@ UNSEEN = "not in training"
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Bins of a reliability diagram.
 BINS = 10
+# A confusion matrix of more labels than the first is of the second number alone.
+MAX_LABELS_OF_MATRIX = 30
+N_MOST_CONFUSED = 20
 # The rank of a label that is not among the predictions.
 NOT_PREDICTED = 2**31 - 1
 
@@ -58,6 +61,23 @@ class Confusion:
     label: int
     answer: int
     rows: int
+
+
+@dataclass(frozen=True)
+class ConfusionMatrix:
+    """Rows of one label each, by their label and by their first prediction.
+
+    labels      int64 (n,): ids, sorted, of those that occur as labels or first predictions: all or,
+                of more than MAX_LABELS_OF_MATRIX, the N_MOST_CONFUSED
+    rows        int64 (n, n): how many rows of each label have each first prediction
+    n_of_label  int64 (n,): rows of each label, those with any other prediction too
+    n_labels    how many labels occur
+    """
+
+    labels: ndarray
+    rows: ndarray
+    n_of_label: ndarray
+    n_labels: int
 
 
 @dataclass(frozen=True)
@@ -173,6 +193,32 @@ def confusions(top: ndarray, labels: Labels) -> list[Confusion]:
     ]
 
 
+def confusion_matrix(top: ndarray, labels: Labels) -> ConfusionMatrix | None:
+    """How often each label has each first prediction; None where a row has several labels, or
+    fewer than two labels occur.
+    """
+    n_of_row = np.asarray(labels.n_of_row)
+    if n_of_row.max(initial=0) != 1:
+        return None
+    first = np.asarray(top, int64)[n_of_row == 1, 0]
+    occurring, places = np.unique(np.concatenate([labels.ids, first]), return_inverse=True)
+    n_labels = len(occurring)
+    if n_labels < 2:
+        return None
+    label, prediction = places.reshape(2, -1)
+    ones = np.ones(len(first), int64)
+    rows = csr_matrix((ones, (label, prediction)), (n_labels, n_labels))
+
+    n_of_label = np.bincount(label, minlength=n_labels)
+    shown = np.arange(n_labels)
+    if n_labels > MAX_LABELS_OF_MATRIX:
+        n_predicted = np.bincount(prediction, minlength=n_labels)
+        n_confused = n_of_label + n_predicted - 2 * rows.diagonal()
+        shown = np.sort(np.argsort(-n_confused, kind="stable")[:N_MOST_CONFUSED])
+    shown_rows = rows[shown][:, shown].toarray()
+    return ConfusionMatrix(occurring[shown], shown_rows, n_of_label[shown], n_labels)
+
+
 def _indicator(row: ndarray, column: ndarray, shape: tuple[int, int]) -> csr_matrix:
     """The matrix with 1 in these cells, int64."""
     return csr_matrix((np.ones(len(row), int64), (row, column)), shape)
@@ -207,9 +253,9 @@ def accepted(probability: ndarray, is_right: ndarray) -> list[Accepted]:
     return rows
 
 
-def coverage_curve(probability: ndarray, is_right: ndarray) -> tuple[ndarray, ndarray]:
-    """Coverage and accuracy at each probability that occurs as a threshold, the highest first:
-    float64 (n_distinct,) each.
+def coverage_curve(probability: ndarray, is_right: ndarray) -> tuple[ndarray, ndarray, ndarray]:
+    """Each probability that occurs, the highest first, and coverage and accuracy with it as the
+    threshold: float64 (n_distinct,) each.
     """
     order = np.argsort(-probability, kind="stable")
     falling = probability[order]
@@ -217,7 +263,7 @@ def coverage_curve(probability: ndarray, is_right: ndarray) -> tuple[ndarray, nd
     is_last = np.append(falling[1:] != falling[:-1], True)[: len(falling)]
     ends = np.flatnonzero(is_last)
     n_accepted = ends + 1.0
-    return n_accepted / len(falling), n_right[ends] / n_accepted
+    return falling[ends], n_accepted / len(falling), n_right[ends] / n_accepted
 
 
 def ranks(top: ndarray, labels: Labels) -> ndarray:

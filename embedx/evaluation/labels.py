@@ -28,7 +28,7 @@ p@k and ndcg@k these tools count a row without labels as a row of misses.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import int32, ndarray
@@ -248,24 +248,31 @@ def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
     }
 
 
-def per_label_rows(
+def per_label_columns(
     names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts
-) -> list[list[str]]:
-    """A heading, and a row for each label.
+) -> dict[str, Sequence[Any]]:
+    """The columns of a table with a row for each label.
 
     threshold  of the decisions; None where each row of the data is given its best label
     """
-    rows = [["label", "train_count", "test_count", "threshold", "precision", "recall", "f1"]]
-    threshold_cell = "" if threshold is None else f"{threshold:.4g}"
-    columns = (
-        train_counts.tolist(),
-        counts.true.tolist(),
-        counts.precision,
-        counts.recall,
-        counts.f1,
-    )
     # ids above are unknown labels
-    for name, n_train, n_test, *measures in zip(names, *columns, strict=False):
+    n_labels = len(names)
+    return {
+        "label": names,
+        "train_count": train_counts.tolist(),
+        "test_count": counts.true[:n_labels].tolist(),
+        "threshold": [threshold] * n_labels,
+        "precision": counts.precision[:n_labels].tolist(),
+        "recall": counts.recall[:n_labels].tolist(),
+        "f1": counts.f1[:n_labels].tolist(),
+    }
+
+
+def per_label_rows(columns: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    """The table of `per_label_columns` as text, under a heading."""
+    rows = [list(columns)]
+    for name, n_train, n_test, threshold, *measures in zip(*columns.values(), strict=True):
+        threshold_cell = "" if threshold is None else f"{threshold:.4g}"
         measure_cells = [f"{measure:.4f}" for measure in measures]
         rows.append([name, str(n_train), str(n_test), threshold_cell, *measure_cells])
     return rows

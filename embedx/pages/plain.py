@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -18,6 +18,20 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def metric_rows(*columns: Mapping[str, float]) -> list[list[str]]:
+    """A row for each metric of the first column: its name, and its value in each column."""
+    return [[name, *(metric_cell(column.get(name)) for column in columns)] for name in columns[0]]
+
+
+def metric_cell(value: float | None) -> str:
+    """A metric as people read it; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}"
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:

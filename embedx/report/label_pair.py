@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from embedx.classification.classifier import Classifier
-from embedx.classification.detail import predictions
+from embedx.classification.label_report import report_of_one
 from embedx.errors import public_url
 from embedx.evaluation import statistics
-from embedx.evaluation.labels import scores_by_groups
+from embedx.evaluation.labels import per_label_rows, scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.evaluation.word_report import with_ends
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read_test
 from embedx.pages import charts as drawing
 from embedx.report.contract import PageRequest
-from embedx.report.labels import by_label, scores_at_each_k
+from embedx.report.labels import scores_at_each_k
 from embedx.report.runs import styles_of
 from embedx.runtime.progress import Progress
 
@@ -73,11 +73,12 @@ def tested(
     precision = {}
     label_rows = []
     for name, model, rows in zip(names, models, data, strict=True):
-        predicted = predictions(model, rows, progress)
+        detail = report_of_one(model, name, rows, progress).detail
+        assert detail is not None
+        predicted = detail.predicted
         at_k = scores_at_each_k(predicted.top, predicted.labels)["precision"]
         precision[name] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
-        _, table = by_label(model, rows, progress)
-        label_rows.append({row[0]: row for row in table[1:]})
+        label_rows.append({row[0]: row for row in per_label_rows(detail.by_label)[1:]})
 
     chart = drawing.curves_chart(
         precision,

@@ -10,12 +10,13 @@ from numpy import int32, ndarray
 from embedx import samplers
 from embedx.classification.classifier import Classifier
 from embedx.classification.detail import (
+    Detail,
     Predictions,
-    detail_of,
     frequency_rows,
-    predictions,
+    name_of_label,
     threshold_rows,
 )
+from embedx.classification.label_report import report_of_one
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import public_url
 from embedx.evaluation import answers
@@ -26,11 +27,10 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read_test
 from embedx.pages import charts as drawing
 from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
-from embedx.report.confusion import confusion_chart
+from embedx.report.confusion import heatmap
 from embedx.report.contract import PageRequest
 from embedx.report.numbers import number, number_rows
 from embedx.report.settings import ReportSettings
-from embedx.runtime.progress import Progress
 from embedx.settings import Settings
 
 N_SHOWN_PREDICTIONS = 5
@@ -66,31 +66,31 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         return values | in_training(classifier)
 
     data = read_test(source, request.test_labels, like=classifier.known, progress=progress)
-    decisions, label_rows = by_label(classifier, data, progress)
-    metrics = classifier.evaluate(data, progress=progress) | decisions
-    predicted = predictions(classifier, data, progress)
+    metrics = report_of_one(classifier, request.names[0], data, progress)
+    detail = metrics.detail
+    assert detail is not None
+    predicted = detail.predicted
 
     key_figures["test rows"] = f"{len(predicted.kept):,}"
     for name, title in MEASURES.items():
         if name in metrics:
             key_figures[title] = f"{metrics[name]:.4f}"
-    detail = detail_of(predicted, classifier.counts)
     return values | {
         "key_figures": key_figures,
         "source": Path(public_url(source)).name,
         "metrics": number_rows("metric", metrics),
         "warning": classifier.likelihood_warning(metrics),
         **at_each_k(predicted.top, predicted.labels),
-        "chart_of_reliability": reliability_of(classifier, predicted),
+        "chart_of_reliability": reliability_chart(
+            detail.reliability, about_reliability(classifier, detail.reliability)
+        ),
         "headlines": " ".join(detail.headlines),
         "thresholds": threshold_rows(detail.thresholds),
-        "chart_of_coverage": coverage_chart(predicted),
+        "chart_of_coverage": coverage_chart(detail),
         "bins": frequency_rows(detail.by_frequency),
-        "by_label": label_rows[: 1 + MAX_LABELS],
-        "confused": confusion_rows(classifier, predicted),
-        "chart_of_confusion": confusion_chart(
-            predicted.top, predicted.labels, lambda label: label_name(classifier, label)
-        ),
+        "by_label": label_rows(detail)[: 1 + MAX_LABELS],
+        "confused": confusion_rows(detail),
+        "chart_of_confusion": confusion_chart(detail),
         **example_tables(classifier, data, predicted, request.settings),
     }
 
@@ -147,7 +147,7 @@ def example_rows(
     table = [head]
     for row in rows.tolist():
         id_of_row = f"{predicted.kept[row]:,}" if tested.ids is None else str(tested.ids[row])
-        labels = ", ".join(label_name(classifier, label) for label in predicted.labels[row])
+        labels = ", ".join(name_of_label(classifier, label) for label in predicted.labels[row])
         cells = [id_of_row, labels or DASH, shown_predictions(classifier, predicted, row)]
         if has_words:
             cells.append(" ".join(heaviest(tested, row)))
@@ -162,15 +162,8 @@ def shown_predictions(classifier: Classifier, predicted: Predictions, row: int) 
     texts = []
     for label, probability in zip(best, predicted.probability[row], strict=False):
         mark = " ✓" if label in correct else ""
-        texts.append(f"{label_name(classifier, label)} {probability:.3f}{mark}")
+        texts.append(f"{name_of_label(classifier, label)} {probability:.3f}{mark}")
     return ", ".join(texts)
-
-
-def label_name(classifier: Classifier, label: int) -> str:
-    """The name of a label of the test data, which the classifier may not know."""
-    if label < classifier.n_labels:
-        return classifier.name(label)
-    return f"unknown label {label}"
 
 
 def heaviest(data: Labeled, row: int) -> list[str]:
@@ -203,50 +196,50 @@ def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     return {"bins": bin_rows, "frequent": [["label", "training rows"], *label_rows]}
 
 
-def by_label(
-    classifier: Classifier, data: Labeled, progress: Progress
-) -> tuple[dict[str, float], list[list[str]]]:
-    """The measures of decisions, and a table of labels, the most frequent in test rows first.
-
-    Both are empty where the classifier has no probabilities to decide by.
+def label_rows(detail: Detail) -> list[list[str]]:
+    """A table of labels, the most frequent in test rows first; empty where the classifier has no
+    probabilities to decide by.
     """
-    if classifier.has_several_labels and not classifier.has_probabilities:
-        return {}, []
-    measures, counts = classifier.evaluate_decisions(data, progress=progress)
-    names = [classifier.name(label) for label in range(classifier.n_labels)]
-    head, *rows = per_label_rows(names, classifier.counts, measures.get("threshold"), counts)
+    if not detail.by_label:
+        return []
+    head, *rows = per_label_rows(detail.by_label)
     rows.sort(key=lambda row: -int(row[2]))
-    return measures, [head, *rows]
+    return [head, *rows]
 
 
-def confusion_rows(classifier: Classifier, predicted: Predictions) -> list[list[str]] | None:
+def confusion_rows(detail: Detail) -> list[list[str]] | None:
     """A table of labels that are missed for another, the most frequent first; None without any."""
-    confusions = answers.confusions(predicted.top, predicted.labels)
-    if not confusions:
+    if not detail.confused:
         return None
     rows = [["label", "wrong prediction", "rows"]]
-    for confusion in confusions[:MAX_ROWS]:
-        label = label_name(classifier, confusion.label)
-        wrong_label = label_name(classifier, confusion.answer)
+    for confusion in detail.confused[:MAX_ROWS]:
+        label = detail.name_of(confusion.label)
+        wrong_label = detail.name_of(confusion.answer)
         rows.append([label, wrong_label, f"{confusion.rows:,}"])
     return rows
+
+
+def confusion_chart(detail: Detail) -> dict[str, Any] | None:
+    """The heatmap of test rows, for the template; None unless rows have one label each."""
+    if detail.confusion is None:
+        return None
+    return heatmap(detail.names_of(detail.confusion.labels), detail.confusion)
 
 
 # ---- thresholds
 
 
-def coverage_chart(predicted: Predictions) -> dict[str, Any] | None:
+def coverage_chart(detail: Detail) -> dict[str, Any] | None:
     """The chart of accuracy against coverage, for the template; None without labelled rows."""
-    probability, is_right = predicted.first
-    if not len(probability):
+    _, coverage, accuracy = detail.coverage
+    if not len(coverage):
         return None
-    coverage, accuracy = answers.coverage_curve(probability, is_right)
     points = np.unique(np.linspace(0, len(coverage) - 1, MAX_POINTS).round().astype(int))
     x = Axis("share of the rows that are accepted", 0.0, 1.0, LEFT, RIGHT)
     y = Axis("share of these that is correct", 0.0, 1.0, BOTTOM, TOP)
     line = " ".join(f"{x(coverage[k])},{y(accuracy[k])}" for k in points)
     marks = []
-    for row in answers.accepted(probability, is_right):
+    for row in detail.thresholds:
         if row.coverage > 0:
             cells = [f"{row.threshold:g}", *map(drawing.shown, (row.coverage, row.accuracy))]
             marks.append((x(row.coverage), y(row.accuracy), "c0", cells))
@@ -314,13 +307,6 @@ def at_each_k(top: ndarray, labels: Labels) -> dict[str, Any]:
 
 
 # ---- reliability
-
-
-def reliability_of(classifier: Classifier, predicted: Predictions) -> dict[str, Any]:
-    """The chart of probabilities against shares of correct predictions, for the template."""
-    probability, is_right = predicted.first
-    reliability = answers.reliability(probability, is_right)
-    return reliability_chart(reliability, about_reliability(classifier, reliability))
 
 
 def about_reliability(classifier: Classifier, reliability: Reliability) -> str:

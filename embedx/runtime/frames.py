@@ -7,8 +7,11 @@ from typing import Any
 from embedx.errors import EmbedxError
 
 
-def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Any:
-    """A `pandas.DataFrame` of the rows. Raises EmbedxError where pandas is not installed.
+def data_frame(
+    data: Sequence[Mapping[str, Any]] | Mapping[Any, Any], columns: Sequence[str] | None = None
+) -> Any:
+    """A `pandas.DataFrame` of rows, or of columns by name. Raises EmbedxError where pandas is not
+    installed.
 
     columns  their names, where there may be no rows
     """
@@ -16,4 +19,4 @@ def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None 
         pandas = importlib.import_module("pandas")
     except ImportError:
         raise EmbedxError("a data frame needs pandas; pip install pandas") from None
-    return pandas.DataFrame(list(rows), columns=columns)
+    return pandas.DataFrame(data, columns=columns)

@@ -1,0 +1,101 @@
+"""What the predictions of a classifier show, as figures of matplotlib, by their kind."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from embedx.classification.detail import Detail
+from embedx.classification.label_frames import confusion_of
+from embedx.errors import SettingError, choice
+from embedx.evaluation.answers import BINS
+from embedx.pages import figures
+from embedx.pages.charts import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def figure(detail: Detail, kind: str, name: str, ax: "Axes | None") -> "Axes":
+    """The Axes with a figure of that kind. Raises `EmbedxError` where there is none.
+
+    name  of the classifier
+    """
+    if kind not in FIGURES:
+        raise SettingError("kind", kind, choice(kind, ("differences", *FIGURES)))
+    return FIGURES[kind](detail, name, ax)
+
+
+def differences(intervals: Mapping[str, Interval], title: str, ax: "Axes | None") -> "Axes":
+    """Each difference of two sides with its interval."""
+    ax = figures.dot_plot(intervals, title, ax)
+    ax.axvline(0, color="gray", linestyle="--", linewidth=1)
+    return ax
+
+
+def coverage(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+    """Accuracy of the accepted rows against their share, with the thresholds as points."""
+    ax = figures.axes_for(ax)
+    _, covered, accuracy = detail.coverage
+    (line,) = ax.plot(covered, accuracy, label=name)
+    points = [row for row in detail.thresholds if row.coverage > 0]
+    ax.plot(
+        [row.coverage for row in points],
+        [row.accuracy for row in points],
+        "o",
+        color=line.get_color(),
+    )
+    for row in points:
+        place = (row.coverage, row.accuracy)
+        ax.annotate(f"{row.threshold:g}", place, (4, 6), textcoords="offset points")
+    figures.shares(ax, "share of the rows that are accepted", "share of these that is correct")
+    return ax
+
+
+def thresholds(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+    """Coverage and accuracy against the threshold."""
+    ax = figures.axes_for(ax)
+    threshold, covered, accuracy = detail.coverage
+    (line,) = ax.plot(threshold, accuracy, label=f"{name}: share that is correct")
+    ax.plot(
+        threshold,
+        covered,
+        "--",
+        color=line.get_color(),
+        label=f"{name}: share of the rows that are accepted",
+    )
+    figures.shares(ax, "threshold", "share")
+    ax.legend()
+    return ax
+
+
+def reliability(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+    """Bars of the share that is correct, and points at the mean probability, by probability."""
+    ax = figures.axes_for(ax)
+    bins = detail.reliability
+    used = np.flatnonzero(bins.n)
+    starts = used / BINS
+    ax.bar(starts, bins.accuracy[used], 1 / BINS, align="edge", alpha=0.4, edgecolor="white")
+    ax.plot(bins.confidence[used], bins.accuracy[used], "o", label=f"{name}: ECE {bins.error:.3f}")
+    ax.axline((0, 0), slope=1, color="gray", linestyle="--", linewidth=1)
+    figures.shares(ax, "probability of the top prediction", "share that is correct")
+    ax.legend()
+    return ax
+
+
+def confusion(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+    """The heatmap of labels and first predictions, as shares of each label's rows."""
+    matrix = confusion_of(detail)
+    n_of_label = np.maximum(matrix.n_of_label, 1)[:, None]
+    names = detail.names_of(matrix.labels)
+    ax = figures.heatmap(matrix.rows / n_of_label, names, "share of the label's rows", ax)
+    ax.set_title(name)
+    return ax
+
+
+FIGURES: Mapping[str, Callable[[Detail, str, "Axes | None"], "Axes"]] = {
+    "coverage": coverage,
+    "thresholds": thresholds,
+    "reliability": reliability,
+    "confusion": confusion,
+}

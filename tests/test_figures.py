@@ -1,0 +1,134 @@
+"""Results as figures of matplotlib: the data of what is drawn."""
+
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import embedx
+from embedx.errors import EmbedxError, InapplicableError, SettingError
+from tests.support.refusals import refused
+
+
+@pytest.fixture(autouse=True)
+def without_windows():
+    mpl.use("Agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def points(line):
+    """The coordinates of a line."""
+    return np.column_stack(line.get_data()).tolist()
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Texts of three topics, some of which are mistaken for another."""
+    file = tmp_path_factory.mktemp("rows") / "rows.txt"
+    lines = ["__label__a one two", "__label__b three four", "__label__c five six"] * 30
+    file.write_text("\n".join([*lines, *["__label__a three four"] * 6]) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def report(rows):
+    return embedx.evaluate(embedx.classify(rows, threads=1, seed=1), test=rows)
+
+
+def test_a_report_prints_as_the_command_line_does(report):
+    printed = str(report).split("\n\n")
+    assert printed[0].splitlines() == report.headlines
+    assert report.headlines[0] == "94 of 100 first suggestions are right."
+    names, values = zip(*(line.split() for line in printed[1].splitlines()), strict=True)
+    assert list(names) == list(report)
+    assert values[names.index("accuracy")] == "0.9375"
+    assert printed[2].splitlines()[0].startswith("training rows of a label")
+    assert printed[3].splitlines()[0].split("  ")[0] == "threshold"
+
+
+def test_frames_of_a_report_have_its_numbers(report):
+    frame = report.to_frame("confusion")
+    assert frame.loc["a"].tolist() == [30, 6, 0]
+    assert (list(frame.index), list(frame.columns)) == (["a", "b", "c"], ["a", "b", "c"])
+    assert report.to_frame("confused").values.tolist() == [["a", "b", 6]]
+    thresholds = report.to_frame("thresholds").set_index("threshold")
+    assert thresholds.loc[0.0].tolist() == [1, report["accuracy"]]
+    coverage = report.to_frame("coverage")
+    assert coverage["coverage"].iloc[-1] == 1
+    assert coverage["accuracy"].iloc[-1] == report["accuracy"]
+    bins = report.to_frame("reliability")
+    assert bins["n"].sum() == report["n"]
+    assert (bins["low"].iloc[0], bins["high"].iloc[-1]) == (0, 1)
+    labels = report.to_frame("labels").set_index("label")
+    assert labels["recall"].tolist() == [pytest.approx(30 / 36), 1, 1]
+    frequency = report.to_frame("frequency")
+    assert frequency["occurrences"].sum() == report["n"]
+    assert "recall@5" in frequency
+
+
+def test_figures_of_a_report_draw_its_frames(report):
+    frame = report.to_frame("coverage")
+    coverage = report.plot()
+    assert points(coverage.lines[0]) == frame[["coverage", "accuracy"]].values.tolist()
+    accepted = report.to_frame("thresholds").query("coverage > 0")
+    assert points(coverage.lines[1]) == accepted[["coverage", "accuracy"]].values.tolist()
+
+    thresholds = report.plot("thresholds")
+    assert points(thresholds.lines[0]) == frame[["threshold", "accuracy"]].values.tolist()
+    assert points(thresholds.lines[1]) == frame[["threshold", "coverage"]].values.tolist()
+
+    reliability = report.plot("reliability")
+    used = report.to_frame("reliability").query("n > 0")
+    assert [bar.get_height() for bar in reliability.patches] == used["accuracy"].tolist()
+
+    confusion = report.plot("confusion")
+    assert confusion.images[0].get_array()[0].tolist() == pytest.approx([30 / 36, 6 / 36, 0])
+    assert [label.get_text() for label in confusion.get_yticklabels()] == ["a", "b", "c"]
+
+
+def test_a_figure_is_drawn_where_the_user_wants_it(report):
+    from matplotlib import pyplot
+
+    _, (left, right) = pyplot.subplots(1, 2)
+    assert report.plot("reliability", right) is right
+    assert not left.has_data()
+    report.plot(ax=left)
+    assert report.plot(ax=left) is left
+    assert len(left.lines) == 4
+
+
+def test_two_sides_are_drawn_by_their_differences(rows, report, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("a\n" * 96)
+    both = embedx.evaluate(embedx.classify(rows, threads=1), test=rows, predictions=other)
+    ax = both.plot()
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    place = names.index("accuracy")
+    value = ax.containers[place].lines[0].get_xdata()[0]
+    assert value == both.to_frame().set_index("metric").loc["accuracy", "difference"]
+    assert str(both).splitlines()[0].split()[:2] == ["metric", "softmax"]
+    with refused("kind", kind=InapplicableError, quoting="one classifier alone"):
+        both.plot("confusion")
+    with refused("kind", kind=InapplicableError, quoting="two sides"):
+        report.plot("differences")
+
+
+def test_kinds_that_there_are_not_are_refused(report, tmp_path):
+    for draw in (report.plot, report.to_frame):
+        with refused("kind", kind=SettingError, quoting="coverage"):
+            draw("coverages")
+    several = tmp_path / "several.txt"
+    several.write_text("__label__a __label__b one\n__label__b two\n" * 20)
+    of_several = embedx.evaluate(embedx.classify(several, threads=1), test=several)
+    with refused("kind", kind=InapplicableError, quoting="one for each row"):
+        of_several.plot("confusion")
+
+
+def test_without_matplotlib_one_line_says_how_to_install_it(report, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with refused(kind=EmbedxError, quoting="pip install matplotlib"):
+        report.plot()
