@@ -1,43 +1,21 @@
 """The commands as a user types them."""
 
-import contextlib
 import io
 import json
 import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import embedx
-from embedx.cli.app import application
 from embedx.runtime.progress import Reporter
 from embedx.tasks.output import default_output
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
 from tests.support.commands import run_command
-from tests.support.forked import embedx_run, environment
 from tests.support.needs import needs_gensim
-
-COMMAND = [sys.executable, "-m", "embedx"]
-
-
-@contextlib.contextmanager
-def started(home, *arguments):
-    """A command in a process that ends with the block, whose streams are pipes."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)], cwd=home, text=True, env=environment(home), **pipes
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -166,106 +144,6 @@ def test_several_files_are_named_after_their_folder(tmp_path):
     assert str(default_output("ns", str(files[0]))) == "one.ns.embedx"
 
 
-def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
-    first = embedx_run(home, "train", two_topics, "--dim", 12, "--epochs", 1, "-o", "first")
-    assert not any(word in first.stderr for word in ("token cache", "memory: ", "disk: "))
-    probe = (
-        "import sys; from embedx.cli.app import main; sys.argv = ['embedx', *sys.argv[1:]]\ntry:"
-        " main()\nexcept SystemExit: pass\nfrom embedx.engine.skipgram import train_chunk; from"
-        " embedx.objectives.ns import coefficients\nprint(sum(sum(k.stats.cache_misses.values())"
-        " for k in (train_chunk, coefficients)))\nprint('gensim' in sys.modules)"
-    )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            probe,
-            "train",
-            str(two_topics),
-            "--dim",
-            "12",
-            "--epochs",
-            "1",
-            "-v",
-            "--output",
-            "probed",
-        ],
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=environment(home),
-    )
-    assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
-    assert "from the token cache" in done.stderr
-    assert "compiling" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("code", "heavy"),
-    [
-        (
-            (
-                "sys.argv = ['embedx', '--help']\nfrom embedx.cli.app import main\ntry:"
-                " main()\nexcept SystemExit: pass"
-            ),
-            "numba numpy scipy gensim smart_open",
-        ),
-        ("from embedx.vectors import model, formats, export", "gensim numba"),
-        (
-            "from embedx.text.sources import find_sources; find_sources(['wikipedia-sample', 'http://x/y'])",
-            "numba gensim smart_open numpy",
-        ),
-    ],
-    ids=["help", "queries and exports", "names of sources"],
-)
-def test_what_is_light_imports_nothing_heavy(code, heavy):
-    assert imported_by(code, heavy) == []
-
-
-def imported_by(code, modules):
-    """Those of the modules that a process has imported after running some Python."""
-    probe = f"import sys\n{code}\nprint(*[m for m in {modules.split()} if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=300, check=True
-    )
-    return done.stdout.splitlines()[-1].split()
-
-
-def test_training_on_a_local_file_imports_no_client_of_networks(home, two_topics):
-    words = ["embedx", "train", two_topics, "--output", home / "light", "--epochs", 1, "--quiet"]
-    code = (
-        f"sys.argv = {[str(word) for word in words]}\n"
-        "from embedx.cli.app import main\ntry: main()\nexcept SystemExit as ended: print()"
-    )
-    heavy = "smart_open requests urllib3 http.client gensim sklearn pandas ray embedx.labeled.read"
-    assert imported_by(code, heavy) == []
-    assert len(embedx.load(home / "light")) == 16
-
-
-@pytest.mark.parametrize("words", [["info", "model"], ["corpus", "list"]])
-def test_a_command_is_made_alone(words):
-    (command,) = _listed(application(words))
-    assert command == " ".join(words[: command.count(" ") + 1])
-
-
-def test_a_shell_is_offered_all_commands_while_a_name_is_typed(monkeypatch):
-    monkeypatch.setenv("_EMBEDX_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "embedx test")
-    assert {"test", "test-label", "corpus list"} < set(_listed(application([])))
-
-
-def _listed(app):
-    """The names of the commands of an application."""
-    names = [command.name for command in app.registered_commands]
-    for group in app.registered_groups:
-        names += [
-            f"{group.name} {registered.name}"
-            for registered in group.typer_instance.registered_commands
-        ]
-    return names
-
-
 @pytest.mark.parametrize("corpus", ["words.txt", "-"])
 def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
     (home / "words.txt").write_text("a\nb\n" * 9)
@@ -305,29 +183,6 @@ def test_export_goes_from_format_to_format(trained):
     )
     printed = " ".join(run_command(home, "export", "--help").stdout.split())
     assert all(f"`{name}`" in printed for name in formats.FORMATS)
-
-
-def test_training_on_baskets_from_standard_input(home):
-    baskets = "".join(json.dumps({"items": [f"Item {n % 4}", n % 3]}) + "\n" for n in range(60))
-    options = [
-        "--json-field",
-        "items",
-        "--tokenizer",
-        "none",
-        "--window",
-        "all",
-        "--sample",
-        0,
-        "--dim",
-        4,
-        "--epochs",
-        1,
-    ]
-    (line,) = run_command(home, "train", "-", *options, input=baskets).stdout.splitlines()
-    assert line.startswith(f"{home / 'stdin.ns.embedx'}\t7 words, loss ")
-    model = embedx.load(home / "stdin.ns.embedx")
-    assert model.settings["window"] == 1000
-    assert sorted(model.words) == ["0", "1", "2", "Item 0", "Item 1", "Item 2", "Item 3"]
 
 
 FILE_NAME = (
@@ -404,17 +259,6 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
     assert not any("Traceback" in note or " examples, " in note for note in notes)
     assert done.stdout == ""
     assert not list(home.glob("mistake*"))
-
-
-def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
-    (home / "Bibtex").mkdir()
-    (home / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
-    (home / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
-    (home / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
-    train, test = (f"bibtex@Bibtex/bibtex_{part}Split.txt" for part in ("tr", "tst"))
-    done = run_command(home, "classify", train, "--epochs", 1, "--test", test, "-q")
-    assert done.stdout.startswith(f"{home}/bibtex_trSplit.")
-    assert done.stdout.count("\n") == 1
 
 
 def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
@@ -512,17 +356,6 @@ def test_without_a_command_the_help_is_shown(home):
     assert run_command(home, "--version").stdout.startswith("embedx 0.")
 
 
-def test_interrupted_before_training_leaves_nothing(home):
-    with started(home, "train", "-", "--output", "never") as process:
-        process.stderr.readline()  # the command: it is about to read
-        time.sleep(1)
-        process.send_signal(signal.SIGTERM)
-        _, printed = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert printed.splitlines()[-1] == "embedx: interrupted"
-    assert not (home / "never").exists()
-
-
 def test_an_existing_model_is_kept_unless_overwrite_is_given(trained, two_topics):
     home, folder, _ = trained
     before = (folder / "input.npy").read_bytes()
@@ -539,31 +372,6 @@ def test_divergence_ends_with_code_3_and_advice(home, two_topics):
     assert done.returncode == 3
     assert "leave --learning-rate out, or try a smaller one" in done.stderr.splitlines()[-1]
     assert not (home / "diverged").exists()
-
-
-def test_an_interrupted_run_leaves_a_model_however_often_it_is_interrupted(home, two_topics):
-    options = [
-        "--epochs",
-        "1000000",
-        "--dim",
-        "8",
-        "--output",
-        "interrupted",
-        "--checkpoint-every",
-        "0.01s",
-    ]
-    with started(home, "train", two_topics, *options) as process:
-        while process.poll() is None and not list(home.glob("interrupted.checkpoint/state-*")):
-            time.sleep(0.01)
-        for _ in range(3):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.002)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert out.startswith(str(home / "interrupted"))
-    model = embedx.load(home / "interrupted")
-    assert model.facts["interrupted"]
-    assert np.isfinite(model.vectors).all()
 
 
 def test_cache_list_and_clear(home, two_topics):
@@ -600,92 +408,6 @@ def test_cache_list_and_clear(home, two_topics):
     assert run_command(home, "cache", "list", "--cache-dir", "mine").stdout == ""
 
 
-@pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
-def test_labels_are_called_by_their_names(home, layout):
-    (home / "few.txt").write_text(layout.format(2, 0) * 20)
-    (home / "names.txt").write_text("zero\none\ntwo\n")
-    options = [
-        "--label-names",
-        "names.txt",
-        "--epochs",
-        3,
-        "--test",
-        "few.txt",
-        "--output",
-        "named",
-        "--overwrite",
-        "--json",
-    ]
-    done = run_command(home, "classify", "few.txt", *options)
-    assert json.loads(done.stdout)["test"]["accuracy"] == 1
-    (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
-    best = [
-        line.split("\t")[0]
-        for line in run_command(home, "predict", "named", "few.txt").stdout.splitlines()
-    ]
-    assert (best[:40], len(best)) == (["two", "zero"] * 20, 41)
-    assert run_command(home, "predict", "named", "few.txt", "-o", "best.tsv").stdout == ""
-    assert [line.split("\t")[0] for line in (home / "best.tsv").read_text().splitlines()] == best
-    assert (
-        "--overwrite"
-        in run_command(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
-    )
-    (home / "best.tsv").unlink()
-    assert "accuracy\t1.0000" in run_command(home, "eval", "named", "--test", "few.txt").stdout
-
-
-def test_two_classifiers_are_scored_on_the_same_test_rows(home):
-    good = "0 1:1\n1 2:1\n" * 20
-    (home / "good.txt").write_text(good)
-    (home / "swapped.txt").write_text("1 1:1\n0 2:1\n" * 20)
-    for name in ("good", "swapped"):
-        run_command(home, "classify", f"{name}.txt", "-o", f"{name}.m")
-    scored = ["eval", "good.m", "swapped.m", "--test", "good.txt"]
-    lines = [line.split("\t") for line in run_command(home, *scored).stdout.splitlines()]
-    assert lines[0] == ["metric", "good.m", "swapped.m", "difference", "from", "to"]
-    row = {name: values for name, *values in lines}
-    assert row["accuracy"] == ["1.0000", "0.0000", "1.0000", "1.0000", "1.0000"]
-    record = json.loads(run_command(home, *scored, "--json").stdout)["test"]
-    assert [metrics["accuracy"] for metrics in record["metrics"]] == [1.0, 0.0]
-    assert record["difference"]["accuracy"] == 1.0
-    refusal = run_command(home, *scored, "--per-label", "l.csv", check=False)
-    assert refusal.returncode == 2
-    assert "--per-label" in refusal.stderr
-
-
-def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
-    (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
-    options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
-    done = run_command(home, "classify", "half.txt", *options)
-    assert "20 of 60 training rows have no label and are not trained on" in done.stderr
-    assert "20 of 60 test rows have no label and are not scored" in done.stderr
-    assert "accuracy 1.0000" in done.stdout
-    assert "p@1 1.0000" in done.stdout
-    assert done.stdout.endswith(", 40 labelled test rows\n")
-
-
-@pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])
-def test_probabilities_that_are_none_are_distinguished(home, objective, is_told):
-    (home / "few.txt").write_text("1 0:1\n0 1:1\n1 0:2\n0 1:2\n" * 5)
-    options = [
-        "--objective",
-        objective,
-        "--epochs",
-        3,
-        "--validation",
-        "0.2",
-        "--output",
-        f"few.{objective}.embedx",
-    ]
-    trained = run_command(home, "classify", "few.txt", *options)
-    predicted = run_command(home, "predict", f"few.{objective}.embedx", "few.txt")
-    tested = run_command(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
-    for done in (trained, predicted, tested):
-        note = "margin has no probabilities of its own; those shown are a softmax of its scores"
-        assert (note in done.stderr) == is_told, done.stderr
-        assert "softmax of its scores" not in done.stdout
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -706,102 +428,3 @@ def test_symbolic_links_in_a_loop_are_an_error_of_one_line(tmp_path, words):
     assert done.returncode == 2
     assert "loop" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-
-
-def test_a_byte_order_mark_belongs_to_no_query(tmp_path):
-    (tmp_path / "vectors.txt").write_text("a 1 2\nb 2 1\n")
-    done = run_command(tmp_path, "nn", "vectors.txt", "-", input="\ufeffa\n")
-    assert done.stdout == "a\tb\t0.8000\n"
-    done = run_command(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
-    assert done.stdout == "a 1 2\n"
-
-
-def answered(home, *words, lines):
-    """What a command answers to each line of its standard input before it gets the next."""
-    with started(home, *words) as process:
-        for line in lines:
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-            yield process.stdout.readline().rstrip("\n")
-        process.communicate()  # closes the streams
-        assert process.returncode == 0
-
-
-def test_each_line_of_standard_input_is_answered_as_it_comes(tmp_path):
-    (tmp_path / "v.txt").write_text("a 1 2\nb 2 1\nc 3 1\nd 1 1\n")
-    answers = [*answered(tmp_path, "nn", "v.txt", "-", "--top-k", "1", lines="bc")]
-    assert answers == ["b\tc\t0.9899", "c\tb\t0.9899"]
-    assert [*answered(tmp_path, "vectors", "v.txt", lines="ab")] == ["a 1 2", "b 2 1"]
-    questions = ["a b c", "a c b"]
-    answers = [*answered(tmp_path, "analogy", "v.txt", "-", "--top-k", "1", lines=questions)]
-    assert [line.split()[0] for line in answers] == ["d", "d"]
-
-
-def test_fasttexts_commands_about_vectors_answer_each_line_as_it_comes(tmp_path):
-    (tmp_path / "v.vec").write_text("4 2\na 1 2\nb 2 1\nc 3 1\nd 1 1\n")
-    words = [*answered(tmp_path, "print-word-vectors", "v.vec", lines=["a", "unseen"])]
-    assert words == ["a 1 2", "unseen 0 0"]
-    sentences = [*answered(tmp_path, "print-sentence-vectors", "v.vec", lines=["a b", "unseen"])]
-    assert sentences == ["0.67082 0.67082", "0 0"]
-    answers = [*answered(tmp_path, "analogies", "v.vec", "1", lines=["b a c", "c a b"])]
-    assert [line.removeprefix("Query triplet (A - B + C)? ")[0] for line in answers] == ["d", "d"]
-
-
-def test_fasttexts_nn_asks_for_words(tmp_path):
-    (tmp_path / "text.txt").write_text("king queen\ncat dog\n" * 30)
-    options = ["-dim", "4", "-minCount", "1", "-bucket", "100", "-epoch", "1", "-t", "0"]
-    embedx_run(tmp_path, "skipgram", *["-input", "text.txt", "-output", "ft", *options])
-    asked = ["king", "dog"]
-    answers = [*answered(tmp_path, "nn", "ft.bin", "1", lines=asked)]
-    from_stdin = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=asked)]
-    assert [line.removeprefix("Query word? ").split()[0] for line in answers] == [
-        line.split()[1] for line in from_stdin
-    ]
-
-
-def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
-    rows = ["__label__pos good nice film", "__label__neg bad ugly film"] * 20
-    (tmp_path / "reviews.txt").write_text("\n".join(rows) + "\n")
-    run_command(tmp_path, *["supervised", "-input", "reviews.txt", "-output", "ft", "-dim", "4"])
-    texts = ["good", "bad"]
-    assert [*answered(tmp_path, *["predict", "ft.bin", "-"], lines=texts)] == [
-        "__label__pos",
-        "__label__neg",
-    ]
-    assert [*answered(tmp_path, *["predict", "ft", "-", "2"], lines=texts)] == [
-        "__label__pos __label__neg",
-        "__label__neg __label__pos",
-    ]
-    answers = [*answered(tmp_path, *["predict-prob", "ft.bin", "-"], lines=texts)]
-    assert [line.split()[0] for line in answers] == ["__label__pos", "__label__neg"]
-    done = run_command(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
-    measures = "F1-Score : 1.000000  Precision : 1.000000  Recall : 1.000000   __label__"
-    assert done.stdout.splitlines() == [
-        f"{measures}pos",
-        f"{measures}neg",
-        "N\t40",
-        "P@1\t1",
-        "R@1\t1",
-    ]
-
-
-def test_rows_of_standard_input_are_of_the_formats_of_files(tmp_path):
-    rows = "".join(f"A {i % 3 + 1}:1 4:1\nB {i % 3 + 5}:1 8:1\n" for i in range(30))
-    (tmp_path / "rows.svm").write_text(rows)
-    table = "id,text,topic\n" + "a,red wine,A\nb,blue sea,B\n" * 30
-    (tmp_path / "table.csv").write_text(table)
-    run_command(tmp_path, *["classify", "rows.svm", "--output", "sparse", "--epochs", "3"])
-    columns = ["--label-column", "topic", "--text-column", "text", "--id-column", "id"]
-    run_command(
-        tmp_path, *["classify", "table.csv", "--output", "table", "--epochs", "3"], *columns
-    )
-
-    sparse = ["predict", "sparse", "-", "--top-k", "1"]
-    answers = [*answered(tmp_path, *sparse, lines=["1:1 4:1", "A 5:1 8:1 # a comment"])]
-    assert [answer[0] for answer in answers] == ["A", "B"]
-    with_header = run_command(tmp_path, *sparse, input="2 9 2\n0 5:1 8:1\n1 1:1 4:1\n\n").stdout
-    assert len(with_header.splitlines()) == 2
-
-    records = ['{"id": "x", "text": "red wine"}', '{"id": "y", "text": "blue sea"}']
-    answers = [*answered(tmp_path, "predict", "table", "-", "--top-k", "1", lines=records)]
-    assert [answer.split("\t")[:2] for answer in answers] == [["x", "A"], ["y", "B"]]

@@ -3,6 +3,7 @@ that there are no circles.
 """
 
 import ast
+import functools
 import re
 from importlib.util import resolve_name
 from pathlib import Path
@@ -26,12 +27,18 @@ def modules():
     return {name.removesuffix(".__init__"): path for name, path in named.items()}
 
 
-def imported(name, path, known):
+@functools.cache
+def syntax_tree(path):
+    """The syntax tree of a file, which several tests read."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+def imported(path, known):
     """The modules of the package that a module imports, wherever in its text; "" where it is the
     whole package.
     """
     package = ".".join(["embedx", *path.relative_to(ROOT).parts[:-1]])
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(syntax_tree(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -59,9 +66,14 @@ def test_everything_has_its_place():
     assert {name.split(".")[0] for name in modules()} - ABOVE_ALL <= set().union(*LAYERS)
 
 
+@functools.cache
 def constants_and_kernels(path):
     """What a file gives to kernels of other files: names of constants and of kernels."""
-    for node in ast.parse(path.read_text("utf-8")).body:
+    return set(_constants_and_kernels(path))
+
+
+def _constants_and_kernels(path):
+    for node in syntax_tree(path).body:
         if isinstance(node, ast.FunctionDef) and {ast.unparse(d) for d in node.decorator_list} & {
             "kernel",
             "kernel_part",
@@ -90,7 +102,7 @@ def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
     files = {ROOT / source for source in KERNEL_SOURCES}
     n_names = 0
     for path in known.values():
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = syntax_tree(path)
         read = set(names_in_kernels(tree))
         for node in ast.walk(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("embedx"):
@@ -98,7 +110,7 @@ def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
             home = known.get(node.module.removeprefix("embedx").lstrip("."))
             if home is None:
                 continue
-            constants = set(constants_and_kernels(home))
+            constants = constants_and_kernels(home)
             used = {alias.name for alias in node.names if (alias.asname or alias.name) in read}
             n_names += len(used & constants)
             if used & constants:
@@ -112,7 +124,7 @@ def test_imports_go_down():
         (name, import_name)
         for name, path in known.items()
         if name not in ABOVE_ALL
-        for import_name in imported(name, path, known)
+        for import_name in imported(path, known)
     }
     elsewhere = {
         (name, import_name)

@@ -65,14 +65,7 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embe
             streams = [str(Path(folder, name)) for name in ("in", "out", "err")]
             Path(streams[0]).write_text(input)
             server = _server(imported, env.get("NUMBA_CACHE_DIR"))
-            request = {
-                "code": code,
-                "words": words,
-                "cwd": str(cwd),
-                "environment": dict(env),
-                "streams": streams,
-            }
-            print(json.dumps(request), file=server.stdin, flush=True)
+            _request(server, code, words, cwd, env, streams)
             returned = int(server.stdout.readline())
             out, err = (Path(name).read_text("utf-8") for name in streams[1:])
         done = subprocess.CompletedProcess(words, returned, out, err)
@@ -95,6 +88,49 @@ def environment(home):
 def embedx_run(home, *arguments, **how):
     """Run a command in `home`; its completed process."""
     return run(*arguments, cwd=home, env=environment(home), **how)
+
+
+@contextlib.contextmanager
+def piped(home, *arguments):
+    """A command in `home` whose standard input and output are pipes, which the block gets.
+
+    It ends well when its input is closed, after the block.
+    """
+    words = [str(argument) for argument in arguments]
+    if not CAN_FORK:
+        command = [sys.executable, "-c", COMMAND, *words]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, cwd=home, env=environment(home), **pipes) as process:
+            yield process.stdin, process.stdout
+        assert process.returncode == 0
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [str(Path(folder, name)) for name in ("in", "out", "err")]
+        for name in streams[:2]:
+            os.mkfifo(name)
+        env = environment(home)
+        server = _server("embedx", env["NUMBA_CACHE_DIR"])
+        _request(server, COMMAND, words, home, env, streams)
+        try:
+            with open(streams[0], "w") as stdin, open(streams[1]) as stdout:
+                yield stdin, stdout
+                stdin.close()
+                stdout.read()
+        finally:
+            returned = int(server.stdout.readline())
+        assert returned == 0, Path(streams[2]).read_text("utf-8")
+
+
+def _request(server, code, words, cwd, env, streams):
+    """Have a server fork a command; the server prints its exit code when it ends."""
+    request = {
+        "code": code,
+        "words": words,
+        "cwd": str(cwd),
+        "environment": dict(env),
+        "streams": streams,
+    }
+    print(json.dumps(request), file=server.stdin, flush=True)
 
 
 def watched(command, folder):

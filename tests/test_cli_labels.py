@@ -1,0 +1,104 @@
+"""`classify`, `predict` and `eval` as a user types them."""
+
+import json
+
+import pytest
+
+from tests.support.commands import run_command
+
+
+def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
+    (home / "Bibtex").mkdir()
+    (home / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
+    (home / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
+    (home / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
+    train, test = (f"bibtex@Bibtex/bibtex_{part}Split.txt" for part in ("tr", "tst"))
+    done = run_command(home, "classify", train, "--epochs", 1, "--test", test, "-q")
+    assert done.stdout.startswith(f"{home}/bibtex_trSplit.")
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
+def test_labels_are_called_by_their_names(home, layout):
+    (home / "few.txt").write_text(layout.format(2, 0) * 20)
+    (home / "names.txt").write_text("zero\none\ntwo\n")
+    options = [
+        "--label-names",
+        "names.txt",
+        "--epochs",
+        3,
+        "--test",
+        "few.txt",
+        "--output",
+        "named",
+        "--overwrite",
+        "--json",
+    ]
+    done = run_command(home, "classify", "few.txt", *options)
+    assert json.loads(done.stdout)["test"]["accuracy"] == 1
+    (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
+    best = [
+        line.split("\t")[0]
+        for line in run_command(home, "predict", "named", "few.txt").stdout.splitlines()
+    ]
+    assert (best[:40], len(best)) == (["two", "zero"] * 20, 41)
+    assert run_command(home, "predict", "named", "few.txt", "-o", "best.tsv").stdout == ""
+    assert [line.split("\t")[0] for line in (home / "best.tsv").read_text().splitlines()] == best
+    assert (
+        "--overwrite"
+        in run_command(home, "predict", "named", "few.txt", "-o", "best.tsv", check=False).stderr
+    )
+    (home / "best.tsv").unlink()
+    assert "accuracy\t1.0000" in run_command(home, "eval", "named", "--test", "few.txt").stdout
+
+
+def test_two_classifiers_are_scored_on_the_same_test_rows(home):
+    good = "0 1:1\n1 2:1\n" * 20
+    (home / "good.txt").write_text(good)
+    (home / "swapped.txt").write_text("1 1:1\n0 2:1\n" * 20)
+    for name in ("good", "swapped"):
+        run_command(home, "classify", f"{name}.txt", "-o", f"{name}.m")
+    scored = ["eval", "good.m", "swapped.m", "--test", "good.txt"]
+    lines = [line.split("\t") for line in run_command(home, *scored).stdout.splitlines()]
+    assert lines[0] == ["metric", "good.m", "swapped.m", "difference", "from", "to"]
+    row = {name: values for name, *values in lines}
+    assert row["accuracy"] == ["1.0000", "0.0000", "1.0000", "1.0000", "1.0000"]
+    record = json.loads(run_command(home, *scored, "--json").stdout)["test"]
+    assert [metrics["accuracy"] for metrics in record["metrics"]] == [1.0, 0.0]
+    assert record["difference"]["accuracy"] == 1.0
+    refusal = run_command(home, *scored, "--per-label", "l.csv", check=False)
+    assert refusal.returncode == 2
+    assert "--per-label" in refusal.stderr
+
+
+def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
+    (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
+    options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
+    done = run_command(home, "classify", "half.txt", *options)
+    assert "20 of 60 training rows have no label and are not trained on" in done.stderr
+    assert "20 of 60 test rows have no label and are not scored" in done.stderr
+    assert "accuracy 1.0000" in done.stdout
+    assert "p@1 1.0000" in done.stdout
+    assert done.stdout.endswith(", 40 labelled test rows\n")
+
+
+@pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])
+def test_probabilities_that_are_none_are_distinguished(home, objective, is_told):
+    (home / "few.txt").write_text("1 0:1\n0 1:1\n1 0:2\n0 1:2\n" * 5)
+    options = [
+        "--objective",
+        objective,
+        "--epochs",
+        3,
+        "--validation",
+        "0.2",
+        "--output",
+        f"few.{objective}.embedx",
+    ]
+    trained = run_command(home, "classify", "few.txt", *options)
+    predicted = run_command(home, "predict", f"few.{objective}.embedx", "few.txt")
+    tested = run_command(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
+    for done in (trained, predicted, tested):
+        note = "margin has no probabilities of its own; those shown are a softmax of its scores"
+        assert (note in done.stderr) == is_told, done.stderr
+        assert "softmax of its scores" not in done.stdout
