@@ -57,6 +57,12 @@ def blobs(git: Path, repository: Repository) -> list[Blob]:
 
 def contents(git: Path, files: Sequence[Blob]) -> Iterator[str]:
     """The text of each file, in this order."""
+    for content in binaries(git, files):
+        yield content.decode("utf-8", "replace")
+
+
+def binaries(git: Path, files: Sequence[Blob]) -> Iterator[bytes]:
+    """The bytes of each file, in this order. Raises `DataError` for one that the clone lacks."""
     command = [*_git(git), "cat-file", "--batch"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -64,9 +70,12 @@ def contents(git: Path, files: Sequence[Blob]) -> Iterator[str]:
         requests = threading.Thread(target=_request, args=(process.stdin, files), daemon=True)
         requests.start()
         try:
-            for _ in files:
-                size = int(process.stdout.readline().split()[2])
-                yield process.stdout.read(size).decode("utf-8", "replace")
+            for file in files:
+                answer = process.stdout.readline().split()
+                if len(answer) < 3:
+                    problem = f"git does not have the content of {file.path}"
+                    raise DataError(git, None, problem, "name a complete clone by --source")
+                yield process.stdout.read(int(answer[2]))
                 process.stdout.read(1)
         finally:
             process.kill()

@@ -13,6 +13,7 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.run import ClassifierRun, TrainedClassifier
 from embedx.classification.settings import ClassifySettings
+from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.training import life
@@ -123,3 +124,28 @@ def estimates(classifier: Any) -> np.ndarray:
     z = classifier.arrays["bias"].astype(np.float64)
     p = np.exp(z - z.max())
     return p / p.sum()
+
+
+def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float]:
+    """Accuracy, top-5 accuracy and mean reciprocal rank, ties counted against; of several labels
+    P@1, 3 and 5.
+    """
+    block = max(1, (1 << 25) // data.n_labels)
+    starts = range(0, len(data), block)
+    if multilabel:
+        metrics = LabelMetrics(data.n_labels)
+        for start in starts:
+            rows = np.arange(start, min(start + block, len(data)))
+            metrics.add(None, classifier.scores(data.features[rows]), data.labels.rows(rows))
+        return {name: value for name, value in metrics.result().items() if name.startswith("p@")}
+    ranks = []
+    for start in starts:
+        y = data.labels.ids[start : start + block]
+        z = classifier.scores(data.features[start : start + block])
+        ranks.append((z >= z[np.arange(len(y)), y][:, None]).sum(axis=1))  # 1 is best
+    rank = np.concatenate(ranks)
+    return {
+        "accuracy": float((rank == 1).mean()),
+        "top-5": float((rank <= 5).mean()),
+        "reciprocal rank": float((1 / rank).mean()),
+    }

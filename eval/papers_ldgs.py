@@ -9,6 +9,7 @@ beside rows found by search.
                  multiply-adds
     growth       the same: what one iteration takes, exactly and with found rows, on more and more
                  words
+    messages-*   algorithm 2, greedy message passing, on small faces, documents and next words
 
 What a run trains on is cut into legs, each a call of `classification.train` that continues the one
 before. Measuring takes place between legs and does not count as training.
@@ -25,9 +26,14 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DivergedError
-from embedx.evaluation.labels import LabelMetrics
 from embedx.runtime.cores import usable_cores
-from eval import datasets, papers, papers_ldgs_data as sources, papers_ldgs_words as words
+from eval import (
+    datasets,
+    papers,
+    papers_ldgs_data as sources,
+    papers_ldgs_messages as messages,
+    papers_ldgs_words as words,
+)
 from eval.experiment import Experiment, Run
 from eval.page import DASH, exceeds, number, plotted, table, target
 from eval.papers import fit
@@ -129,6 +135,7 @@ FULL = {
     "max_rates": 7,
     "n_words": 20_000,  # of the section words: so many that an exact iteration takes seconds
     "growing": (20_000, 77_000, 200_000),  # words of the section growth
+    **messages.FULL,
 }
 QUICK = {
     "seconds": 1.0,
@@ -144,6 +151,7 @@ QUICK = {
     "max_rates": 4,
     "n_words": 200,
     "growing": (100, 200),
+    **messages.QUICK,
 }
 
 
@@ -157,16 +165,22 @@ def jobs(run: Run) -> Iterator[Job]:
         "growth": lambda run: words.growth_jobs(run.settings.growing),
     }
     for section in run.chosen("section"):
-        yield from other[section](run) if section in other else curve_jobs(run, section)
+        if section in other:
+            yield from other[section](run)
+        elif section in messages.SECTIONS:
+            yield from messages.jobs(run, section)
+        else:
+            yield from curve_jobs(run, section)
 
 
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen sections; a text may be named by --set instead."""
     sections = run.chosen("section")
     names = []
-    if "documents" in sections:
+    if {"documents", "messages-documents"} & {*sections}:
         names.append("eurlex-4.3k")
-    if {"next-word", "words", "growth"} & {*sections} and not run.settings.corpus:
+    of_text = {"next-word", "words", "growth", "messages-next-word"}
+    if of_text & {*sections} and not run.settings.corpus:
         names.append(datasets.TEXT)
     return names
 
@@ -230,6 +244,8 @@ def speed_jobs(run: Run) -> Iterator[Job]:
 
 
 def measure(run: Run, job: Job) -> Result:
+    if job["section"] in messages.SECTIONS:
+        return messages.measure(run, job)
     match job:
         case {"section": "words" | "growth"}:
             return words.measure(job, sources.text_of(run), run.folder, run.settings.seconds)
@@ -351,31 +367,6 @@ def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
     )
 
 
-def accuracy_of(classifier: Any, data: Any, multilabel: bool) -> dict[str, float]:
-    """Accuracy, top-5 accuracy and mean reciprocal rank, ties counted against; of several labels
-    P@1, 3 and 5.
-    """
-    block = max(1, (1 << 25) // data.n_labels)
-    starts = range(0, len(data), block)
-    if multilabel:
-        metrics = LabelMetrics(data.n_labels)
-        for start in starts:
-            rows = np.arange(start, min(start + block, len(data)))
-            metrics.add(None, classifier.scores(data.features[rows]), data.labels.rows(rows))
-        return {name: value for name, value in metrics.result().items() if name.startswith("p@")}
-    ranks = []
-    for start in starts:
-        y = data.labels.ids[start : start + block]
-        z = classifier.scores(data.features[start : start + block])
-        ranks.append((z >= z[np.arange(len(y)), y][:, None]).sum(axis=1))  # 1 is best
-    rank = np.concatenate(ranks)
-    return {
-        "accuracy": float((rank == 1).mean()),
-        "top-5": float((rank <= 5).mean()),
-        "reciprocal rank": float((1 / rank).mean()),
-    }
-
-
 # ---- measurements: accuracy against time
 
 
@@ -414,7 +405,7 @@ def at_rate(run: Run, job: Job) -> Result:
         training, CONTENDERS[job["contender"]], now, tuple(np.arange(1, 9) / 8), most, lambda _: {}
     )
     found = (
-        accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by]
+        papers.accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by]
         if trained
         else None
     )
@@ -437,9 +428,9 @@ def at_best_rate(run: Run, job: Job) -> Result:
         options,
         task.epochs,
         run.settings.seconds,
-        lambda classifier: accuracy_of(classifier, few, task.multilabel),
+        lambda classifier: papers.accuracy_of(classifier, few, task.multilabel),
     )
-    final = accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
+    final = papers.accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
     return {
         "options": options,
         "curve_rows": len(few),
@@ -739,7 +730,10 @@ COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
 EXPERIMENT = Experiment(
     name="papers-ldgs",
     title="Yen et al. 2018, loss decomposition for large output spaces",
-    choices={"section": (*TASKS, "speed", "words", "growth"), "contender": tuple(CONTENDERS)},
+    choices={
+        "section": (*TASKS, "speed", "words", "growth", *messages.SECTIONS),
+        "contender": tuple(CONTENDERS),
+    },
     settings=FULL,
     quick=QUICK,
     packages=("scipy",),
@@ -754,6 +748,14 @@ EXPERIMENT = Experiment(
         "words": words.runs,
         "words-targets": words.targets,
         "growth": words.growth,
+        **{
+            section: functools.partial(messages.contenders_table, section)
+            for section in messages.SECTIONS
+        },
+        **{
+            f"{section}-rates": functools.partial(messages.rates_table, section)
+            for section in messages.SECTIONS
+        },
     },
     plots={
         **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},

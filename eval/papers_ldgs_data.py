@@ -6,8 +6,9 @@ the made-up documents that of WikiLSHTC; their difficulty is stated where it is 
 EURLex are genuine.
 """
 
+import gzip
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -54,6 +55,13 @@ def text_of(run: Run) -> str:
     if "text" not in run.files:
         corpora.unpacked(run)
     return run.files["text"]
+
+
+def opened(corpus: str) -> IO[bytes]:
+    """The bytes of a text, unpacked."""
+    if corpus.endswith(".gz"):
+        return gzip.open(corpus, "rb")
+    return open(corpus, "rb")
 
 
 class Words(NamedTuple):
@@ -113,24 +121,30 @@ def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return found
 
 
-def word_vectors(corpus: str, text: Any, share: float, quick: bool) -> np.ndarray:
+def word_vectors(
+    corpus: str, text: Any, share: float, quick: bool, max_vocab: int | None
+) -> np.ndarray:
     """float32 (n_words, DIM): input vectors by `ns`, of text that was not held out."""
     options = {"dim": DIM, "window": WINDOW, "heldout": share, "epochs": 1 if quick else 5}
+    if max_vocab:
+        options["max_vocab"] = max_vocab
     return skipgram.train(corpus, configure("ns", options | text.record())).vectors.arrays["input"]
 
 
-def next_word(corpus: str, n: int, n_test: int, share: float, quick: bool) -> Data:
+def next_word(
+    corpus: str, n: int, n_test: int, share: float, quick: bool, max_vocab: int | None = None
+) -> Data:
     """Which word stands between these: the mean of the vectors of its context, standardised, to
-    length 1 on average.
+    length 1 on average. Of the most frequent words if max_vocab is given.
 
     The label is the word; positions are drawn among those that subsampling leaves, test positions
     in held-out spans of text, of which the vectors know nothing.
     """
     text = TextSettings.from_options(recipe_defaults([corpus]))
-    settings = VocabularySettings()
+    settings = VocabularySettings(max_vocab=max_vocab)
     with encode(corpus, text, Silent(), None) as encoded:
         words, remap = select(encoded, settings)
-        vectors = word_vectors(corpus, text, share, quick)
+        vectors = word_vectors(corpus, text, share, quick, max_vocab)
         held_out = hold_out(encoded.tokens, remap, share)
         rng = np.random.default_rng(1)
         chance = keep_probability(trained_counts(words.counts, held_out.counts), settings.sample)
@@ -182,16 +196,18 @@ def centres_of(n: int, rng: Any) -> np.ndarray:
     return beside(families[np.arange(n) // FAMILY], FAMILY_SPREAD, rng)
 
 
-def faces(n: int) -> Data:
-    """All images of n identities, about MEAN_IMAGES of each and at least 3, the last of each for
-    test.
+def faces(n: int, n_test: int = 1) -> Data:
+    """All images of n identities, about MEAN_IMAGES - 1 of each and at least 2 for training, and
+    n_test for test, which are the last ones.
     """
     rng = np.random.default_rng(1)
     centres = centres_of(n, rng)
-    ids = np.repeat(np.arange(n), 3 + rng.poisson(MEAN_IMAGES - 3, n))
+    n_images = 2 + n_test + rng.poisson(MEAN_IMAGES - 3, n)
+    ids = np.repeat(np.arange(n), n_images)
     images = beside(centres[ids], IMAGE_SPREAD, rng)
-    is_last = np.diff(ids, append=n) != 0
-    halves = [Labeled(images[rows], Labels.single(ids[rows]), n) for rows in (~is_last, is_last)]
+    images_left = np.repeat(np.cumsum(n_images), n_images) - np.arange(len(ids))
+    is_test = images_left <= n_test
+    halves = [Labeled(images[rows], Labels.single(ids[rows]), n) for rows in (~is_test, is_test)]
     return Data(*halves)
 
 

@@ -6,7 +6,6 @@ pairs of a text held out: what a search reports as its objective is taken over t
 too small by what it did not find.
 """
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from embedx.evaluation import heldout, words
 from embedx.skipgram import collapsed, run as skipgram
 from embedx.skipgram.configuration import configure
 from eval.page import DASH, number, plotted, table, target
+from eval.papers_ldgs_data import opened
 from eval.records import Job, Records, Result
 
 ALONE = {"candidate_fraction": 1.0, "tail": False}  # only what is found, as in the paper
@@ -45,7 +45,7 @@ def split(corpus: str, folder: Path) -> tuple[Path, Path]:
         raise SystemExit(
             f"{corpus}: the section words needs a text of its own: --set corpus=FILE, or --data"
         )
-    with (gzip.open if corpus.endswith(".gz") else open)(corpus, "rb") as text:
+    with opened(corpus) as text:
         data = text.read()
     cut = data.rindex(b" ", 0, len(data) - min(HELD_OUT, len(data) // 10))
     training, rest = folder / "collapsed-training.txt", folder / "collapsed-heldout.txt"

@@ -1,19 +1,24 @@
 """eval data: the steps that build data sets from public repositories, on small ones."""
 
 import gzip
+import io
 import json
 import subprocess
+import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 from embedx.errors import DataError
 from embedx.labeled.read import read, read_training
 from tests.support.eval_setup import ROOT
 
 assert ROOT
-from eval import data, data_eurlex, data_wikipedia  # noqa: E402
-from eval.data_repositories import Blob, Repository, blobs, contents  # noqa: E402
+image = pytest.importorskip("PIL.Image")
+from eval import data, data_eurlex, data_mulan, data_omniglot, data_wikipedia  # noqa: E402
+from eval.data_repositories import Blob, Repository, binaries, blobs, contents  # noqa: E402
 from eval.data_xc import Documents, features_of, xc_file  # noqa: E402
 
 
@@ -174,3 +179,118 @@ def test_what_is_built_is_compared_with_what_was_measured(tmp_path):
 def test_the_same_lines_make_the_same_file(tmp_path):
     files = [data._write(tmp_path / name / "x.gz", ["a\n", "b\n"]) for name in ("1", "2")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def unpacked(path):
+    return gzip.decompress(path.read_bytes()).decode()
+
+
+# ---- mulan
+
+
+ARFF = """@relation x
+
+@attribute 0 {0,1}
+@attribute TAG_m\\'usica {0,1}
+@attribute 'new york' {0,1}
+@attribute TAG_sea {0,1}
+
+@data
+{0 1,1 1,2 1}
+{3 1}
+{2 1}
+"""
+XML = '<labels xmlns="x"><label name="TAG_sea"></label><label name="TAG_m\\\'usica"/></labels>'
+
+
+def test_bookmarks_of_mulan_become_rows_with_the_labels_that_the_xml_names(repository, tmp_path):
+    files = {"b/bibtex.xml": XML, "b/bibtex-train.arff": ARFF, "b/bibtex-test.arff": ARFF}
+    renamed = {f"bibtex/{name[2:]}": content for name, content in files.items()}
+    directory, about = repository(renamed, "bibtex")
+    paths = data.build_mulan(directory, tmp_path / "out", about)
+    assert [path.name for path in paths] == [
+        "train.txt.gz",
+        "test.txt.gz",
+        "features.txt.gz",
+        "labels.tsv.gz",
+    ]
+    assert unpacked(paths[0]) == "3 2 2\n0 0:1 1:1\n1 \n 1:1\n"
+    assert unpacked(paths[2]) == "0\nnew york\n"
+    assert unpacked(paths[3]) == "0\tTAG_m\\'usica\n1\tTAG_sea\n"
+
+
+def test_rows_of_mulan_that_are_not_sparse_are_refused():
+    attributes = data_mulan.attributes_of(ARFF, data_mulan.label_names(XML))
+    with pytest.raises(DataError):
+        list(data_mulan.xc_lines("@data\n1,0,1,0\n", attributes))
+
+
+# ---- Omniglot
+
+
+def drawing(ink):
+    """A PNG of 105 x 105 pixels, black where there is ink."""
+    pixels = np.full((105, 105), 255, np.uint8)
+    pixels[ink] = 0
+    file = io.BytesIO()
+    image.fromarray(pixels).convert("1").save(file, "png")
+    return file.getvalue()
+
+
+def test_a_reduced_pixel_is_the_mean_over_its_area():
+    pixels = np.random.default_rng(0).random((105, 105))
+    reduced = data_omniglot.reduced(pixels, 28)
+    assert reduced.mean() == pytest.approx(pixels.mean())
+    row = np.array([1, 1, 1, 0.75])
+    assert reduced[0, 0] == pytest.approx(row @ pixels[:4, :4] @ row / 3.75**2)
+    np.testing.assert_allclose(
+        data_omniglot.area_weights(6, 2) * 3, [[1] * 3 + [0] * 3, [0] * 3 + [1] * 3]
+    )
+
+
+def test_drawings_are_split_by_drawer_and_labelled_by_character(tmp_path, repository):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for character, drawer in ((1, 1), (1, 17), (2, 16)):
+            ink = np.s_[:15, : 15 * character]
+            name = f"images_background/Greek/character0{character}/000{character}_{drawer:02}.png"
+            archive.writestr(name, drawing(ink))
+    directory, about = repository({"python/x": ""}, "python")
+    (tmp_path / "python/images_background.zip").write_bytes(content.getvalue())
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "y")
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    paths = data.build_omniglot(directory, tmp_path / "out", replace(about, commit=commit))
+    training = read_training(str(paths[0]))
+    assert (len(training), training.n_features, training.n_labels) == (2, 784, 2)
+    assert training.labels.ids.tolist() == [0, 1]
+    images = training.features.toarray().reshape(2, 28, 28)
+    assert images[0, :4, :4].min() == 1
+    assert images.sum(axis=(1, 2)).tolist() == [16, 32]
+    assert unpacked(paths[1]).startswith("1 784 2\n0 ")
+    assert unpacked(paths[2]) == "0\tGreek/character01\n1\tGreek/character02\n"
+
+
+def test_a_clone_without_the_content_of_a_file_is_named(repository):
+    directory, _ = repository({"python/x": "1"}, "python")
+    with pytest.raises(DataError) as error:
+        list(binaries(directory, [Blob("python/x.zip", "0" * 40)]))
+    assert "python/x.zip" in error.value.problem
+
+
+def test_the_file_of_burda_keeps_its_split_and_names_characters_by_alphabet(tmp_path):
+    content = io.BytesIO()
+    arrays = {
+        "data": np.eye(784)[:, :3],
+        "target": np.array([[1, 0, 0], [0, 1, 1]]),
+        "targetchar": np.array([[1, 1, 2]]),
+        "testdata": 0.5 * np.eye(784)[:, :1],
+        "testtarget": np.array([[0], [1]]),
+        "testtargetchar": np.array([[2]]),
+    }
+    savemat(content, arrays)
+    parts, names = data_omniglot.burda_parts(content.getvalue())
+    assert names == ["0/1", "1/1", "1/2"]
+    lines = {part: list(data_omniglot.xc_lines(rows, 3)) for part, rows in parts.items()}
+    assert lines["train"] == ["3 784 3\n", "0 0:1\n", "1 1:1\n", "2 2:1\n"]
+    assert lines["test"] == ["1 784 3\n", "2 0:0.5\n"]

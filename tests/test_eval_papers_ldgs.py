@@ -9,7 +9,7 @@ import pytest
 
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.tokenizer import END_OF_SENTENCE
-from eval import papers_ldgs, papers_ldgs_data
+from eval import papers, papers_ldgs, papers_ldgs_data
 from tests.support.eval_setup import Records, Run, environment, experiment_called, made_up, rows_of
 
 # ---- data
@@ -57,12 +57,12 @@ class Fixed:
 def test_ranks_and_precisions():
     z = [[9, 1, 2, 3, 4, 5, 6], [9, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0, 0]]
     labels = Labels.single(np.array([0, 2, 1]))
-    scores = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
+    scores = papers.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)
     assert scores == pytest.approx(
         {"accuracy": 1 / 3, "top-5": 1 / 3, "reciprocal rank": (1 + 1 / 6 + 1 / 7) / 3}
     )
     labels = Labels.of_rows([[0, 6], [5], [1]])
-    scores = papers_ldgs.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
+    scores = papers.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), True)
     assert scores["p@1"] == pytest.approx(1 / 3)  # row 0
     assert scores["p@3"] == pytest.approx((2 + 1 + 1) / 9)
 

@@ -138,3 +138,48 @@ def test_a_block_score_that_was_not_found_is_zero_and_rows_that_no_block_finds_a
     _, expected = message_passing(LOSSES[loss], z, 1e-3, 1, POSITIVES)
     np.testing.assert_allclose(gradient, expected, atol=1e-4)
     assert gradient[40] > 0.5
+
+
+# ---- a strongly convex loss
+
+
+CONVEXITY = 0.5
+
+
+def strongly_convex(z):
+    """The margin loss with CONVEXITY/2 |z|² added, and its gradient."""
+    value, gradient = LOSSES["margin"](z)
+    return value + CONVEXITY / 2 * z @ z, gradient + CONVEXITY * z
+
+
+def test_gradients_of_a_strongly_convex_loss_converge_with_its_value():
+    """What the paper leaves out after theorem 2. The scores B (z_j + λ_j) have z as their mean, so
+    that strong convexity bounds their mean squared distance from z by 2 (G - L) / CONVEXITY; the
+    gradient is Lipschitz, so that its error is at most that distance times its constant.
+    """
+    lipschitz = 1 / MU + CONVEXITY
+    for seed in range(5):
+        table, h = problem(seed)
+        z = block_scores(table[:, :DIM], h[0, :DIM], BLOCKS).astype(np.float64)
+        value, exact = strongly_convex(z.sum(axis=0))
+        errors = []
+        for rounds in (0, 1, 7, 30):
+            history, gradient = message_passing(strongly_convex, z, 0.0, rounds, POSITIVES)
+            error = np.linalg.norm(gradient - exact)
+            gap = history[-1] - value
+            assert error <= lipschitz * np.sqrt(2 * max(gap, 0) / CONVEXITY) + 1e-6
+            errors.append(error)
+        assert errors[0] > 0.1
+        assert errors[-1] < 0.02 * errors[0]
+
+
+@each_loss
+def test_the_retrieved_gradient_approaches_the_exact_one_with_more_iterations(loss):
+    """Also without a strongly convex loss, where all rows are found."""
+    for seed in range(3):
+        table, h = problem(seed)
+        _, exact = LOSSES[loss]((table @ h[0])[:N].astype(np.float64))
+        errors = [
+            np.linalg.norm(by_kernel(loss, table, h, rounds)[1] - exact) for rounds in (1, 7, 400)
+        ]
+        assert errors[-1] < 0.1 * errors[0]
