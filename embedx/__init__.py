@@ -13,7 +13,16 @@ if not (__file__.endswith(".py") and os.path.isfile(__file__)):
     )
 
 if TYPE_CHECKING:
-    from embedx.api import classify, compare, curves, evaluate, train, write_report
+    from embedx.api import (
+        classify,
+        compare,
+        curves,
+        evaluate,
+        plot_curves,
+        train,
+        word_map,
+        write_report,
+    )
     from embedx.classification.classifier import Classifier
     from embedx.classification.estimator import SoftmaxClassifier as SoftmaxClassifier
     from embedx.errors import EmbedxError
@@ -36,7 +45,9 @@ __all__ = [  # what `import *` gets, without scikit-learn too
     "curves",
     "evaluate",
     "load",
+    "plot_curves",
     "train",
+    "word_map",
     "write_report",
 ]
 
@@ -49,6 +60,8 @@ _HOME = {
     "SoftmaxClassifier": "classification.estimator",
     "WordVectors": "vectors.model",
     "load": "models",
+    "plot_curves": "api",
+    "word_map": "api",
     **dict.fromkeys(("train", "classify", "compare", "curves", "evaluate", "write_report"), "api"),
 }
 

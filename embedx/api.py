@@ -1,5 +1,5 @@
 """The commands as functions: `embedx.train`, `classify`, `compare`, `evaluate` and
-`write_report`; and `curves`.
+`write_report`; `curves` and `plot_curves` of training, and `word_map`.
 """
 
 import contextlib
@@ -14,14 +14,23 @@ from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.data import listed
 from embedx.comparison.settings import CompareSettings
-from embedx.errors import DataError, InapplicableError, Setting, SettingError
+from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
 from embedx.evaluation import words
-from embedx.evaluation.learning_curves import curves_frame
+from embedx.evaluation.learning_curves import (
+    LOSS,
+    best_point,
+    curve_points,
+    curves_frame,
+    mean_over_epoch,
+)
 from embedx.evaluation.word_report import Report
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
+from embedx.pages import figures
 from embedx.parameters import check_names, fields_of, python_names, typed_settings
 from embedx.report import report as pages
+from embedx.report.settings import ReportSettings
+from embedx.report.words import MIN_WORDS_ON_MAP, WordMap, map_of
 from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.run import Callback
@@ -37,10 +46,13 @@ from embedx.vectors.model import WordVectors
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from matplotlib.axes import Axes
+
     from embedx.classification.estimator import SoftmaxClassifier
     from embedx.classification.parameters import ClassifyParameters
     from embedx.skipgram.parameters import SkipGramParameters
 
+    TrainedModel = WordVectors | classifier.Classifier | SoftmaxClassifier
     AnyModel = WordVectors | classifier.Classifier | SoftmaxClassifier | str | Path
 
 CLASSIFY = fields_of(ClassifySettings, TextFeatureSettings, TableSettings, is_of_words=False)
@@ -260,15 +272,64 @@ def _vectors_of(model: "AnyModel") -> WordVectors | str:
     return model
 
 
-def curves(model: "WordVectors | classifier.Classifier | SoftmaxClassifier") -> Any:
+def curves(model: "TrainedModel") -> Any:
     """The learning curves of a trained model as a `pandas.DataFrame`, a row for each point: curve,
     epoch, seconds, value. Empty for vectors of other programs.
 
     Curves are the loss, with `heldout` the log-likelihood of held-out text, and of a classifier the
     measures of its validation rows. Raises `EmbedxError` without pandas.
     """
+    return curves_frame(_facts_of(model))
+
+
+def plot_curves(model: "TrainedModel", curve: str = "loss", ax: "Axes | None" = None) -> "Axes":
+    """Draw a learning curve of a trained model against epochs, and return its matplotlib Axes.
+
+    The loss is smoothed: each point is the mean over the epoch before it. Of other curves the best
+    epoch is marked. Raises `EmbedxError` without matplotlib.
+
+    curve  a name among those of `curves`: "loss", "held-out log-likelihood", "validation p@1", ...
+    ax     where to draw; by default new Axes
+    """
+    facts = _facts_of(model)
+    points_of_curve = curve_points(facts)
+    if curve not in points_of_curve:
+        raise SettingError("curve", curve, choice(curve, points_of_curve))
+    points = points_of_curve[curve]
+    if not points:
+        raise DataError(type(model).__name__, None, f"has no curve of {curve}")
+    if curve == LOSS:
+        points = mean_over_epoch(points)
+    name = str(facts.get("objective") or type(model).__name__)
+    ax = figures.curves({name: [points]}, curve, ax)
+    if curve != LOSS:
+        figures.mark_best(ax, best_point(points))
+    return ax
+
+
+def _facts_of(model: "TrainedModel") -> Mapping[str, Any]:
+    """What is recorded of the run of a model."""
     trained = getattr(model, "classifier_", model)
-    facts = getattr(trained, "facts", None)
+    facts: Mapping[str, Any] | None = getattr(trained, "facts", None)
     if facts is None:
         raise DataError(type(model).__name__, None, "no trained model", "give one")
-    return curves_frame(facts)
+    return facts
+
+
+def word_map(
+    model: WordVectors, words: int = 1000, *, projection: str | None = None, seed: int = 0
+) -> WordMap:
+    """A map of the most frequent words, as on the page of `embedx report`: `to_frame()` has
+    coordinates and clusters, `plot()` draws it.
+
+    words       their number, at least 3
+    projection  "tsne", the default where scikit-learn is installed, or "pca"
+    seed        of the projection and the clusters
+    """
+    if not isinstance(model, WordVectors):
+        raise DataError(type(model).__name__, None, "no word vectors", "give some")
+    n_words = min(words, len(model))
+    if n_words < MIN_WORDS_ON_MAP:
+        raise SettingError("words", words, f"a map needs {MIN_WORDS_ON_MAP} words")
+    settings = ReportSettings(map_words=n_words, projection=projection, seed=seed)
+    return map_of(model, settings)

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import embedx
+from embedx.comparison import runs
 from embedx.errors import EmbedxError, InapplicableError, SettingError
+from tests.support.compared import run
 from tests.support.refusals import refused
+from tests.support.report_setup import topic_vectors, words
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +135,75 @@ def test_without_matplotlib_one_line_says_how_to_install_it(report, monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with refused(kind=EmbedxError, quoting="pip install matplotlib"):
         report.plot()
+
+
+# ---- words, curves and comparisons
+
+HISTORY = [
+    {"epoch": 1, "seconds": 2.0, "loss": 3.0, "log_likelihood": -5.0},
+    {"epoch": 2, "seconds": 4.0, "loss": 2.5, "log_likelihood": -4.0},
+    {"epoch": 3, "seconds": 6.0, "loss": 2.0, "log_likelihood": -4.5},
+]
+
+
+def vectors():
+    """Words with the history of their training."""
+    counts = np.arange(60, 0, -1, dtype=np.int64)
+    facts = {"objective": "ns", "history": HISTORY}
+    return embedx.WordVectors(words(), {"input": topic_vectors()}, counts=counts, facts=facts)
+
+
+def test_a_curve_is_drawn_with_its_best_epoch():
+    loss = embedx.plot_curves(vectors())
+    assert points(loss.lines[0]) == [[1, 3.0], [2, 2.5], [3, 2.0]]
+    assert len(loss.lines) == 1
+    heldout = embedx.plot_curves(vectors(), "held-out log-likelihood")
+    assert points(heldout.lines[0]) == [[1, -5.0], [2, -4.0], [3, -4.5]]
+    assert points(heldout.lines[1]) == [[2, -4.0]]
+    assert [text.get_text() for text in heldout.texts] == ["best: epoch 2"]
+    with refused("curve", kind=SettingError, quoting="held-out"):
+        embedx.plot_curves(vectors(), "held-out loss")
+
+
+def test_a_map_has_the_coordinates_that_it_draws():
+    some = embedx.word_map(vectors(), 40, projection="pca")
+    frame = some.to_frame()
+    assert list(frame.columns) == ["word", "rank", "count", "x", "y", "cluster", "cluster_name"]
+    assert frame["word"].tolist() == words()[:40]
+    assert str(some).splitlines()[0] == "40 words by principal components, 8 clusters:"
+    ax = some.plot()
+    for cluster, drawn in enumerate(ax.collections, 1):
+        of_cluster = frame[frame["cluster"] == cluster]
+        assert drawn.get_offsets().tolist() == of_cluster[["x", "y"]].values.tolist()
+        assert set(of_cluster["cluster_name"]) == {drawn.get_label()}
+    with refused("words", kind=SettingError, quoting="3 words"):
+        embedx.word_map(vectors(), 2)
+
+
+def test_a_comparison_draws_its_ranking(two_topics, tmp_path, monkeypatch):
+    curve = [[1, 2.0, -4.0], [2, 4.0, -3.0]]
+
+    def measured(runner, name, seed, options):
+        value = {"ns": -3.0, "hs": -2.0}[name] + 0.1 * seed
+        return {"result": run(name, seed, value, curve=curve)["result"]}
+
+    monkeypatch.setattr(runs.Runner, "measured", measured)
+    settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
+    outcome = embedx.compare(str(two_topics), "ns,hs", tmp_path / "out", **settings)
+
+    frame = outcome.to_frame("differences")
+    assert frame["objective"].tolist() == ["hs", "ns"]
+    assert frame["difference"].tolist() == pytest.approx([0, -1])
+    ax = outcome.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["hs", "ns"]
+    drawn = [container.lines[0].get_xdata()[0] for container in ax.containers]
+    assert drawn == frame["difference"].tolist()
+    speed = outcome.plot("speed")
+    assert [text.get_text() for text in speed.texts] == ["hs", "ns"]
+    curves = outcome.plot("curves")
+    assert points(curves.lines[0]) == [[1, -4.0], [2, -3.0]]
+    assert len(outcome.to_frame("curves")) == 8
+    with refused("measure", kind=SettingError, quoting="log_likelihood"):
+        outcome.plot(measure="loglikelihood")
+    with refused("kind", kind=SettingError, quoting="curves"):
+        outcome.plot("curve")

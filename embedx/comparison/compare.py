@@ -7,10 +7,10 @@ compare.html and compare.csv.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedx.comparison import runs
 from embedx.comparison.data import Data
@@ -18,12 +18,22 @@ from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, Run
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.tables import csv_text, numbers, page, text
+from embedx.comparison.tables import (
+    axis_title,
+    csv_text,
+    curve_rows,
+    difference_rows,
+    intervals,
+    numbers,
+    page,
+    text,
+)
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
-from embedx.errors import DataError, InapplicableError, Setting, SettingError
+from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.read import rows_to_test_on
+from embedx.pages import figures
 from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.frames import data_frame
@@ -31,6 +41,9 @@ from embedx.runtime.progress import Progress, Silent
 from embedx.settings import as_arguments, settings_of
 from embedx.storage.folder import installed_version
 from embedx.text.settings import SESSIONS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # named beside the data
 FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")
@@ -98,11 +111,46 @@ class Comparison:
     def __repr__(self) -> str:
         return text(self.ranking)
 
-    def to_frame(self) -> Any:
-        """The ranking as a `pandas.DataFrame`: a row for each objective, the best first, with the
-        numbers of compare.csv. Raises `EmbedxError` without pandas.
+    def to_frame(self, kind: str = "ranking") -> Any:
+        """A `pandas.DataFrame`. Raises `EmbedxError` without pandas.
+
+        kind  "ranking"      a row for each objective, the best first, with the numbers of
+                             compare.csv
+              "differences"  a row for each measure and objective: how much higher it scores than
+                             the first objective on the same items, with an interval, `low` to
+                             `high`, that holds for all pairs of objectives at 95 %; where the
+                             items differ, the score
+              "curves"       scores of held-out data: objective, run, epoch, seconds of training,
+                             value
         """
-        return data_frame(numbers(self.ranking))
+        check_kind(kind, FRAMES)
+        return data_frame(FRAMES[kind](self.ranking))
+
+    def plot(
+        self, kind: str = "differences", ax: "Axes | None" = None, *, measure: str | None = None
+    ) -> "Axes":
+        """Draw a figure, and return its matplotlib Axes. Raises `EmbedxError` without matplotlib.
+
+        kind     "differences" to the first objective with their intervals, in the order of the
+                 ranking; "speed", the same against the words or examples per second; or "curves",
+                 means over the seeds, with bands from the lowest to the highest, against epochs
+        ax       where to draw; by default new Axes
+        measure  of differences and speed; by default the one that is ranked by
+        """
+        check_kind(kind, ("differences", "speed", "curves"))
+        ranking = self.ranking
+        if kind == "curves":
+            return figures.curves(ranking.curves, self.data.curve_of, ax)
+        measures = ranking.measures
+        measure = measure or ranking.by
+        if measure is None or measure not in measures:
+            raise SettingError("measure", measure, choice(measure, measures))
+        scores = intervals(ranking, measure)
+        title = axis_title(ranking, measure)
+        if kind == "differences":
+            return figures.dot_plot(scores, title, ax)
+        speeds = {line.objective: line.pace for line in ranking.lines}
+        return figures.against_speed(scores, speeds, title, f"{ranking.unit}/s", ax)
 
     @property
     def runner(self) -> runs.Runner:
@@ -201,6 +249,15 @@ class Comparison:
         html = page(self.data.name, ranking, self.data.curve_of, circumstances)
         write_text(self.folder / PAGE, html)
         write_text(self.folder / NUMBERS, csv_text(ranking))
+
+
+FRAMES = {"ranking": numbers, "differences": difference_rows, "curves": curve_rows}
+
+
+def check_kind(kind: str, known: Iterable[str]) -> None:
+    """Raise `SettingError` for a kind of frame or figure that there is not."""
+    if kind not in known:
+        raise SettingError("kind", kind, choice(kind, known))
 
 
 def compared(

@@ -263,6 +263,29 @@ def intervals(ranking: Ranking, measure: str) -> dict[str, drawing.Interval]:
     return by_objective
 
 
+def difference_rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """A row for each measure and objective: its `intervals` by name."""
+    rows = []
+    for measure in ranking.measures:
+        column = "score"
+        if has_differences(ranking, measure):
+            column = "difference"
+        for name, (value, low, high) in intervals(ranking, measure).items():
+            place = {"measure": measure, "objective": name}
+            rows.append({**place, column: value, "low": low, "high": high})
+    return rows
+
+
+def curve_rows(ranking: Ranking) -> list[dict[str, Any]]:
+    """A row for each point of the curves of all runs."""
+    return [
+        {"objective": name, "run": run, "epoch": epoch, "seconds": seconds, "value": value}
+        for name, runs in ranking.curves.items()
+        for run, points in enumerate(runs, 1)
+        for epoch, seconds, value in points
+    ]
+
+
 def axis_title(ranking: Ranking, measure: str) -> str:
     """What the axis of a chart of `intervals` has."""
     if has_differences(ranking, measure):

@@ -10,6 +10,7 @@ from embedx.runtime.frames import data_frame
 
 Points = list[list[float]]
 COLUMNS = ("curve", "epoch", "seconds", "value")
+LOSS = "loss"
 VALIDATION = "validation "  # before the name of a measure
 # place of the value in a point
 VALUE = 2
@@ -61,17 +62,22 @@ def best_point(points: Points) -> list[float] | None:
     return max(points, key=lambda point: point[VALUE], default=None)
 
 
+def curve_points(facts: Mapping[str, Any]) -> dict[str, Points]:
+    """The points of all curves of a run, by name."""
+    curves = {LOSS: loss_points(facts), "held-out log-likelihood": heldout_points(facts)}
+    measures = [name for record in _history(facts) for name in record.get("validation") or {}]
+    for measure in dict.fromkeys(measures):
+        curves[VALIDATION + measure] = validation_points(facts, measure)
+    return curves
+
+
 def curves_frame(facts: Mapping[str, Any]) -> Any:
     """All curves of a run as a `pandas.DataFrame`: curve, epoch, seconds, value. Raises
     EmbedxError without pandas.
     """
-    curves = {"loss": loss_points(facts), "held-out log-likelihood": heldout_points(facts)}
-    measures = [name for record in _history(facts) for name in record.get("validation") or {}]
-    for measure in dict.fromkeys(measures):
-        curves[VALIDATION + measure] = validation_points(facts, measure)
     rows = [
         dict(zip(COLUMNS, (name, *point), strict=True))
-        for name, points in curves.items()
+        for name, points in curve_points(facts).items()
         for point in points
     ]
     return data_frame(rows, COLUMNS)

@@ -3,8 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from numpy import ndarray
+
 from embedx.errors import EmbedxError
-from embedx.pages.charts import Interval, is_of_differences, known_values
+from embedx.pages.charts import (
+    EPOCHS,
+    SCORE,
+    X_LABELS,
+    Curves,
+    Interval,
+    drawable,
+    is_of_differences,
+    known_values,
+    over_runs,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +65,50 @@ def against_speed(
     ax.set_xscale("log")
     ax.set_xlabel(unit)
     ax.set_ylabel(title)
+    return ax
+
+
+def curves(curves_by_name: Curves, title: str, ax: "Axes | None") -> "Axes":
+    """Scores against epochs: means over runs, and bands from the lowest to the highest."""
+    ax = axes_for(ax)
+    for name, runs in drawable(curves_by_name).items():
+        x, mean, low, high = over_runs(runs, EPOCHS)
+        (line,) = ax.plot(x, mean, label=name)
+        if len(runs) > 1:
+            ax.fill_between(x, low, high, alpha=0.2, color=line.get_color())
+    ax.set_xlabel(X_LABELS[EPOCHS])
+    ax.set_ylabel(title)
+    if ax.lines:
+        ax.legend()
+    return ax
+
+
+def mark_best(ax: "Axes", point: Sequence[float] | None) -> None:
+    """A ring around the best point of a curve, with its epoch."""
+    if point is None:
+        return
+    epoch = point[EPOCHS]
+    ax.plot([epoch], [point[SCORE]], "o", markersize=11, fillstyle="none", color="black")
+    place = (epoch, point[SCORE])
+    ax.annotate(f"best: epoch {epoch:.3g}", place, (8, -14), textcoords="offset points")
+
+
+def points_by_group(
+    places: ndarray, group: ndarray, names: Sequence[str], ax: "Axes | None"
+) -> "Axes":
+    """A map of points, coloured by their groups, with the names of the groups in a legend.
+
+    places  float64 (n, 2)
+    group   int (n,): of each point
+    """
+    ax = axes_for(ax)
+    for k, name in enumerate(names):
+        x, y = places[group == k].T
+        ax.scatter(x, y, s=8, label=name, linewidths=0)
+    ax.set_aspect("equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
 
 

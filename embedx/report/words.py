@@ -2,7 +2,8 @@
 
 import importlib.util
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.cluster.vq import kmeans2
@@ -11,14 +12,19 @@ from embedx import objectives
 from embedx.errors import EmbedxError
 from embedx.evaluation import learning_curves, words as evaluation
 from embedx.evaluation.word_report import Report
+from embedx.pages import figures
 from embedx.pages.charts import N_COLOURS
 from embedx.report import projection
 from embedx.report.contract import PageRequest
 from embedx.report.numbers import number_rows
 from embedx.report.settings import ReportSettings
+from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
 from embedx.vectors.model import WordVectors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MIN_WORDS_ON_MAP = 3
 # words that name a cluster, and the most central ones of which they are the most frequent
@@ -112,10 +118,9 @@ def neighbours_and_map(
     values: dict[str, Any] = {"map": None}
     if on_map:
         progress.note(f"map of {len(on_map):,} words by {projection.NAMES[method]}")
-        points = np.array(vectors.vectors[: len(on_map)])
-        places = projection.project(points, method, settings.seed)
-        values["map"] = map_data(vectors, on_map, near, places, settings.seed)
-        values["projection"] = projection.NAMES[method]
+        word_map = map_of(vectors, settings)
+        values["map"] = map_data(vectors, word_map, near)
+        values["projection"] = word_map.projection
 
     listed = {
         "Nearest words": settings.chosen_words,
@@ -205,9 +210,76 @@ def nearest_column(model: WordVectors, words: Sequence[str], n_nearest: int) -> 
     return [cell for _, cell, *_ in rows]
 
 
-def map_data(
-    vectors: WordVectors, on_map: Sequence[str], near: Neighbours, places: np.ndarray, seed: int
-) -> dict[str, Any]:
+@dataclass(frozen=True, repr=False)
+class WordMap:
+    """The most frequent words in the plane, with clusters by k-means.
+
+    words       the most frequent first
+    counts      int64 (n,), None where they are not known
+    places      float64 (n, 2): coordinates, between 0 and 1
+    clusters    int32 (n,): the cluster of each word, from 0
+    names       of each cluster, the words that name it
+    projection  what the coordinates are made by
+    """
+
+    words: list[str]
+    counts: np.ndarray | None
+    places: np.ndarray
+    clusters: np.ndarray
+    names: list[list[str]]
+    projection: str
+
+    def __repr__(self) -> str:
+        names = [", ".join(words) for words in self.names]
+        head = f"{len(self.words):,} words by {self.projection}, {len(names)} clusters:"
+        return "\n".join([head, *names])
+
+    def to_frame(self) -> Any:
+        """A `pandas.DataFrame` with a row for each word: word, rank, count, x, y, cluster (from 1)
+        and cluster_name. Raises `EmbedxError` without pandas.
+        """
+        names = [", ".join(self.names[cluster]) for cluster in self.clusters]
+        return data_frame(
+            {
+                "word": self.words,
+                "rank": np.arange(1, len(self.words) + 1),
+                "count": self.counts,
+                "x": self.places[:, 0],
+                "y": self.places[:, 1],
+                "cluster": self.clusters + 1,
+                "cluster_name": names,
+            }
+        )
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the map, coloured by cluster, and return its matplotlib Axes. Raises `EmbedxError`
+        without matplotlib.
+
+        ax  where to draw; by default new Axes
+        """
+        names = [", ".join(words) for words in self.names]
+        return figures.points_by_group(self.places, self.clusters, names, ax)
+
+
+def map_of(vectors: WordVectors, settings: ReportSettings) -> WordMap:
+    """The map of the `map_words` most frequent words. Raises `EmbedxError` for a projection that is
+    not installed.
+    """
+    method = projection.chosen(settings.projection)
+    words = vectors.words[: settings.map_words]
+    n = len(words)
+    points = np.array(vectors.vectors[:n], np.float32)
+    places = projection.project(points, method, settings.seed)
+    points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    centres, clusters = kmeans2(points, min(N_COLOURS, n), minit="++", seed=settings.seed)
+    names = naming_words(words, points, centres, clusters, function_words(words))
+    counts = None
+    if vectors.counts is not None:
+        counts = vectors.counts[:n]
+    return WordMap(words, counts, places, clusters, names, projection.NAMES[method])
+
+
+def map_data(vectors: WordVectors, word_map: WordMap, near: Neighbours) -> dict[str, Any]:
     """The map as its script reads it.
 
     words                those on the map first, then their other neighbours, which lie between the
@@ -219,6 +291,7 @@ def map_data(
     clusters             by k-means: the cluster of each word on the map
     names, centres       of each cluster: the words that name it, and the place of the name
     """
+    on_map = word_map.words
     neighbours = [neighbour for word in on_map for neighbour in near[word]]
     words = list(dict.fromkeys([*on_map, *(word for word, _ in neighbours)]))
     place_of_word = {word: place for place, word in enumerate(words)}
@@ -226,22 +299,22 @@ def map_data(
 
     unit = np.array(vectors.vectors[[vectors.index(word) for word in words]], np.float32)
     unit /= np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    places = word_map.places
     all_places = np.concatenate([places, projection.between(unit[:n], places, unit[n:])])
     x, y = all_places.round(4).T.tolist()
 
-    centres, cluster = kmeans2(unit[:n], min(N_COLOURS, n), minit="++", seed=seed)
     return {
         "words": words,
         "n": n,
         "k": len(neighbours) // n,
-        "counts": [] if vectors.counts is None else vectors.counts[:n].tolist(),
+        "counts": [] if word_map.counts is None else word_map.counts.tolist(),
         "x": x,
         "y": y,
         "neighbours": [place_of_word[word] for word, _ in neighbours],
         "cosines": [round(cosine, 3) for _, cosine in neighbours],
-        "clusters": cluster.tolist(),
-        "names": naming_words(words, unit[:n], centres, cluster, function_words(on_map)),
-        "centres": centres_on_map(places, cluster, len(centres)),
+        "clusters": word_map.clusters.tolist(),
+        "names": word_map.names,
+        "centres": centres_on_map(places, word_map.clusters, len(word_map.names)),
     }
 
 
