@@ -314,8 +314,8 @@ class ClassifierRun:
             return None
         n_labels = self.division.training.n_labels
         counts = np.bincount(self.labels.ids, minlength=n_labels)
-        n_rows = len(self.division.training)
-        return start_of.anchor_of(before, counts, n_rows, self.objective.n_rows(n_labels))
+        n_outputs = self.objective.n_rows(n_labels)
+        return start_of.anchor_of(before, counts, self.inputs.features, n_outputs)
 
     def _anchors_dense_weights(self, before: Classifier) -> bool:
         """Whether dense weights are kept near those of the classifier to continue from."""

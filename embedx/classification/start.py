@@ -176,25 +176,34 @@ class Anchor:
         w = max(√(m / (n + m)), M / (N + M)),
 
     so that a label without new rows moves too, by the share of the new rows, and yields to new
-    labels. The hidden layer, and output rows that are no labels, have w = √(M / (N + M)). New
-    labels have no old value: they are as they were trained.
+    labels. Output rows that are no labels have w = √(M / (N + M)). New labels have no old value:
+    they are as they were trained.
+
+    The row of a feature in a hidden layer has w = √(m / (n + m)) for n old and m new rows with the
+    feature, and labels behind it have m / (n + m) in place of its root, as features move too.
     """
 
-    def __init__(self, before: Classifier, counts: np.ndarray, n_rows: int, n_outputs: int) -> None:
-        """An anchor for these new rows.
+    def __init__(
+        self, before: Classifier, counts: np.ndarray, features: Any, n_outputs: int
+    ) -> None:
+        """An anchor for new rows of these features, (n_rows, n_features).
 
         counts     int64 (n_labels,): how often they have each label
         n_outputs  how many rows the table of outputs has
         """
         self._former = before.arrays
+        n_rows = features.shape[0]
         share = n_rows / max(n_rows + before.n_training_rows, 1)
-        self._other_weight = np.float32(np.sqrt(share))
-        self._output_weights = np.full(n_outputs, self._other_weight)
+        self._output_weights = np.full(n_outputs, np.sqrt(share), np.float32)
+        has_hidden = "hidden" in before.arrays
+        if has_hidden:
+            self._hidden_weights = np.sqrt(_shares_of_features(before, features, share))
         if n_outputs == len(counts):
             former_counts = np.zeros(len(counts), np.int64)
             former_counts[: before.n_labels] = before.counts
             share_of_label = counts / np.maximum(counts + former_counts, 1)
-            self._output_weights = np.maximum(np.sqrt(share_of_label), share).astype(np.float32)
+            weights = share_of_label if has_hidden else np.sqrt(share_of_label)
+            self._output_weights = np.maximum(weights, share).astype(np.float32)
 
     def applied(self, trained: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Copies of trained parameters, by name, each the mean with its former value."""
@@ -202,15 +211,28 @@ class Anchor:
 
     def _mean(self, name: str, trained: np.ndarray) -> np.ndarray:
         former = self._former[name]
-        weights = np.full(len(former), self._other_weight)
-        if name in OUTPUT_ARRAYS:
-            weights = self._output_weights[: len(former)]
+        weights = self._output_weights if name in OUTPUT_ARRAYS else self._hidden_weights
+        weights = weights[: len(former)]
         mean = trained.copy()
         kept = mean[: len(former)]
         kept -= former
         kept *= weights.reshape(-1, *[1] * (kept.ndim - 1))
         kept += former
         return mean
+
+
+def _shares_of_features(before: Classifier, features: Any, share_of_rows: float) -> np.ndarray:
+    """The share of new rows among all rows with a feature, float32 (n_features,).
+
+    Old rows are counted by the inverse document frequencies of the model. Without these all
+    features have the share of the new rows.
+    """
+    idf = before.arrays.get("idf")
+    if idf is None:
+        return np.full(features.shape[1], share_of_rows, np.float32)
+    n_old = (1 + before.n_training_rows) / np.exp(idf - 1) - 1
+    n_new = np.bincount(features.indices, minlength=len(idf))
+    return np.asarray(n_new / np.maximum(n_old + n_new, 1), np.float32)
 
 
 class SparseAnchor:
@@ -266,12 +288,12 @@ def _score_of_absent(before: Classifier) -> np.float32:
 
 
 def anchor_of(
-    before: Classifier, counts: np.ndarray, n_rows: int, n_outputs: int
+    before: Classifier, counts: np.ndarray, features: Any, n_outputs: int
 ) -> Anchor | SparseAnchor:
     """The anchor for new rows, see `Anchor`."""
     if before.has_sparse_weights:
         return SparseAnchor(before, counts)
-    return Anchor(before, counts, n_rows, n_outputs)
+    return Anchor(before, counts, features, n_outputs)
 
 
 def check_new_labels(before: Classifier, n_labels: int) -> None:
