@@ -28,6 +28,7 @@ EXPERIMENTS = {
         "every objective of classification at its defaults, beside scikit-learn's linear"
         " classifiers"
     ),
+    "metric-learning": "labels that were not trained, by inner products and by distances",
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",
