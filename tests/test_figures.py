@@ -104,6 +104,14 @@ def test_a_figure_is_drawn_where_the_user_wants_it(report):
     assert len(left.lines) == 4
 
 
+def test_names_are_drawn_as_they_are(tmp_path):
+    file = tmp_path / "rows.txt"
+    file.write_text("__label__$x_$ one\n__label___y_ two\n" * 20)
+    ax = embedx.evaluate(embedx.classify(file, threads=1), test=file).plot("confusion")
+    ax.figure.canvas.draw()
+    assert [text.get_text() for text in ax.get_yticklabels()] == [r"\$x_\$", " _y_"]
+
+
 def test_two_sides_are_drawn_by_their_differences(rows, report, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("a\n" * 96)

@@ -1,5 +1,6 @@
 """What the predictions of a classifier show, as figures of matplotlib, by their kind."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+# of the rows accepted, between the thresholds that are written beside their points
+MIN_SHARE_BETWEEN_NAMES = 0.05
+
+
 def figure(detail: Detail, kind: str, name: str, ax: "Axes | None") -> "Axes":
     """The Axes with a figure of that kind. Raises `EmbedxError` where there is none.
 
@@ -23,7 +28,7 @@ def figure(detail: Detail, kind: str, name: str, ax: "Axes | None") -> "Axes":
     """
     if kind not in FIGURES:
         raise SettingError("kind", kind, choice(kind, ("differences", *FIGURES)))
-    return FIGURES[kind](detail, name, ax)
+    return FIGURES[kind](detail, figures.as_text(name), ax)
 
 
 def differences(intervals: Mapping[str, Interval], title: str, ax: "Axes | None") -> "Axes":
@@ -45,9 +50,13 @@ def coverage(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
         "o",
         color=line.get_color(),
     )
+    last_named = math.inf
     for row in points:
         place = (row.coverage, row.accuracy)
-        ax.annotate(f"{row.threshold:g}", place, (4, 6), textcoords="offset points")
+        if last_named - row.coverage < MIN_SHARE_BETWEEN_NAMES:
+            continue
+        last_named = row.coverage
+        ax.annotate(f"{row.threshold:g}", place, (-4, -14), textcoords="offset points")
     figures.shares(ax, "share of the rows that are accepted", "share of these that is correct")
     return ax
 

@@ -34,6 +34,14 @@ def axes_for(ax: "Axes | None") -> "Axes":
     return new_axes
 
 
+def as_text(name: str) -> str:
+    """A name that matplotlib shows as it is: no mathematics between dollar signs, nor one that a
+    legend leaves out because it begins with an underscore.
+    """
+    shown = name.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
 def dot_plot(scores: Mapping[str, Interval], title: str, ax: "Axes | None") -> "Axes":
     """A line for each name, the first at the top: its score with its interval."""
     ax = axes_for(ax)
@@ -41,9 +49,9 @@ def dot_plot(scores: Mapping[str, Interval], title: str, ax: "Axes | None") -> "
         ax.errorbar(interval[0], place, xerr=_error(interval), fmt="o", capsize=3)
     if is_of_differences(scores):
         ax.axvline(0, color="gray", linestyle="--", linewidth=1)
-    ax.set_yticks(range(len(scores)), list(scores))
+    ax.set_yticks(range(len(scores)), [*map(as_text, scores)])
     ax.set_ylim(len(scores) - 0.5, -0.5)
-    ax.set_xlabel(title)
+    ax.set_xlabel(as_text(title))
     return ax
 
 
@@ -59,7 +67,7 @@ def against_speed(
     for name, interval in scores.items():
         ax.errorbar(speeds[name], interval[0], yerr=_error(interval), fmt="o", capsize=3)
         place = (speeds[name], interval[0])
-        ax.annotate(name, place, (6, 4), textcoords="offset points")
+        ax.annotate(as_text(name), place, (6, 4), textcoords="offset points")
     if is_of_differences(scores):
         ax.axhline(0, color="gray", linestyle="--", linewidth=1)
     ax.set_xscale("log")
@@ -73,7 +81,7 @@ def curves(curves_by_name: Curves, title: str, ax: "Axes | None") -> "Axes":
     ax = axes_for(ax)
     for name, runs in drawable(curves_by_name).items():
         x, mean, low, high = over_runs(runs, EPOCHS)
-        (line,) = ax.plot(x, mean, label=name)
+        (line,) = ax.plot(x, mean, label=as_text(name))
         if len(runs) > 1:
             ax.fill_between(x, low, high, alpha=0.2, color=line.get_color())
     ax.set_xlabel(X_LABELS[EPOCHS])
@@ -104,11 +112,11 @@ def points_by_group(
     ax = axes_for(ax)
     for k, name in enumerate(names):
         x, y = places[group == k].T
-        ax.scatter(x, y, s=8, label=name, linewidths=0)
+        ax.scatter(x, y, s=8, label=as_text(name), linewidths=0)
     ax.set_aspect("equal")
     ax.set_xticks([])
     ax.set_yticks([])
-    ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
     return ax
 
 
@@ -135,8 +143,9 @@ def heatmap(
     ax = axes_for(ax)
     image = ax.imshow(cells, cmap="Blues", vmin=0, vmax=1)
     ax.figure.colorbar(image, ax=ax, label=title)
-    ax.set_xticks(range(len(names)), names, rotation=90)
-    ax.set_yticks(range(len(names)), names)
+    shown = [*map(as_text, names)]
+    ax.set_xticks(range(len(names)), shown, rotation=90)
+    ax.set_yticks(range(len(names)), shown)
     ax.set_xlabel("best prediction")
     ax.set_ylabel("label")
     return ax
