@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -93,6 +94,21 @@ def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     reading.restore(other)
     same(theirs, now)
     assert any("resumed from" in note for note in heard.notes)
+
+
+def test_an_interrupt_while_a_checkpoint_begins_leaves_it_whole(tmp_path, monkeypatch):
+    class InterruptedThread(threading.Thread):
+        def start(self):
+            signal.raise_signal(signal.SIGINT)
+            super().start()
+
+    monkeypatch.setattr(checkpoint.threading, "Thread", InterruptedThread)
+    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    with pytest.raises(KeyboardInterrupt):
+        writing.take(a_state()[0])
+    writing.finish()
+    checkpoint.locks.unlock(writing.lock)
+    assert len(writing.states()) == 1
 
 
 def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):

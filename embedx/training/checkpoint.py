@@ -31,6 +31,7 @@ import numpy as np
 from embedx.errors import DataError, DivergedError, Setting, joined
 from embedx.runtime import atomic, locks, shell
 from embedx.runtime.disk import amount, check_disk
+from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MAX_COPY_SHARE, available_memory, n_bytes
 from embedx.runtime.progress import Progress
 from embedx.settings import Options, Record
@@ -377,9 +378,13 @@ class Checkpoints:
         if wait or n_bytes(live) > MAX_COPY_SHARE * available_memory():
             self._write(live)
             return
-        self.writing = threading.Thread(
-            target=self._write, args=(state.snapshot(),), name="checkpoint"
-        )
+        snapshot = state.snapshot()
+        # a thread whose start is interrupted could not be waited for
+        to_the_end(lambda: self._write_beside(snapshot), then_raise=True)
+
+    def _write_beside(self, values: Options) -> None:
+        """Begin to write a snapshot while training continues."""
+        self.writing = threading.Thread(target=self._write, args=(values,), name="checkpoint")
         self.writing.start()
 
     def _write(self, values: Options) -> None:
