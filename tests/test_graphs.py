@@ -538,6 +538,13 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     assert json.loads(done.stdout) == {"history": ["jam", "rye"], "recommended": expected}
     assert done.stderr == "warning: unknown items are ignored: rye\n"
 
+    (tmp_path / "names.tsv").write_text("butter\tSalted Butter 250 g\n")
+    done = run_command(
+        tmp_path, "recommend", "items", "tea", "bread", "--top-k", 2, "--names", "names.tsv"
+    )
+    assert done.stdout.splitlines()[0] == "butter\tSalted Butter 250 g\t0.6667"
+    assert done.stdout.splitlines()[1].startswith("jam\t\t")
+
     lines = "tea\tbread\n\nrye\njam rye\n"
     (tmp_path / "histories.txt").write_text(lines)
     answers = "tea bread\tbutter\t0.6667\njam rye\ttea\t1.0000\n"

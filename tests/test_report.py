@@ -12,9 +12,10 @@ import pytest
 
 from embedx.classification.classifier import load
 from embedx.classification.detail import Detail, Predictions
-from embedx.errors import InapplicableError
+from embedx.errors import DataError, InapplicableError
 from embedx.evaluation import answers, learning_curves
 from embedx.evaluation.word_sets import WordTests
+from embedx.evaluation.words import evaluate
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read
 from embedx.pages import charts
@@ -654,3 +655,72 @@ def test_settings_that_a_page_cannot_have_are_refused(two_models):
         report(two_models / "words", projection="sketch")
     with refused(kind=UnknownWordError, quoting=("nothere", "60 words")):
         report(two_models / "words", words="topic1word1,nothere")
+
+
+# ---- models of other than words
+
+
+def model_of_items(folder):
+    """A folder with the vectors of words, as if they were items of sessions."""
+    vectors = load_folder(word_folder(folder))
+    vectors.settings["format"] = "sessions"
+    return vectors.save(folder, overwrite=True)
+
+
+def test_the_page_of_items_calls_them_items_and_has_no_test_sets_of_words(tmp_path):
+    items = model_of_items(tmp_path / "items.embedx")
+    text = report(items, tmp_path / "page.html").read_text("utf-8")
+    assert {"Map of items", "Nearest items of random items"} <= set(re.findall("<h2>(.*?)<", text))
+    assert "most frequent items" in text
+    assert json.loads(Page(text).data)["noun"] == "item"
+    assert "WordSim" not in text
+    assert "nearest words" not in text
+    pair = report(items, tmp_path / "pair.html", other=items).read_text("utf-8")
+    assert "<h2>Nearest items</h2>" in pair
+    assert "WordSim" not in pair
+
+
+def test_items_and_nodes_are_not_scored_on_sets_of_english_words(tmp_path):
+    items = model_of_items(tmp_path / "items.embedx")
+    nodes = load_folder(items)
+    nodes.settings.update(format="auto", walks=10)
+    for model, noun in ((items, "items"), (nodes, "nodes")):
+        with pytest.raises(DataError) as error:
+            evaluate([model])
+        assert noun in str(error.value)
+
+
+@pytest.mark.parametrize("table", ["topic0word0\tDesk Lamp\n", 'topic0word0,"Desk Lamp"\n'])
+def test_names_of_items_stand_beside_them(tmp_path, capsys, write, table):
+    items = str(model_of_items(tmp_path / "items.embedx"))
+    names = str(write(table))
+    page = report(items, tmp_path / "page.html", words="topic0word0", names=names)
+    text = page.read_text("utf-8")
+    assert "topic0word0 (Desk Lamp)" in Page(text).cells
+    on_map = json.loads(Page(text).data)
+    assert (on_map["words"][0], on_map["titles"][0]) == ("topic0word0", "Desk Lamp")
+
+    near = load_folder(items).most_similar("topic0word0", top_k=1)[0][0]
+    invoke("nn", items, near, "--names", names, "--top-k", "1")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split("\t")[:1] == [near]
+    assert len(line.split("\t")) == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        ("topic0word0\tLamp\ntopic1word0\n", 2),
+        ("topic0word0\tLamp\tred\n", 1),
+        ("topic0word0\tLamp\ntopic0word0\tDesk\n", 2),
+        ("topic0word0\t\n", 1),
+        ("", None),
+        ("17\tLamp\n", None),
+    ],
+)
+def test_a_table_that_names_no_items_is_an_error_with_its_line(tmp_path, write, table, line):
+    items = model_of_items(tmp_path / "items.embedx")
+    with pytest.raises(DataError) as error:
+        report(items, tmp_path / "page.html", names=str(write(table)))
+    assert error.value.line == line
+    assert not (tmp_path / "page.html").exists()

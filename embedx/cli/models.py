@@ -168,6 +168,7 @@ def nearest(
     restrict: Annotated[int | None, typer.Option(min=1)] = None,
     exclude: str = "",
     min_count: Annotated[int | None, typer.Option(min=1)] = None,
+    names: str | None = None,
     as_json: bool = False,
 ) -> None:
     """List the words nearest to each word: word, neighbour, cosine.
@@ -180,10 +181,12 @@ def nearest(
     exclude   leave out these words
     min_count  leave out words that occur fewer than N times in the training text, whose vectors are
                uncertain
+    names     file of two columns, an item and its name, which is shown beside it
     """
     from embedx.cli import fasttext_queries, queries
     from embedx.cli.peers import folder_of
     from embedx.vectors.model import load
+    from embedx.vectors.names import names_of
     from embedx.vectors.neighbours import NeighbourSearch
 
     if fasttext_queries.is_query(model, words):
@@ -191,11 +194,12 @@ def nearest(
         return
     loaded = load(folder_of(model)).of(vectors)
     search = NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count)
+    name_of_word = names_of(loaded, names)
     if words and words != [STANDARD_INPUT]:
         with command_progress() as progress:
-            queries.show_neighbours(words, search, as_json, progress)
+            queries.show_neighbours(words, search, as_json, name_of_word, progress)
     else:
-        queries.answer_words(queries.asked(words or [], loaded), search, as_json)
+        queries.answer_words(queries.asked(words or [], loaded), search, as_json, name_of_word)
 
 
 def vectors(
@@ -253,6 +257,7 @@ def recommend(
     model: str,
     items: Annotated[list[str] | None, typer.Argument()] = None,
     histories: str | None = None,
+    names: str | None = None,
     top_k: TopK = 10,
     as_json: bool = False,
 ) -> None:
@@ -265,23 +270,28 @@ def recommend(
     items      the items so far, the latest last; - or none: a history in each line of standard
                input
     histories  file with a history per line, its items separated by tabs or blanks
+    names      file of two columns, an item and its name, which is shown beside it
     """
     from embedx.cli import queries
     from embedx.text.decompression import lines_of_file
     from embedx.vectors.model import load
+    from embedx.vectors.names import names_of
 
     if histories is not None and items:
         problem = "does not apply where items are given"
         raise InapplicableError("histories", histories, problem)
     loaded = load(model)
+    name_of_item = names_of(loaded, names)
     with command_progress() as progress:
         if histories is not None:
             lines = (line.decode("utf-8", "surrogateescape") for line in lines_of_file(histories))
-            queries.recommend_to_each(loaded, lines, top_k, as_json, progress)
+            queries.recommend_to_each(loaded, lines, top_k, as_json, name_of_item, progress)
         elif not items or items == [STANDARD_INPUT]:
-            queries.recommend_to_each(loaded, queries.input_lines(), top_k, as_json, progress)
+            queries.recommend_to_each(
+                loaded, queries.input_lines(), top_k, as_json, name_of_item, progress
+            )
         else:
-            queries.recommend(loaded, items, top_k, as_json, progress)
+            queries.recommend(loaded, items, top_k, as_json, name_of_item, progress)
 
 
 def export(

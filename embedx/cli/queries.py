@@ -33,7 +33,7 @@ def asked(words: Sequence[str], vectors: WordVectors) -> Iterator[str]:
             import readline  # noqa: F401  # edits the line and recalls former ones
         with contextlib.suppress(EOFError):
             while True:
-                yield from items_of_line(input("word: "), vectors)
+                yield from items_of_line(input(f"{vectors.noun}: "), vectors)
     elif not words:
         raise EmbedxError("no words; give some, or - to read them from standard input")
     elif list(words) == [STANDARD_INPUT]:
@@ -55,7 +55,11 @@ def input_lines() -> Iterator[str]:
 
 
 def show_neighbours(
-    words: Sequence[str], search: NeighbourSearch, as_json: bool, progress: Progress
+    words: Sequence[str],
+    search: NeighbourSearch,
+    as_json: bool,
+    names: Mapping[str, str],
+    progress: Progress,
 ) -> None:
     """Print the neighbours of all the words that have some, and note rare ones; raises the error
     of the first word that has none.
@@ -68,7 +72,7 @@ def show_neighbours(
         except (UnknownWordError, DataError) as error:
             first_error = first_error or error
     if neighbours_of_word:
-        _print_neighbours(neighbours_of_word, as_json)
+        _print_neighbours(neighbours_of_word, search, as_json, names)
         _note_rare(search.rare_neighbours(neighbours_of_word), progress)
     if first_error:
         raise first_error
@@ -88,24 +92,40 @@ def _note_rare(words: Sequence[str], progress: Progress) -> None:
     )
 
 
-def answer_words(words: Iterable[str], search: NeighbourSearch, as_json: bool) -> None:
+def answer_words(
+    words: Iterable[str], search: NeighbourSearch, as_json: bool, names: Mapping[str, str]
+) -> None:
     """Print the neighbours of each word as it comes; an unknown word is said on standard error."""
     for word in words:
         try:
-            _print_neighbours({word: search.neighbours(word)}, as_json)
+            _print_neighbours({word: search.neighbours(word)}, search, as_json, names)
         except (UnknownWordError, DataError) as error:
             print(f"embedx: {error}", file=sys.stderr)
         sys.stdout.flush()
 
 
-def _print_neighbours(neighbours_of_word: Mapping[str, list[Neighbour]], as_json: bool) -> None:
+def _print_neighbours(
+    neighbours_of_word: Mapping[str, list[Neighbour]],
+    search: NeighbourSearch,
+    as_json: bool,
+    names: Mapping[str, str],
+) -> None:
     """Print the neighbours of each word."""
+    noun = search.vectors.noun
     values = {}
     rows = []
     for word, neighbours in neighbours_of_word.items():
-        values[word] = [{"word": name, "cosine": cosine} for name, cosine in neighbours]
-        rows += [(word, name, f"{cosine:.4f}") for name, cosine in neighbours]
-    tables.show(("word", "neighbour", "cosine"), rows, values if as_json else None)
+        values[word] = [
+            {noun: neighbour, **_name(neighbour, names), "cosine": cosine}
+            for neighbour, cosine in neighbours
+        ]
+        rows += [
+            (word, neighbour, *_name_cell(neighbour, names), f"{cosine:.4f}")
+            for neighbour, cosine in neighbours
+        ]
+    tables.show(
+        (noun, "neighbour", *_name_heading(names), "cosine"), rows, values if as_json else None
+    )
 
 
 # ---- analogies
@@ -138,20 +158,30 @@ def show_answers(answers: Sequence[Neighbour], as_json: bool) -> None:
 
 
 def recommend(
-    vectors: WordVectors, items: Sequence[str], top_k: int, as_json: bool, progress: Progress
+    vectors: WordVectors,
+    items: Sequence[str],
+    top_k: int,
+    as_json: bool,
+    names: Mapping[str, str],
+    progress: Progress,
 ) -> None:
     """Print what most likely follows the items."""
     recommended = vectors.recommend(items, top_k)
     unknown = [item for item in items if item not in vectors]
     if unknown:
         progress.warn(f"unknown items are ignored: {', '.join(unknown)}")
-    rows = [(item, f"{score:.4f}") for item, score in recommended]
-    value = _recommendation(items, recommended) if as_json else None
-    tables.show(("item", "score"), rows, value)
+    rows = [(item, *_name_cell(item, names), f"{score:.4f}") for item, score in recommended]
+    value = _recommendation(items, recommended, names) if as_json else None
+    tables.show(("item", *_name_heading(names), "score"), rows, value)
 
 
 def recommend_to_each(
-    vectors: WordVectors, lines: Iterable[str], top_k: int, as_json: bool, progress: Progress
+    vectors: WordVectors,
+    lines: Iterable[str],
+    top_k: int,
+    as_json: bool,
+    names: Mapping[str, str],
+    progress: Progress,
 ) -> None:
     """Print what most likely follows the items of each line, as it comes; the first lines without a
     known item are said on standard error, and how many there are.
@@ -171,9 +201,11 @@ def recommend_to_each(
             if n_unknown_histories <= MAX_UNKNOWN_NAMED:
                 progress.warn(f"line {number}: {error.problem}")
         history = " ".join(items)
-        rows = [(history, item, f"{score:.4f}") for item, score in recommended]
-        value = _recommendation(items, recommended) if as_json else None
-        tables.show(("history", "item", "score"), rows, value)
+        rows = [
+            (history, item, *_name_cell(item, names), f"{score:.4f}") for item, score in recommended
+        ]
+        value = _recommendation(items, recommended, names) if as_json else None
+        tables.show(("history", "item", *_name_heading(names), "score"), rows, value)
         sys.stdout.flush()
     if n_unknown_histories > MAX_UNKNOWN_NAMED:
         progress.warn(f"histories without a known item: {n_unknown_histories:,}")
@@ -194,13 +226,33 @@ def items_of_line(line: str, vectors: WordVectors) -> list[str]:
 
 
 def _recommendation(
-    items: Sequence[str], recommended: Sequence[tuple[str, float]]
+    items: Sequence[str], recommended: Sequence[tuple[str, float]], names: Mapping[str, str]
 ) -> dict[str, Any]:
     """The history and its recommendations, for JSON."""
     return {
         "history": list(items),
-        "recommended": [{"item": item, "score": score} for item, score in recommended],
+        "recommended": [
+            {"item": item, **_name(item, names), "score": score} for item, score in recommended
+        ],
     }
+
+
+# ---- names
+
+
+def _name_heading(names: Mapping[str, str]) -> list[str]:
+    """The heading of the column of names, if there are some."""
+    return ["name"] if names else []
+
+
+def _name_cell(item: str, names: Mapping[str, str]) -> list[str]:
+    """The name of an item as a cell, empty where it has none; no cell without a table of names."""
+    return [names.get(item, "")] if names else []
+
+
+def _name(item: str, names: Mapping[str, str]) -> dict[str, str]:
+    """The name of an item, for JSON; empty where it has none."""
+    return {"name": names[item]} if item in names else {}
 
 
 # ---- vectors

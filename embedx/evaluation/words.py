@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import Setting, SettingError
+from embedx.errors import DataError, Setting, SettingError, Text
 from embedx.evaluation import analogies, statistics
 from embedx.evaluation.word_report import Report, ScoreDifference, TestScore
 from embedx.evaluation.word_sets import (
@@ -51,8 +51,27 @@ from embedx.vectors.model import VECTORS, WordVectors, load, unit
 Model = WordVectors | str | Path
 # The name of several sets of pairs together.
 POOLED = "pooled"
+# How models of other than words are scored.
+REMEDY_BY_NOUN: dict[str, Text] = {
+    "item": (
+        "give ",
+        Setting("next_item"),
+        " a file of sessions, or name a set by ",
+        Setting("pairs"),
+    ),
+    "node": ("give ", Setting("links"), ", ", Setting("node_labels"), " or ", Setting("pairs")),
+}
 
 # ---- scoring a model
+
+
+def why_no_packaged_tests(vectors: WordVectors, tests: WordTests) -> str | None:
+    """Why a model is scored on no test set, where the user named none; None where it is scored."""
+    if vectors.noun == "word" or tests.pairs or tests.analogies is not None:
+        return None
+    if vectors.noun == "item":
+        return "the packaged test sets are of English words; items are scored by sessions"
+    return "the packaged test sets are of English words; nodes are scored by links or labels"
 
 
 def score(
@@ -211,8 +230,12 @@ def evaluate(
     progress = progress or Silent()
     all_models = [*models, *matching(others)]
     names = [*map(name_of, all_models)]
-    sets = tests.read()
     vectors = [opened(model, which, progress, trust_pickle) for model in all_models]
+    for name, model in zip(names, vectors, strict=True):
+        reason = why_no_packaged_tests(model, tests)
+        if reason is not None:
+            raise DataError(name, None, reason, REMEDY_BY_NOUN[model.noun])
+    sets = tests.read()
     if oov:
         check_ngrams(names, vectors)
 

@@ -1,7 +1,7 @@
 // The map of words: drag or arrows move it; wheel, two fingers, buttons, + and - zoom; a click or the search chooses a word.
 {
   const data = JSON.parse(document.getElementById("map-data").textContent);
-  const {words, n, k, counts, neighbours} = data, plane = document.getElementById("plane");
+  const {titles: words, n, k, counts, neighbours} = data, plane = document.getElementById("plane");
   const search = document.getElementById("search"), matches = document.getElementById("matches");
   const panel = document.getElementById("chosen"), colours = document.getElementById("colours"), key = document.getElementById("key");
   const margin = 32, most = 400, near = 16, onTheLine = 8, matched = 8, shades = 5;
@@ -12,7 +12,8 @@
     element.textContent = text;
     return element;
   };
-  const dots = make("g"), lines = make("g"), labels = make("g"), nameOf = c => data.names[c].join(", ");
+  const dots = make("g"), lines = make("g"), labels = make("g"), titleOf = new Map(data.words.map((word, i) => [word, words[i]])),
+    namesOf = c => data.names[c].map(word => titleOf.get(word)), nameOf = c => namesOf(c).join(", ");
   plane.append(dots, lines, labels);
   const x = data.x, y = data.y.map(each => 1 - each);
   const xStart = Math.min(...x), xSize = Math.max(...x) - xStart || 1;
@@ -73,7 +74,7 @@
   // The name of a cluster as lines, one below the other, that are placed together: as near to its centre as finds room.
   const lineHeight = 17, nameScale = 1.4;
   function placeName(c, isTaken, take) {
-    const some = data.names[c], half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 4, tall = some.length * lineHeight / 2 + 2;
+    const some = namesOf(c), half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 4, tall = some.length * lineHeight / 2 + 2;
     const [centreX, centreY] = [left + zoom * across * data.centres[c][0], top_ + zoom * down * (1 - data.centres[c][1])];
     if (centreX < 0 || centreY < 0 || centreX > width || centreY > height) return [];
     for (let k = 0; k < 240; k++) {  // a spiral
@@ -165,7 +166,7 @@
     });
     panel.replaceChildren(make("h3", {}, words[i]), make("p", {class: "faint"}, told.join(", ")), list);
     if (own(i).some(other => other >= n))
-      panel.append(make("p", {class: "faint"}, "In italics: rarer words, drawn as rings between the words of the map nearest to them."));
+      panel.append(make("p", {class: "faint"}, `In italics: rarer ${data.noun}s, drawn as rings between the ${data.noun}s of the map nearest to them.`));
   }
 
   function nearestTo(x, y) {
@@ -260,9 +261,9 @@
   document.getElementById("zoom-out").addEventListener("click", () => zoomBy(1 / 1.5));
   document.getElementById("zoom-reset").addEventListener("click", showWhole);
   offerFiles(plane.parentElement, ["CSV", "SVG", "PNG"], document.getElementById("map"), {
-    about: "map of words",
-    rows: () => [["word", "rank", "count", "x", "y", "cluster", "cluster name"], ...words.slice(0, n).map((word, i) =>
-      [word, i + 1, counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
+    about: `map of ${data.noun}s`,
+    rows: () => [[data.noun, "name", "rank", "count", "x", "y", "cluster", "cluster name"], ...words.slice(0, n).map((word, i) =>
+      [data.words[i], word, i + 1, counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
     legend: () => [...key.children].map(item => [getComputedStyle(item.firstChild).backgroundColor, item.textContent]),
   });
 

@@ -3,7 +3,7 @@
 from embedx.settings import Settings, param
 
 # settings for word vectors only, and for classifiers only
-WORD_SETTINGS = ("words", "random_words", "nearest", "map_words", "projection")
+WORD_SETTINGS = ("words", "random_words", "nearest", "map_words", "projection", "names")
 LABEL_SETTINGS = ("examples",)
 
 
@@ -34,6 +34,11 @@ class ReportSettings(Settings):
         "word vectors: projection of the map; by default tsne where scikit-learn is installed,"
         " else pca",
         choices=("tsne", "pca"),
+    )
+    names: str | None = param(
+        None,
+        "word vectors: file of two columns, an item and its name, which is shown beside it",
+        metavar="FILE",
     )
     examples: int = param(
         12,

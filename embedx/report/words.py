@@ -22,6 +22,7 @@ from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
 from embedx.vectors.model import WordVectors
+from embedx.vectors.names import names_of, with_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,12 +58,13 @@ def single_values(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
     """
     objectives.check_packages(request.folders[0], vectors.facts, vectors.settings)
     values = neighbours_and_map(vectors, request.settings, request.progress)
-    values |= about_scores(request)
+    values["noun"] = vectors.noun
+    values |= about_scores(vectors, request)
 
     facts = vectors.facts
     values["defaults"] = default_settings(vectors)
     values["key_figures"] = {
-        "words": f"{len(vectors):,}",
+        f"{vectors.noun}s": f"{len(vectors):,}",
         "dimension": vectors.vectors.shape[1],
     }
     values["curve_of"] = {"held-out log-likelihood": learning_curves.heldout_points(facts)}
@@ -74,8 +76,9 @@ def single_values(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
 
 def pair_values(models: Sequence[WordVectors], request: PageRequest) -> dict[str, Any]:
     """What the page of two models of word vectors shows of their words, for its template."""
-    scores, reason = scores_of(request)
+    scores, reason = scores_of(models[0], request)
     values: dict[str, Any] = {
+        "noun": models[0].noun,
         "neighbours": neighbours_side_by_side(models, request.names, request.settings),
         "no_scores": reason,
     }
@@ -106,6 +109,7 @@ def neighbours_and_map(
     for word in settings.chosen_words:
         # raises for an unknown word
         vectors.index(word)
+    names = names_of(vectors, settings.names)
     rows = drawn_rows(len(vectors), settings.random_words, settings.seed)
     random_words = [vectors.words[row] for row in rows]
     on_map = vectors.words[: settings.map_words]
@@ -117,28 +121,34 @@ def neighbours_and_map(
 
     values: dict[str, Any] = {"map": None}
     if on_map:
-        progress.note(f"map of {len(on_map):,} words by {projection.NAMES[method]}")
+        progress.note(f"map of {len(on_map):,} {vectors.noun}s by {projection.NAMES[method]}")
         word_map = map_of(vectors, settings)
-        values["map"] = map_data(vectors, word_map, near)
+        on_plane = map_data(vectors, word_map, near)
+        on_plane["titles"] = [names.get(word, word) for word in on_plane["words"]]
+        values["map"] = on_plane
         values["projection"] = word_map.projection
 
+    noun = vectors.noun
     listed = {
-        "Nearest words": settings.chosen_words,
-        "Nearest words of random words": random_words,
+        f"Nearest {noun}s": settings.chosen_words,
+        f"Nearest {noun}s of random {noun}s": random_words,
     }
     values["neighbours"] = {
-        title: neighbour_rows(vectors, some_words, near)
+        title: neighbour_rows(vectors, some_words, near, names)
         for title, some_words in listed.items()
         if some_words
     }
     return values
 
 
-def scores_of(request: PageRequest) -> tuple[Report | None, str]:
+def scores_of(vectors: WordVectors, request: PageRequest) -> tuple[Report | None, str]:
     """The scores of one model, or of two with their differences; or None, and why there are none.
 
-    Without test sets of the user, the packaged ones are scored.
+    Without test sets of the user, words are scored on the packaged ones, items and nodes on none.
     """
+    reason = evaluation.why_no_packaged_tests(vectors, request.word_tests)
+    if reason is not None:
+        return None, reason
     first, *others = request.folders
     tests = request.word_tests
     try:
@@ -150,9 +160,9 @@ def scores_of(request: PageRequest) -> tuple[Report | None, str]:
         return None, str(error)
 
 
-def about_scores(request: PageRequest) -> dict[str, Any]:
+def about_scores(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
     """Scores, warnings and analogies by section, or why there are none, for the template."""
-    scores, reason = scores_of(request)
+    scores, reason = scores_of(vectors, request)
     if scores is None:
         return {"scores": None, "no_scores": reason, "warnings": [], "sections": {}}
     return {
@@ -178,14 +188,18 @@ def sections_of(scores: Report) -> dict[str, list[list[str]]]:
     return tables
 
 
-def neighbour_rows(vectors: WordVectors, words: Sequence[str], near: Neighbours) -> list[list[str]]:
+def neighbour_rows(
+    vectors: WordVectors, words: Sequence[str], near: Neighbours, names: Mapping[str, str]
+) -> list[list[str]]:
     """A row for each word: its nearest words, its rank by frequency, its count."""
-    rows = [["word", "nearest words", "rank", "count"]]
+    rows = [[vectors.noun, f"nearest {vectors.noun}s", "rank", "count"]]
     for word in words:
         row = vectors.index(word)
-        nearest = ", ".join(f"{other} ({cosine:.2f})" for other, cosine in near[word])
+        nearest = ", ".join(
+            f"{with_name(other, names)} ({cosine:.2f})" for other, cosine in near[word]
+        )
         count = "–" if vectors.counts is None else f"{vectors.counts[row]:,}"
-        rows.append([word, nearest, f"{row + 1:,}", count])
+        rows.append([with_name(word, names), nearest, f"{row + 1:,}", count])
     return rows
 
 
@@ -198,15 +212,19 @@ def neighbours_side_by_side(
     random_words = [shared[row] for row in rows]
     words = list(dict.fromkeys([*settings.chosen_words, *random_words]))
 
-    columns = [nearest_column(model, words, settings.nearest) for model in models]
-    return [["word", *names], *map(list, zip(words, *columns, strict=True))]
+    titles = names_of(models[0], settings.names)
+    columns = [nearest_column(model, words, settings.nearest, titles) for model in models]
+    shown = [with_name(word, titles) for word in words]
+    return [[models[0].noun, *names], *map(list, zip(shown, *columns, strict=True))]
 
 
-def nearest_column(model: WordVectors, words: Sequence[str], n_nearest: int) -> list[str]:
+def nearest_column(
+    model: WordVectors, words: Sequence[str], n_nearest: int, names: Mapping[str, str]
+) -> list[str]:
     """The nearest words of each word, as a cell of a table."""
     words_of_model = [model.words[model.index(word)] for word in words]
     nearest = model.most_similar_batch(words_of_model, n_nearest)
-    _, *rows = neighbour_rows(model, words, dict(zip(words, nearest, strict=True)))
+    _, *rows = neighbour_rows(model, words, dict(zip(words, nearest, strict=True)), names)
     return [cell for _, cell, *_ in rows]
 
 
@@ -282,6 +300,7 @@ def map_of(vectors: WordVectors, settings: ReportSettings) -> WordMap:
 def map_data(vectors: WordVectors, word_map: WordMap, near: Neighbours) -> dict[str, Any]:
     """The map as its script reads it.
 
+    noun                 what a word is called
     words                those on the map first, then their other neighbours, which lie between the
                          words of the map that are nearest to them
     n, counts            number of words on the map, and their counts
@@ -305,6 +324,7 @@ def map_data(vectors: WordVectors, word_map: WordMap, near: Neighbours) -> dict[
 
     return {
         "words": words,
+        "noun": vectors.noun,
         "n": n,
         "k": len(neighbours) // n,
         "counts": [] if word_map.counts is None else word_map.counts.tolist(),

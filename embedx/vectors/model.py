@@ -45,7 +45,7 @@ from embedx.storage.folder import (
 from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Value, row_blocks
 from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases
-from embedx.text.settings import MAX_PASSES, PhraseSettings
+from embedx.text.settings import MAX_PASSES, SESSIONS, PhraseSettings
 from embedx.text.unicode_forms import FORMS, normalized
 from embedx.text.word_list import check_words
 from embedx.vectors import formats
@@ -148,6 +148,15 @@ class WordVectors:
     def output_vectors(self) -> ndarray | None:
         """The output rows, float32 (outputs, dim), or None where the file holds none."""
         return self.arrays.get("output")
+
+    @property
+    def noun(self) -> str:
+        """What has the vectors: "word", "item" of sessions, or "node" of a graph."""
+        if self.settings.get("format") == SESSIONS:
+            return "item"
+        if self.settings.get("walks"):
+            return "node"
+        return "word"
 
     def of(self, which: str) -> "WordVectors":
         """The same words with other vectors: their output rows, or the sum of both, as in GloVe.

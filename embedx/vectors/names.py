@@ -1,0 +1,80 @@
+"""A table of names: what the items of a model are called, for people."""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from embedx.errors import DataError
+from embedx.text.decompression import lines_of_file
+from embedx.vectors.model import WordVectors
+
+LINE = "item TAB name"
+
+
+def read_names(file: str | Path) -> dict[str, str]:
+    """The name of each item in a table of two columns, separated by tabs, or by commas as in CSV.
+
+    Raises DataError with the line of a row that has not two columns, of an item without a name, and
+    of an item with two different names.
+    """
+    names: dict[str, str] = {}
+    for number, row in _rows(str(file)):
+        if len(row) != 2:
+            raise DataError(file, number, f"{len(row)} columns", f"lines look like `{LINE}`")
+        item, name = map(str.strip, row)
+        if not item or not name:
+            raise DataError(file, number, "an empty cell", f"lines look like `{LINE}`")
+        if names.setdefault(item, name) != name:
+            problem = f"{item} has two names, {names[item]} and {name}"
+            raise DataError(file, number, problem, "delete one of the lines")
+    if not names:
+        raise DataError(file, None, "holds no names", f"lines look like `{LINE}`")
+    return names
+
+
+def names_of(vectors: WordVectors, file: str | Path | None) -> dict[str, str]:
+    """The names of the items of a model; none without a file. Raises DataError where the table
+    names no item of the model.
+    """
+    if file is None:
+        return {}
+    names = {vectors.spelled(item): name for item, name in read_names(file).items()}
+    if not any(item in vectors.key_to_index for item in names):
+        item = next(iter(names))
+        problem = f"names no {vectors.noun} of the model; the first is {item}"
+        raise DataError(file, None, problem, f"lines look like `{LINE}`")
+    return names
+
+
+def with_name(item: str, names: Mapping[str, str]) -> str:
+    """An item with its name in parentheses, if it has one."""
+    if item in names:
+        return f"{item} ({names[item]})"
+    return item
+
+
+def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, with the numbers of their lines: between tabs if the first line
+    has one, else as CSV.
+    """
+    lines = list(_text_lines(file))
+    is_tab_separated = bool(lines) and "\t" in lines[0]
+    if is_tab_separated:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield number, line.split("\t")
+        return
+    reader = csv.reader(lines)
+    for row in reader:
+        if row:
+            yield reader.line_num, row
+
+
+def _text_lines(file: str) -> Iterable[str]:
+    """The lines of a file, decoded, without the ends of lines."""
+    for number, line in enumerate(lines_of_file(file), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            raise DataError(file, number, "no UTF-8 text", "convert it to UTF-8") from None
+        yield text.rstrip("\r\n")
