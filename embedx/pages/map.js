@@ -12,6 +12,7 @@
     element.textContent = text;
     return element;
   };
+  const isNamed = words.some((title, i) => title !== data.words[i]), ifNamed = cell => isNamed ? [cell] : [];
   const dots = make("g"), lines = make("g"), labels = make("g"), titleOf = new Map(data.words.map((word, i) => [word, words[i]])),
     namesOf = c => data.names[c].map(word => titleOf.get(word)), nameOf = c => namesOf(c).join(", ");
   plane.append(dots, lines, labels);
@@ -262,8 +263,8 @@
   document.getElementById("zoom-reset").addEventListener("click", showWhole);
   offerFiles(plane.parentElement, ["CSV", "SVG", "PNG"], document.getElementById("map"), {
     about: `map of ${data.noun}s`,
-    rows: () => [[data.noun, "name", "rank", "count", "x", "y", "cluster", "cluster name"], ...words.slice(0, n).map((word, i) =>
-      [data.words[i], word, i + 1, counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
+    rows: () => [[data.noun, ...ifNamed("name"), "rank", "count", "x", "y", "cluster", "cluster name"], ...words.slice(0, n).map((word, i) =>
+      [data.words[i], ...ifNamed(word), i + 1, counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
     legend: () => [...key.children].map(item => [getComputedStyle(item.firstChild).backgroundColor, item.textContent]),
   });
 
