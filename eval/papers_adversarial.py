@@ -69,6 +69,7 @@ CONTENDERS = {
     "softmax": Contender("softmax", {"sampler": "all"}),
 }
 
+TREE_PENALTIES = (0.1, 1.0, 10.0)  # the paper chooses by validation data; 1 is embedx's
 RECIPES = {"eurlex": "eurlex-4.3k", "categories": "enwiki-cat"}
 DATA = tuple(RECIPES)
 # Seconds of training for each curve, and for each rate and penalty; training rows, about the
@@ -89,6 +90,10 @@ def jobs(run: Run) -> Iterator[Job]:
                 for seed in seeds:
                     job = {"data": name, "what": "curve", "contender": contender}
                     yield job | {"seed": seed, "seconds": run.settings.seconds}
+        if "adversarial" in run.chosen("contender"):
+            for penalty in TREE_PENALTIES:
+                job = {"data": name, "what": "tree", "tree_l2": penalty, "seed": 1}
+                yield job | {"seconds": run.settings.seconds}
 
 
 def search(run: Run, name: str, contender: str) -> Iterator[Job]:
@@ -141,7 +146,9 @@ def measure(run: Run, job: Job) -> Result:
                 run, data.training, data.validation, job, job["seconds"], seed=1, growth=math.inf
             )
         }
-    best = best_of(run.records, job["data"], job["contender"])
+    best = best_of(run.records, job["data"], job.get("contender", "adversarial"))
+    if job["what"] == "tree":
+        best |= {"tree_l2": job["tree_l2"]}
     points = curve(run, data.training, data.test, best, job["seconds"], job["seed"], GROWTH)
     return {"rate": best["rate"], "penalty": best["penalty"], "points": points}
 
@@ -227,6 +234,8 @@ def curve(
             contender.penalty[0]: of["penalty"],
         }
     )
+    if "tree_l2" in of:
+        options["tree_l2"] = of["tree_l2"]
     if of["contender"] not in run.warm:  # compiled
         papers.fit(
             training.rows(np.arange(min(64, len(training)))),
@@ -364,6 +373,25 @@ def results(name: str, records: Records) -> str:
     return table(rows)
 
 
+def tree(records: Records) -> str:
+    """What adversarial noise comes to, by the penalty of its tree."""
+    rows = []
+    for record in records.find(what="tree"):
+        if not record["result"]["points"]:
+            continue
+        end = record["result"]["points"][-1]
+        rows.append(
+            {
+                "data": record["job"]["data"],
+                "tree_l2": f"{record['job']['tree_l2']:g}",
+                "test accuracy": f"{end['accuracy']:.3f} ± {end['accuracy error']:.3f}",
+                "log-likelihood": number(end["log-likelihood"], 2),
+                "epochs": number(end["epochs"], 0),
+            }
+        )
+    return table(rows)
+
+
 def tuning(records: Records) -> str:
     """What each run of the search achieved on validation rows."""
 
@@ -466,6 +494,7 @@ EXPERIMENT = Experiment(
         "targets": targets,
         **{name: functools.partial(results, name) for name in DATA},
         "tuning": tuning,
+        "tree": tree,
     },
     plots={"": plot},
     mixed=True,

@@ -53,7 +53,7 @@ def jobs(run: Run) -> Iterator[Job]:
             yield from (
                 optimum(name, method, biases) for biases in BIASES[name] for method in METHODS
             )
-            yield optimum(name, "OVE-SGD", "free")
+            yield sgd(name, run.settings.bibtex_epochs)
     if "figure-1" in sections:
         yield {"section": "figure-1"}
     if "toy" in sections:
@@ -67,6 +67,14 @@ def needs(run: Run) -> list[str]:
 
 def optimum(name: str, method: str, biases: str) -> Job:
     return {"section": "table-2", "data": name, "method": method, "biases": biases}
+
+
+def sgd(name: str, bibtex_epochs: int) -> Job:
+    """OVE-SGD; of another length than that of the table it is a row of its own."""
+    job = optimum(name, "OVE-SGD", "free")
+    if name == "bibtex" and bibtex_epochs != SGD["bibtex"]["epochs"]:
+        job["epochs"] = bibtex_epochs
+    return job
 
 
 # ---- data
@@ -103,7 +111,7 @@ def measure(run: Run, job: Job) -> Result:
     data, quick = run.data_folder, run.quick
     match job["section"]:
         case "table-2" if job["method"] == "OVE-SGD":
-            return stochastic(data, job["data"], quick)
+            return stochastic(data, job["data"], quick, job.get("epochs"))
         case "table-2":
             return of_optimum(data, job["data"], job["method"], job["biases"], quick)
         case "figure-1":
@@ -149,9 +157,13 @@ def of_optimum(data: Path | None, name: str, method: str, biases: str, quick: bo
     }
 
 
-def stochastic(data: Path | None, name: str, quick: bool) -> Result:
+def stochastic(data: Path | None, name: str, quick: bool, epochs: int | None) -> Result:
     train, test = loaded(data, name, quick)
-    settings = SGD[name] | ({"epochs": 2} if quick else {})
+    settings = dict(SGD[name])
+    if epochs:
+        settings["epochs"] = epochs
+    if quick:
+        settings["epochs"] = 2
     options = {
         "optimizer": "sgd",
         "sampler": "uniform",
@@ -248,11 +260,17 @@ def optima(records: Records) -> list[tuple[str, str, str, Result]]:
         for name in DATA
         for each in [*(one for one in order if one[0] == name), (name, "OVE-SGD", "free")]
     ]
-    return [
+    found_optima = [
         (name, method, method + (", biases penalised" if biases == "penalised" else ""), found)
         for name, method, biases in order
         if (found := records.get(optimum(name, method, biases)))
     ]
+    longer = [
+        (job["data"], "OVE-SGD", f"OVE-SGD, {job['epochs']:,} epochs", record["result"])
+        for record in records.find(section="table-2", method="OVE-SGD")
+        if "epochs" in (job := record["job"])
+    ]
+    return found_optima + longer
 
 
 def table_2(records: Records) -> str:
@@ -367,6 +385,8 @@ EXPERIMENT = Experiment(
     name="papers-one-vs-each",
     title="One-vs-each (Titsias 2016) by embedx",
     choices={"section": ("table-2", "figure-1", "toy"), "data": DATA},
+    # the paper's million iterations are 40,000 epochs
+    settings={"bibtex_epochs": SGD["bibtex"]["epochs"]},
     packages=("scipy", "scikit-learn"),
     jobs=jobs,
     needs=needs,

@@ -181,7 +181,7 @@ def claims_of_augment_and_reduce():
     )
     yield (
         "the mean of |n_k/N - p_k|, is {:.1f}e-5",
-        1e5 * records.get(module.on_toy("ar", False))["noise"],
+        1e5 * records.last(section="toy", method="ar")["noise"],
     )
     yield (
         "interpolates (log-likelihood of {:.2f} on the training rows)",
