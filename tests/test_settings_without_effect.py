@@ -155,7 +155,7 @@ OTHERWISE = {
 # Limits that a margin does not reach: few rows are within its gap, and no coefficient is small.
 NOT_REACHED_BY_MARGIN = {"candidate_fraction", "min_coefficient"}
 BESIDE = {"candidate_fraction": {"scored_fraction": 0.5}}
-MANY_ROWS, MANY_ANSWERS = RANDOM.normal(size=(2000, 16)), np.arange(2000) % 400
+MANY_ROWS, MANY_ANSWERS = RANDOM.normal(size=(1000, 16)), np.arange(1000) % 400
 
 
 @functools.cache
