@@ -148,7 +148,7 @@ class ClassifySettings(TrainingSettings):
         64, "with --weights tree: maximum number of labels per leaf", at_least=1, fine=True
     )
     arity: int = param(
-        2048,
+        64,
         "with --weights tree: maximum number of children of a node above the leaves",
         at_least=2,
         fine=True,

@@ -105,7 +105,9 @@ def tree_plan(labels: ndarray, depth: int, edges: ndarray, arity: int) -> TreePl
     """
     max_bits = max(1, int(math.log2(arity)))
     n_levels = -(-depth // max_bits)
-    depths = [0] + [depth * (level + 1) // n_levels for level in range(n_levels)]
+    # Rounded up: all rows visit the nodes below the root once, but those below them once for each
+    # node of the beam.
+    depths = [0] + [-(-depth * (level + 1) // n_levels) for level in range(n_levels)]
     leaf = np.repeat(np.arange(2**depth), np.diff(edges))
     levels = []
     for depth_above, depth_here in itertools.pairwise(depths):
