@@ -244,14 +244,15 @@ NAIVE_OPTIMIZERS = {
 }
 
 
-def descend(name, w, s, g, lr, most=np.inf):
-    """One step of a row by an optimiser of NAIVE_OPTIMIZERS, at a rate of at most `most`; a number
-    whose g is 0 stays.
+def descend(name, w, s, g, lr, max_rate=np.inf, max_length=np.inf):
+    """One step of a row by an optimiser of NAIVE_OPTIMIZERS, at a rate of at most `max_rate` and at
+    most `max_length` long; a number whose g is 0 stays.
     """
     optimizer = NAIVE_OPTIMIZERS[name]
     s[:] = optimizer.see(s, g)
     moves = g != 0
-    w[moves] -= np.minimum(lr / optimizer.divisor(s)[moves], most) * g[moves]
+    step = np.minimum(lr / optimizer.divisor(s)[moves], max_rate) * g[moves]
+    w[moves] -= step * min(1.0, max_length / max(np.linalg.norm(step), 1e-30))
 
 
 # ---- skip-gram, one pair at a time

@@ -13,7 +13,7 @@ import reference
 
 from embedx.engine.encoders import SKIPGRAM
 from embedx.engine.select import JOINT, SINGLE, SUMMED
-from embedx.engine.skipgram import LONGEST_STEP
+from embedx.engine.skipgram import LONGEST_STEP, SECOND_ORDER
 from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
 from embedx.testing.objectives import coefficients_of
@@ -265,6 +265,9 @@ class Naive:
             LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
             for square in (min(of_rows.sum(), 4 * max_pairs * of_rows.max()), of_inputs.sum())
         )
+        max_length = np.inf
+        if self.objective.kind == "proximal":
+            max_length = np.sqrt(SECOND_ORDER * LONGEST_STEP)
         input_rates = np.array(
             [self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words]
         )
@@ -295,6 +298,7 @@ class Naive:
                     gradient,
                     lr,
                     of_inputs_most,
+                    max_length,
                 )
         for row, gradient in zip(block.rows, w_gradient, strict=True):
             reference.descend(
@@ -304,6 +308,7 @@ class Naive:
                 gradient,
                 lr,
                 of_rows_most,
+                max_length,
             )
         return loss
 

@@ -177,6 +177,17 @@ def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
     configure("implicit", {"optimizer": "bounded-adagrad"})
 
 
+@pytest.mark.parametrize("multiple", [10, 100])
+def test_implicit_steps_do_not_diverge_at_many_times_their_rate(multiple):
+    options = {"epochs": 2, "dim": 12, "max_vocab": 2000, "heldout": 0.05, "threads": 1}
+    own_rate = OBJECTIVES["implicit"].word_defaults["learning_rate"]
+    model = embedx.SkipGram(objective="implicit", learning_rate=multiple * own_rate, **options)
+    fitted = model.fit("wikipedia-sample")
+    assert "learning_rate_lowered" not in fitted.model.facts
+    measured = fitted.model.facts["heldout"]
+    assert measured["log_likelihood"] > measured["unigram"] + 0.1
+
+
 @pytest.mark.parametrize(
     "name", [name for name, objective in OBJECTIVES.items() if objective.traits.stable]
 )

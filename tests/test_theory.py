@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from embedx.testing.objectives import Candidates, Conditions, evaluate
 from tests.support.objectives import make
@@ -124,6 +125,48 @@ def test_an_implicit_step_is_smaller_than_that_of_sgd_by_the_convexity_of_its_lo
         assert convexity > 0
         bound = explicit - convexity * np.linalg.norm(end - start)
         assert implicit <= bound + 1e-6 * explicit
+
+
+def proximal_step_of_both_factors(inputs, rows, y, rate):
+    """The end of the step on a softmax of all rows, by a dense solver."""
+    n_numbers = inputs.size
+    each = np.arange(len(y))
+
+    def moved(step):
+        return (
+            inputs + step[:n_numbers].reshape(inputs.shape),
+            rows + step[n_numbers:].reshape(rows.shape),
+        )
+
+    def value_and_gradient(step):
+        h, w = moved(step)
+        log_p = log_softmax(h @ w.T, axis=1)
+        slopes = np.exp(log_p)
+        slopes[each, y] -= 1
+        gradient = np.concatenate([(slopes @ w).ravel(), (slopes.T @ h).ravel()])
+        return step @ step / (2 * rate) - log_p[each, y].sum(), gradient + step / rate
+
+    start = 1e-3 * np.random.default_rng(1).normal(size=n_numbers + rows.size)
+    options = {"maxiter": 5000, "gtol": 1e-9, "ftol": 1e-15}
+    solved = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options)
+    return moved(solved.x)
+
+
+@pytest.mark.parametrize("rate", [1.0, 10.0, 100.0])
+@pytest.mark.parametrize("size", [0.01, 0.3])
+def test_a_proximal_step_in_both_factors_is_no_longer_than_its_scores_need(size, rate):
+    """And it stays in the span of the rows (docs/derivations.md#steps-in-both-factors)."""
+    rng = np.random.default_rng(0)
+    inputs = size * rng.normal(size=(3, 16))
+    rows = size * rng.normal(size=(5, 16))
+    h, w = proximal_step_of_both_factors(inputs, rows, np.array([0, 1, 1]), rate)
+    squared_length = ((h - inputs) ** 2).sum() + ((w - rows) ** 2).sum()
+    moves = h @ w.T - inputs @ rows.T
+    assert 0.5 < squared_length <= 2 * np.linalg.norm(moves, "nuc")
+
+    span = np.linalg.qr(np.vstack([inputs, rows]).T)[0]
+    steps = np.vstack([h - inputs, w - rows])
+    np.testing.assert_allclose(steps @ span @ span.T, steps, atol=0.01)
 
 
 # ---- Bamler & Mandt 2020, theorem 2

@@ -89,6 +89,10 @@ UNIFORMS = uint64(2**63)
 # Nats by which the step of one row may move the scores of a block at the start of a run; it falls
 # as the rate does.
 LONGEST_STEP = float32(10)
+# The part of it by which the steps of an input and an output row may move their score beyond what
+# each does alone: the length of a proximal step is at most the root of that
+# (docs/derivations.md#steps-in-both-factors).
+SECOND_ORDER = float32(0.025)
 # Length to which the gradient of a row is clipped (Pascanu, Mikolov & Bengio 2013) where its rate
 # does not adapt: by plain descent and at the limit of bounded-adagrad. A block gives a row the sum
 # of its pairs' gradients: without a bound, words that recur in a list overshoot by more from block
@@ -448,7 +452,7 @@ def update_candidates(run, workspace, block, lr):
 @kernel_part
 def _update_row(run, workspace, table, row, gradient, r, side, lr):
     """One step of a row along -gradient[r], unless it is frozen; a proximal step has its side's
-    highest rate.
+    highest rate, and a highest length.
     """
     if is_frozen(table, row):
         return
@@ -456,7 +460,8 @@ def _update_row(run, workspace, table, row, gradient, r, side, lr):
     width = gradient.shape[1]
     if run.plan.is_proximal:
         max_rate = workspace.max_rate[side]
-        descend_row_within(table, row, gradient, r, width, optimizer, lr, max_rate)
+        max_length = np.sqrt(SECOND_ORDER * workspace.longest_step[0])
+        descend_row_within(table, row, gradient, r, width, optimizer, lr, max_rate, max_length)
     else:
         descend_row(table, row, gradient, r, width, optimizer, lr)
 

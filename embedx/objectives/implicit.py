@@ -265,7 +265,7 @@ class Implicit(LocalObjective):
         formula="as umax; at large rates log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)",
         advice=(
             "like umax, by proximal steps; at large learning rates it is complementary sampled"
-            " softmax, which is biased; on words ten times its own rate diverges"
+            " softmax, which is biased; words train at a hundred times its own rate, too"
         ),
     )
     Settings = DoubleSumSettings

@@ -50,17 +50,18 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
     if table.state_of == PER_COORDINATE:
         _descend_numbers(optimizer.kind, table, row, 0, gradient, r, 0, n, rate)
     else:
-        descend_row_within(table, row, gradient, r, n, optimizer, rate, INFINITE)
+        descend_row_within(table, row, gradient, r, n, optimizer, rate, INFINITE, INFINITE)
 
 
 @kernel_part
-def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate):
-    """The same where all numbers of a row have one rate, which is at most `max_rate`.
+def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, max_length):
+    """The same where all numbers of a row have one rate, which is at most `max_rate`; the step is
+    at most `max_length` long.
 
     Where that rate does not adapt, to plain descent or at the limit of a state, the gradient is
     clipped to `max_gradient`.
     """
-    if table.state_of == PER_ROW or optimizer.max_gradient < INFINITE:
+    if table.state_of == PER_ROW or optimizer.max_gradient < INFINITE or max_length < INFINITE:
         squares = zeros()
         for d in range(0, n, SIMD_WIDTH):
             g = load(gradient, r, d)
@@ -71,6 +72,8 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate):
         adapts = table.state_of == PER_ROW and table.state[row, 0] < optimizer.limit
         if not adapts and square > optimizer.max_gradient * optimizer.max_gradient:
             rate *= optimizer.max_gradient / np.sqrt(square)
+        if rate * rate * square > max_length * max_length:
+            rate = max_length / np.sqrt(square)
     _add_multiple(table, row, 0, gradient, r, 0, n, max_rate if rate > max_rate else rate)
 
 
