@@ -62,7 +62,7 @@ def param(
     parse: Callable[[str], Any] | None = None,
     metavar: str | None = None,
     panel: str | None = None,
-    fine: bool | None = None,
+    by_set: bool | None = None,
 ) -> Any:
     """A dataclass field that declares a setting: default, meaning and range (inclusive unless
     `above`).
@@ -71,20 +71,20 @@ def param(
     metavar  names the type of the values in the help, where Python's type does not: `path`,
              `duration`
     panel    the section of the help, if it is not that of the class
-    fine     True: given as --set NAME=VALUE; False: has an option of its own; by default as the
+    by_set   True: given as --set NAME=VALUE; False: has an option of its own; by default as the
              class says
     """
     metadata = locals()  # the arguments by name
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-def is_fine(name: str) -> bool:
+def is_given_by_set(name: str) -> bool:
     """Whether a setting is given by --set, as the class says that declares it: embedx's own, if
     another package has a setting of the same name.
     """
     groups = [group for group in declared() if name in settings_of(group)]
     ours = [group for group in groups if _is_ours(group)]
-    return any(name in group.fine_names for group in ours or groups)
+    return any(name in group.names_by_set for group in ours or groups)
 
 
 def declared() -> "list[type[Settings]]":
@@ -96,12 +96,12 @@ def declared() -> "list[type[Settings]]":
 
 
 def option_name(name: str, by_set: Collection[str] = (), plain: Collection[str] = ()) -> str:
-    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a fine setting.
+    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a setting given so.
 
     by_set  other names that a command takes by --set
-    plain   names of options that a command has, although elsewhere they are fine settings
+    plain   names of options that a command has, although elsewhere they are given by --set
     """
-    is_by_set = name in by_set or (name not in plain and is_fine(name))
+    is_by_set = name in by_set or (name not in plain and is_given_by_set(name))
     return ("--set " if is_by_set else "--") + name.replace("_", "-")
 
 
@@ -133,7 +133,7 @@ def as_arguments(options: Options) -> list[str]:
     words = []
     for name, value in options.items():
         flag = option_name(name)
-        if is_fine(name):
+        if is_given_by_set(name):
             text = as_typed(value) if isinstance(value, bool) else value
             words += ["--set", f"{flag.removeprefix('--set ')}={text}"]
         elif isinstance(value, bool):
@@ -227,20 +227,20 @@ class Settings:
     # the names of settings whose values the data may still change
     open: ClassVar[tuple[str, ...]] = ()
     # whether settings are set by --set, unless their `param` says otherwise
-    fine: ClassVar[bool] = False
+    by_set: ClassVar[bool] = False
     # the names of those that are, among the settings that the class itself declares
-    fine_names: ClassVar[frozenset[str]] = frozenset()
+    names_by_set: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(cls, fine: bool | None = None) -> None:
-        if fine is not None:
-            cls.fine = fine
-        fine_names = []
+    def __init_subclass__(cls, by_set: bool | None = None) -> None:
+        if by_set is not None:
+            cls.by_set = by_set
+        names_by_set = []
         for name, field in vars(cls).items():
             if isinstance(field, dataclasses.Field):
-                is_fine = field.metadata["fine"]
-                if is_fine or (is_fine is None and cls.fine):
-                    fine_names.append(name)
-        cls.fine_names = frozenset(fine_names)
+                of_field = field.metadata["by_set"]
+                if of_field or (of_field is None and cls.by_set):
+                    names_by_set.append(name)
+        cls.names_by_set = frozenset(names_by_set)
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:

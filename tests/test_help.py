@@ -22,7 +22,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import is_fine, option_name, settings_of
+from embedx.settings import is_given_by_set, option_name, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from tests.support.commands import invoke, run_command
@@ -106,7 +106,7 @@ def test_the_help_shows_defaults_that_depend_on_the_objective():
 # ---- settings by --set
 
 
-def test_a_name_is_fine_everywhere_or_nowhere():
+def test_a_name_is_given_by_set_everywhere_or_nowhere():
     groups = [
         SkipGramSettings,
         CollapsedSettings,
@@ -135,8 +135,11 @@ def test_a_name_is_fine_everywhere_or_nowhere():
     groups += [part.Settings for part in (*OBJECTIVES.values(), *SAMPLERS.values())]
     for group in groups:
         for name in settings_of(group):
-            fine = group.__dataclass_fields__[name].metadata["fine"]
-            assert (group.fine if fine is None else fine) == is_fine(name), (group, name)
+            by_set = group.__dataclass_fields__[name].metadata["by_set"]
+            assert (group.by_set if by_set is None else by_set) == is_given_by_set(name), (
+                group,
+                name,
+            )
 
 
 def test_settings_given_by_set_are_those_of_options(asked):
@@ -288,7 +291,7 @@ def test_the_whole_help_lists_what_set_takes(command, run):
     common, _, by_objective = tail.partition("Settings of objectives")
     options = SETTINGS[command]().values()
     for option in options:
-        if option.is_fine and not option.is_own:
+        if option.is_given_by_set and not option.is_own:
             assert f"  {option.typed_name} " in common
     names = {
         objective: {option.typed_name for option in options if objective in option.objectives}

@@ -102,7 +102,7 @@ class ClassifySettings(TrainingSettings):
         "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves"
         " them out",
         choices=("keep", "drop"),
-        fine=True,
+        by_set=True,
     )
     scaling: str | None = param(
         None,
@@ -142,19 +142,19 @@ class ClassifySettings(TrainingSettings):
         0.1,
         "with sparse weights: weights of at most this absolute value are dropped after training",
         at_least=0.0,
-        fine=True,
+        by_set=True,
     )
     leaf_size: int = param(
-        64, "with --weights tree: maximum number of labels per leaf", at_least=1, fine=True
+        64, "with --weights tree: maximum number of labels per leaf", at_least=1, by_set=True
     )
     arity: int = param(
         64,
         "with --weights tree: maximum number of children of a node above the leaves",
         at_least=2,
-        fine=True,
+        by_set=True,
     )
     beam: int = param(
-        10, "with --weights tree: beam width, in nodes per level", at_least=1, fine=True
+        10, "with --weights tree: beam width, in nodes per level", at_least=1, by_set=True
     )
     trees: int = param(
         1,
@@ -175,10 +175,10 @@ class ClassifySettings(TrainingSettings):
         panel="Model",
     )
     propensity_a: float = param(
-        PROPENSITY_A, "A of the propensities of --propensity and psp@k", at_least=0.0, fine=True
+        PROPENSITY_A, "A of the propensities of --propensity and psp@k", at_least=0.0, by_set=True
     )
     propensity_b: float = param(
-        PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, fine=True
+        PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, by_set=True
     )
     bias: str | None = param(
         None,
@@ -222,7 +222,7 @@ class ClassifySettings(TrainingSettings):
         " first step has the same length for tiny and for large gradients",
         at_least=0.0,
         at_most=1e6,
-        fine=True,
+        by_set=True,
     )
     schedule: str = param(
         "linear",
@@ -235,10 +235,10 @@ class ClassifySettings(TrainingSettings):
         "factor on the learning rate after each epoch, on top of the schedule",
         above=0.0,
         at_most=1.0,
-        fine=True,
+        by_set=True,
     )
     decay_every: int | None = param(
-        None, "apply decay after every N updates instead", at_least=1, fine=True
+        None, "apply decay after every N updates instead", at_least=1, by_set=True
     )
     class_weight: str | None = param(
         None,
@@ -252,7 +252,7 @@ class ClassifySettings(TrainingSettings):
         "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the"
         " data set",
         choices=("mean", "sum"),
-        fine=True,
+        by_set=True,
     )
     l2: float | None = param(
         None,
@@ -261,13 +261,13 @@ class ClassifySettings(TrainingSettings):
         at_least=0.0,
     )
     max_norm: float | None = param(
-        None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, fine=True
+        None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, by_set=True
     )
     replacement: bool = param(
         False,
         "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers"
         " count each row once",
-        fine=True,
+        by_set=True,
     )
     validation: str | None = param(
         None,
@@ -283,7 +283,7 @@ class ClassifySettings(TrainingSettings):
         3,
         "stop after this many epochs without improvement on the validation data",
         at_least=1,
-        fine=True,
+        by_set=True,
     )
     calibration: float = param(
         0.1,
@@ -308,14 +308,14 @@ class ClassifySettings(TrainingSettings):
         True,
         "with --start: labels of the model get the mean of their old and their trained weights, by"
         " how many of their rows are new; no: the trained ones",
-        fine=True,
+        by_set=True,
     )
-    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, fine=True)
+    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, by_set=True)
     tolerance: float = param(
         1e-6,
         "lbfgs stops when no element of the gradient is larger than this",
         above=0.0,
-        fine=True,
+        by_set=True,
     )
 
     @property

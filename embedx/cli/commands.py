@@ -83,7 +83,7 @@ class Command(TyperCommand):
 
         spellings = {known: f"--{known}" for known in known_names}
         for option in self.settings.values():
-            if option.is_fine:
+            if option.is_given_by_set:
                 spellings[option.typed_name] = f"--set {option.typed_name}=VALUE"
         matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
         questions = [f"did you mean {spellings[match]}? " for match in matches]
@@ -131,7 +131,7 @@ class Command(TyperCommand):
         rows = []
         names_by_objective: dict[str, list[str]] = {}
         for option in self.settings.values():
-            if not option.is_fine:
+            if not option.is_given_by_set:
                 continue
             if option.is_own:
                 for objective in option.objectives:
@@ -191,7 +191,7 @@ def with_settings(
     if shows_options:
         texts = with_formats(texts)
     request_class = request_of(command)
-    options = [option for option in settings.values() if not option.is_fine]
+    options = [option for option in settings.values() if not option.is_given_by_set]
     parameters = _parameters(name, command, settings, texts)
 
     def run(**arguments: Any) -> None:
@@ -226,10 +226,12 @@ def _parameters(
     texts  of the help, by parameter
     """
     parameters = [as_option(parameter, texts) for parameter in parameters_of(command)]
-    parameters += [option.parameter() for option in settings.values() if not option.is_fine]
-    fine = {option.typed_name: option for option in settings.values() if option.is_fine}
-    if fine:
-        parameters.append(set_option(name, fine))
+    parameters += [option.parameter() for option in settings.values() if not option.is_given_by_set]
+    given_by_set = {
+        option.typed_name: option for option in settings.values() if option.is_given_by_set
+    }
+    if given_by_set:
+        parameters.append(set_option(name, given_by_set))
 
     shown = SHORT_HELP.get(name, ())
     if shown:

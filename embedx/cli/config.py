@@ -33,7 +33,7 @@ def words_of(path: Path, command: Any) -> list[str]:
     for key, values in options.items():
         name = key.replace("_", "-")
         setting = command.settings.get(name.replace("-", "_"))
-        is_by_set = setting is not None and setting.is_fine
+        is_by_set = setting is not None and setting.is_given_by_set
         for value in values if isinstance(values, list) else [values]:
             if is_by_set:
                 words.append(f"--set={name}={_typed(value)}")

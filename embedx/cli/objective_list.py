@@ -8,7 +8,7 @@ import typer
 
 from embedx.cli.help import help_formatter
 from embedx.cli.options import SETTINGS, defaults_of_objective, settings_of_objective
-from embedx.settings import Record, as_typed, described, is_fine, option_name, settings_of
+from embedx.settings import Record, as_typed, described, is_given_by_set, option_name, settings_of
 
 Objective = Annotated[str | None, typer.Argument()]
 
@@ -91,7 +91,7 @@ def _other_defaults(objective: Any) -> dict[str, Record]:
 
 def _option(name: str) -> str:
     """A setting as it is typed: `--negatives`, `--set local-decay=VALUE`."""
-    return f"{option_name(name)}=VALUE" if is_fine(name) else option_name(name)
+    return f"{option_name(name)}=VALUE" if is_given_by_set(name) else option_name(name)
 
 
 # ---- for people

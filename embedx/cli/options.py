@@ -18,7 +18,15 @@ from typer.models import ArgumentInfo
 
 from embedx.cli.requests import parameters_of
 from embedx.errors import SettingError, near
-from embedx.settings import Record, Settings, as_typed, is_fine, kind_of, option_name, read_value
+from embedx.settings import (
+    Record,
+    Settings,
+    as_typed,
+    is_given_by_set,
+    kind_of,
+    option_name,
+    read_value,
+)
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 # Options that --help shows, by command; --help-all shows all.
@@ -228,9 +236,9 @@ class Option:
         return self.field.name.replace("_", "-")
 
     @property
-    def is_fine(self) -> bool:
+    def is_given_by_set(self) -> bool:
         """Whether it is given by --set."""
-        return self.by_set or is_fine(self.field.name)
+        return self.by_set or is_given_by_set(self.field.name)
 
     @property
     def choices(self) -> str:
@@ -479,14 +487,14 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
     )
 
 
-def set_option(command: str, fine: Mapping[str, Option]) -> inspect.Parameter:
-    """The option --set NAME=VALUE of a command, for its fine settings."""
+def set_option(command: str, given_by_set: Mapping[str, Option]) -> inspect.Parameter:
+    """The option --set NAME=VALUE of a command, for the settings given so."""
 
     def read(word: str) -> tuple[str, Any]:
         name, _, text = word.partition("=")
-        option = fine.get(name.replace("_", "-"))
+        option = given_by_set.get(name.replace("_", "-"))
         if option is None:
-            remedy = near(name, fine, f"`embedx {command} --help-all` shows them")
+            remedy = near(name, given_by_set, f"`embedx {command} --help-all` shows them")
             raise SettingError("set", word, f"no such setting of `embedx {command}`", remedy)
         return option.field.name, read_value(option.field, text)
 

@@ -11,7 +11,7 @@ from embedx.settings import on_command_line
 def spelling_of(words: Sequence[str]) -> Spelling:
     """Spells settings as the command of these words, the first after `embedx`, takes them.
 
-    `embedx predict` has an option --threshold, which for `embedx train` is a fine setting; `embedx
+    `embedx predict` has an option --threshold, which for `embedx train` is given by --set; `embedx
     classify` takes by --set what is an option of `embedx train`.
     """
     from embedx.cli.app import COMMANDS

@@ -64,7 +64,7 @@ class Bouchard(Objective):
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32}
-    noise = "uniform"
+    default_sampler = "uniform"
     traits = Traits(unbiased=True, bound=True, merges_pairs=True)
     state_width = 1
 

@@ -102,10 +102,12 @@ from embedx.search.spec import SearchSpec
 from embedx.settings import Options, Settings, param
 
 
-class SampledSettings(Settings, fine=True):
+class SampledSettings(Settings, by_set=True):
     """Settings of every objective whose negatives are drawn."""
 
-    negatives: int = param(5, "number of negatives drawn for each positive", at_least=1, fine=False)
+    negatives: int = param(
+        5, "number of negatives drawn for each positive", at_least=1, by_set=False
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,7 +216,7 @@ class Objective(abc.ABC):
     positives: Literal["single", "joint", "summed"] = "single"
     # which samplers it takes; the first kind is the default
     candidates: tuple[Candidates, ...] = ("drawn", "all")
-    noise: str = "unigram"  # the default among samplers that draw
+    default_sampler: str = "unigram"  # among samplers that draw
     state_width: int = 0
     uniforms_width: int = 0
 
@@ -249,7 +251,7 @@ class Objective(abc.ABC):
     @classmethod
     def samplers(cls) -> tuple[str, ...]:
         """The names of the samplers that it takes; the first is the default."""
-        return names_of(cls.candidates, cls.noise)
+        return names_of(cls.candidates, cls.default_sampler)
 
     @property
     def negatives(self) -> int:

@@ -25,7 +25,7 @@ from embedx.samplers.contract import Paths
 from embedx.settings import Settings, param
 
 
-class HierarchySettings(Settings, fine=True):
+class HierarchySettings(Settings, by_set=True):
     """Settings of hierarchical softmax."""
 
     hierarchy: str = param(

@@ -106,7 +106,7 @@ class OneVsAllSettings(SampledSettings):
         "logistic",
         "loss of each binary classifier; squared-hinge ranks sparse text better",
         choices=LOSSES,
-        fine=False,
+        by_set=False,
     )
 
 
@@ -124,7 +124,7 @@ class OneVsAll(Objective):
     word_defaults = {"sampler": "unigram", "optimizer": "adagrad"}
     positives = "joint"
     candidates = ("all", "drawn")
-    noise = "uniform"
+    default_sampler = "uniform"
     traits = Traits(separable=True, unbiased=True)
 
     @property

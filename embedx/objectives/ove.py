@@ -53,5 +53,5 @@ class OneVsEach(Objective):
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
     word_defaults = {"learning_rate": 2.0, "sampler": "unigram"}
-    noise = "uniform"
+    default_sampler = "uniform"
     traits = Traits(unbiased=True, bound=True)

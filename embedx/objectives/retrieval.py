@@ -26,7 +26,7 @@ LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_
 MIN_ROWS = 100
 
 
-class IndexSettings(Settings, fine=True):
+class IndexSettings(Settings, by_set=True):
     """Settings of the search."""
 
     scored_fraction: float = param(
@@ -57,7 +57,7 @@ class IndexSettings(Settings, fine=True):
         at_most=1.0,
     )
     negatives: int = param(
-        100, "number of negatives drawn for each positive", at_least=1, fine=False
+        100, "number of negatives drawn for each positive", at_least=1, by_set=False
     )
     warm_up: float = param(
         0.02,
@@ -76,14 +76,14 @@ class IndexSettings(Settings, fine=True):
     )
 
 
-class SearchSettings(IndexSettings, fine=True):
+class SearchSettings(IndexSettings, by_set=True):
     """Settings of the search, and of the loss among the candidates."""
 
     loss: str = param(
         "margin",
         "loss over the rows found by the search",
         choices=("margin", "softmax"),
-        fine=False,
+        by_set=False,
     )
     smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
     tail: bool = param(
@@ -101,7 +101,7 @@ class RetrievalObjective(Objective):
     positives = "joint"
     traits = Traits(pairs_as_set=True)
     candidates = ("retrieved", "drawn", "all")
-    noise = "uniform"
+    default_sampler = "uniform"
     # The probability of words is spread over many rows: hence a softmax, and a tail
     # (eval/results/defaults.md#what-was-found).
     word_defaults = {"loss": "softmax", "candidate_fraction": 0.01, "block_size": 32, "draws": 128}

@@ -35,14 +35,14 @@ SAMPLERS: Registry[type[Sampler]] = Registry(
 )
 
 
-def names_of(candidates: Iterable[Candidates], noise: str) -> tuple[str, ...]:
+def names_of(candidates: Iterable[Candidates], default: str) -> tuple[str, ...]:
     """The samplers that give these candidates, in this order; of those that draw, the one called
-    `noise` comes first.
+    `default` comes first.
     """
     names = []
     for kind in candidates:
-        of_kind = [name for name, each in SAMPLERS.items() if each.candidates == kind]
-        names += sorted(of_kind, key=lambda name: name != noise)
+        of_kind = [name for name, sampler in SAMPLERS.items() if sampler.candidates == kind]
+        names += sorted(of_kind, key=lambda name: name != default)
     return tuple(names)
 
 

@@ -57,7 +57,7 @@ ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 REMEDY = "restore the model from a copy, or train again"
 
 
-class AdversarialSettings(Settings, fine=True):
+class AdversarialSettings(Settings, by_set=True):
     """Settings of the tree, and of the uniform share."""
 
     panel = "Sampler"

@@ -98,7 +98,7 @@ class SkipGramSettings(TrainingSettings):
         " small",
         at_least=1,
         at_most=MAX_DRAWS,
-        fine=True,
+        by_set=True,
     )
     shuffle: bool = param(
         True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order"
@@ -114,7 +114,7 @@ class SkipGramSettings(TrainingSettings):
         f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}",
         at_least=1,
         at_most=MAX_BUCKETS,
-        fine=True,
+        by_set=True,
     )
     heldout: float = param(
         0.0,
@@ -132,7 +132,7 @@ class SkipGramSettings(TrainingSettings):
         " them",
         at_least=1,
         panel="Held-out text",
-        fine=True,
+        by_set=True,
     )
 
     @property
@@ -154,7 +154,7 @@ class CollapsedSettings(Settings):
         "ns",
         "objective of one epoch of streaming for initialisation; `none` initialises at random",
         choices=("ns", "none"),
-        fine=True,
+        by_set=True,
     )
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of
     # Wikipedia held-out text has -8.23 instead of -8.13 nats.
@@ -162,7 +162,7 @@ class CollapsedSettings(Settings):
         5,
         "passes over the corpus to count pairs, each with its own subsampling and windows",
         at_least=1,
-        fine=True,
+        by_set=True,
     )
 
 
@@ -182,7 +182,7 @@ class StartSettings(Settings):
         True,
         "with --start: a word of the model gets the mean of its old and its trained vector,"
         " weighted by its counts in both texts; no: the trained one",
-        fine=True,
+        by_set=True,
     )
 
     def record(self) -> Record:
