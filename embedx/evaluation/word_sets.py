@@ -149,7 +149,8 @@ def folded(words: Sequence[str]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class WordTests:
-    """Files of test sets, and how they are scored.
+    """Files of test sets, and how they are scored. Raises `SettingError` for an unknown protocol or
+    method.
 
     candidates  number of words, from the most frequent, that may answer analogies; by default the
                 protocol's
@@ -163,18 +164,22 @@ class WordTests:
     candidates: int | None = None
     seed: int = 0
 
-    def read(self) -> list[TestSet]:
-        """The test sets, the default ones if no file is given. Raises EmbedxError for an unknown
-        protocol or method.
-        """
+    def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise SettingError("protocol", self.protocol, choice(self.protocol, PROTOCOLS))
         if self.method not in METHODS:
             raise SettingError("method", self.method, choice(self.method, METHODS))
+
+    def read(self) -> list[TestSet]:
+        """The test sets, the default ones if no file is given."""
+        return self.read_files() or [self._with_method(test) for test in default_tests()]
+
+    def read_files(self) -> list[TestSet]:
+        """The test sets of the files."""
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
-        return [self._with_method(test) for test in tests or default_tests()]
+        return [self._with_method(test) for test in tests]
 
     def _with_method(self, test: TestSet) -> TestSet:
         """The test set; analogies with method and candidates, and a name that tells the method."""

@@ -230,12 +230,13 @@ def evaluate(
     progress = progress or Silent()
     all_models = [*models, *matching(others)]
     names = [*map(name_of, all_models)]
+    sets = tests.read_files()
     vectors = [opened(model, which, progress, trust_pickle) for model in all_models]
     for name, model in zip(names, vectors, strict=True):
         reason = why_no_packaged_tests(model, tests)
         if reason is not None:
             raise DataError(name, None, reason, REMEDY_BY_NOUN[model.noun])
-    sets = tests.read()
+    sets = sets or tests.read()
     if oov:
         check_ngrams(names, vectors)
 
