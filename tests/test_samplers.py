@@ -126,7 +126,7 @@ def test_an_objective_takes_every_sampler_of_the_kinds_it_names(name):
     }
     assert SAMPLERS[taken[0]].candidates == objective.candidates[0]
     if "drawn" in objective.candidates:
-        assert samplers.first_drawn(taken) == objective.noise
+        assert samplers.first_drawn(taken) == objective.default_sampler
 
 
 def test_the_order_of_samplers():
