@@ -180,6 +180,8 @@ def test_a_record_without_a_column_of_the_training_data_is_an_error(tmp_path):
     loaded = SoftmaxClassifier.load(tmp_path / "model")
     with refused_data("X", quoting=("area", "size")):
         loaded.predict([{"size": 3}])
+    with refused_data("X", quoting=("area", "none")):
+        loaded.predict([{}])
     with refused_data("X:1", quoting=("area", "wide")):
         loaded.predict([{"area": "wide"}])
 

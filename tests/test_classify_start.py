@@ -229,6 +229,29 @@ def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
     assert "0.0000 now: train on the old and the new rows together" in capsys.readouterr().err
 
 
+def test_a_fall_that_may_be_chance_is_shown_without_a_warning(place, capsys):
+    (place / "old.txt").write_text(TEXT + "__label__good rare\n" * 3)
+    (place / "new.txt").write_text("__label__bad rare\n" * 60 + TEXT)
+    (place / "test.txt").write_text(TEXT + "__label__good rare\n")
+    run("classify", "old.txt", "--output", "m", "--threads", "1")
+    capsys.readouterr()
+    run(
+        "classify",
+        "new.txt",
+        "--start",
+        "m",
+        "--test",
+        "test.txt",
+        "--output",
+        "n",
+        "--threads",
+        "1",
+    )
+    messages = capsys.readouterr().err
+    assert "accuracy on the test rows: 1.0000 before training, 0.9877 now\n" in messages
+    assert "warning" not in messages
+
+
 @pytest.mark.parametrize(
     ("first", "then", "settings"),
     [

@@ -558,6 +558,16 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
         "warning: unknown items in the other histories, which are ignored: 1\n"
     )
 
+    # A program that waits for an answer to each line gets one.
+    done = run_command(
+        tmp_path, "recommend", "items", "-", "--json", "--top-k", 1, input="tea\n\nrye\n"
+    )
+    assert [json.loads(line)["history"] for line in done.stdout.splitlines()] == [
+        ["tea"],
+        [],
+        ["rye"],
+    ]
+
     done = run_command(tmp_path, "recommend", "items", "-", input="rye\n" * 1200)
     *warnings, total = done.stderr.splitlines()
     assert len(warnings) == 5
@@ -691,12 +701,12 @@ def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
 @pytest.mark.parametrize(
     ("text", "columns", "line", "problem"),
     [
-        (EVENTS, "user,item,day", 2, "no day"),
+        (EVENTS, "user,item,day", 2, 'no column "day"'),
         (EVENTS.replace("2026-01-03", "soon"), "user,item,time", 5, "time is 'soon'"),
         (EVENTS.replace("eggs", " "), "user,item,time", 5, "item is empty"),
         (EVENTS.replace("2,eggs", ",eggs"), "user,item,time", 5, "user is empty"),
         (EVENTS.replace(",eggs", ""), "user,item,time", 5, "2 columns, but 3 in the first row"),
-        ('{"user": 1}\n', "user,item,time", 1, "no item"),
+        ('{"user": 1}\n', "user,item,time", 1, 'no column "item"'),
         ('{"user": 1, "item": ["a", "b"]}\n', "user,item", 1, "item is ["),
         ('{"user": NaN, "item": "a"}\n', "user,item", 1, "user is NaN"),
         ("user,item,time\n", "user,item,time", None, "no rows"),
@@ -755,6 +765,10 @@ def test_an_item_of_several_words_is_one_item(tmp_path):
     model = WordVectors(words, arrays, counts=np.array([3, 2, 1]), facts={"objective": "ns"})
     assert "Desk Lamp Basic" in model
     assert model.recommend(["Desk Lamp Basic"], top_k=1) == [("Chair", 1.0)]
+    with refused_data("items", quoting='"Desk Lamp Basic"'):
+        model.recommend(["Desk", "Lamp", "Basic"])
+    with refused_data("items", quoting="did you mean Desk_Lamp_Basic?"):
+        model.recommend(["desk lamp basic"])
     model.save(tmp_path / "items")
     lines = "Desk Lamp Basic\nDesk Lamp Basic\tChair\n"
     done = run_command(tmp_path, "recommend", "items", "-", "--top-k", 1, input=lines)

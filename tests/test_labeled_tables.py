@@ -124,6 +124,7 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
     ("heading", "row", "chosen"),
     [
         ("label,text", "x,a b", "text: text; label: label"),
+        ("id,title,abstract,subjects", "1,a,b,x", "text: title, abstract; label: subjects; id: id"),
         (
             "Category,Title,Body,price",
             "x,a,b,1",

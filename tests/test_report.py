@@ -153,6 +153,7 @@ def test_headlines_say_how_many_suggestions_are_right():
     assert headlines([[0, 2], [0, 1, 4], [7], []]) == [
         "Of 5 suggestions 1.7 are right; rows have 2.0 labels.",
         "67 of 100 first suggestions are right.",
+        "33 of 100 rows have only labels that do not occur in training.",
         "Labels with 21 to 100 training rows are among 5 suggestions in 100 of 100 cases.",
     ]
     assert headlines([[], [], [], []]) == []

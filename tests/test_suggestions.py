@@ -74,6 +74,22 @@ def test_suggestions_are_read_as_programs_write_them(scored, text):
     assert theirs["p@1"] == 0.5
 
 
+def test_suggestions_are_split_as_the_labels_of_the_training_table_are(tmp_path, capsys):
+    rows = ["1,invoice,billing; money", "2,password,login", "3,parcel,delivery", "4,refund,money"]
+    (tmp_path / "train.csv").write_text("\n".join(["id,text,label", *rows * 5, ""]))
+    (tmp_path / "test.csv").write_text("id,text,label\n7,a,money; x\n8,b,login\n")
+    model = str(tmp_path / "m")
+    options = ["--set", "label-separator=;", "--quiet"]
+    invoke("classify", str(tmp_path / "train.csv"), "--output", model, *options)
+    test = ["--test", str(tmp_path / "test.csv"), "--predictions", str(tmp_path / "other")]
+    for text in ["money; x\nlogin;\n", "7\tmoney; x\n8\tlogin\n", "money\tx\nlogin\n"]:
+        (tmp_path / "other").write_text(text)
+        capsys.readouterr()
+        invoke("eval", model, *test, "--json", "--quiet")
+        _, theirs = json.loads(capsys.readouterr().out)["test"]["metrics"]
+        assert (theirs["p@1"], theirs["p@3"]) == (1, 0.5)
+
+
 def test_the_difference_is_paired_and_has_an_interval(scored):
     record = scored("login\nlogin\ndelivery\nx\n")
     ours, theirs = record["metrics"]

@@ -27,6 +27,8 @@ from embedx.runtime.progress import SILENT, Progress
 N_PREDICTIONS = 10
 # Suggestions that a person looks at.
 N_SUGGESTIONS = 5
+# Of rows without a label that training has, for a sentence about them.
+MIN_SHARE_TO_NAME = 0.01
 DASH = "–"
 
 
@@ -88,7 +90,11 @@ class Detail:
     def headlines(self) -> list[str]:
         """Sentences for people: how many suggestions are right, of all labels and of rare ones."""
         labels = self.predicted.labels
-        return [*_of_suggestions(self.predicted), *_of_rarest(self.by_frequency, labels)]
+        return [
+            *_of_suggestions(self.predicted),
+            *_of_rows_without_known_label(labels, self.counts),
+            *_of_rarest(self.by_frequency, labels),
+        ]
 
     @cached_property
     def by_frequency(self) -> list[FrequencyBin]:
@@ -168,6 +174,20 @@ def _of_suggestions(predicted: Predictions) -> list[str]:
     n_labels = labels.n_of_row[labelled].mean()
     several = f"Of {k} suggestions {n_right:.1f} are right; rows have {n_labels:.1f} labels."
     return [several, first]
+
+
+def _of_rows_without_known_label(labels: Labels, counts: ndarray) -> list[str]:
+    """How many of the labelled rows cannot be right, because training has none of their labels; no
+    sentence below MIN_SHARE_TO_NAME.
+    """
+    trained = np.flatnonzero(counts)
+    is_known = np.isin(labels.ids, trained)
+    n_labelled = int(np.count_nonzero(labels.n_of_row))
+    n_with_known = len(np.unique(labels.row_of_id[is_known]))
+    share = 1 - n_with_known / max(n_labelled, 1)
+    if not n_labelled or share < MIN_SHARE_TO_NAME:
+        return []
+    return [f"{_of_100(share)} rows have only labels that do not occur in training."]
 
 
 def _of_rarest(bins: Sequence[FrequencyBin], labels: Labels) -> list[str]:

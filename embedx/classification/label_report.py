@@ -242,7 +242,8 @@ def evaluate(
         metrics_of_side.append(suggestions.evaluate(numbered))
         if has_two_sides:
             scores.append(scores_by_groups(suggestions.evaluate, numbered, PAIRED_METRICS))
-    return LabelReport(names, metrics_of_side, _differences(*scores) if has_two_sides else None)
+    differences = paired_differences(*scores) if has_two_sides else None
+    return LabelReport(names, metrics_of_side, differences)
 
 
 def _opened(model: Classifier | str) -> Classifier:
@@ -260,7 +261,9 @@ def _names_of(models: Sequence[Classifier | str]) -> list[str]:
     ]
 
 
-def _differences(first: Mapping[str, Score], second: Mapping[str, Score]) -> dict[str, Estimate]:
+def paired_differences(
+    first: Mapping[str, Score], second: Mapping[str, Score]
+) -> dict[str, Estimate]:
     """How much higher the first scores, by metric, where both have it for the same rows."""
     differences = {}
     for name in first.keys() & second.keys():

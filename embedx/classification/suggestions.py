@@ -2,8 +2,8 @@
 classifier.
 
 A line has the suggestions for a row, the best first: as `embedx predict` writes them, in text or
-JSON, as `fasttext predict-prob` does, or labels between tabs. Ids of rows, and probabilities, are
-left out.
+JSON, as `fasttext predict-prob` does, or labels between tabs or as in a cell of the training table.
+Ids of rows, and probabilities, are left out.
 """
 
 import json
@@ -52,6 +52,9 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
     rows = [_suggestions_of(line) for line in _lines(file, len(data))]
     rows = _without_ids(rows, data)
     rows = _without_probabilities(rows)
+    separator = _separator_of(data)
+    if separator is not None:
+        rows = [_split_labels(cells, separator) for cells in rows]
     ids = _ids_of_labels(classifier, data)
     by_number = data.schema.names is None
 
@@ -78,7 +81,8 @@ def _lines(file: str, n_rows: int) -> list[str]:
     found = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]
     if len(found) != n_rows:
         problem = f"{len(found):,} lines, but the test data have {n_rows:,} rows"
-        raise DataError(file, None, problem, "write one line for each row, empty where none fits")
+        remedy = "write one line for each row, empty where none fits, and no heading"
+        raise DataError(file, None, problem, remedy)
     return [line.rstrip("\r") for line in found]
 
 
@@ -121,6 +125,18 @@ def _without_probabilities(rows: Sequence[list[str]]) -> list[list[str]]:
     if others and all(map(_is_probability, others)):
         return [cells[::2] for cells in rows]
     return list(rows)
+
+
+def _separator_of(data: Labeled) -> str | None:
+    """What separates the labels of a cell of the training table, if anything does."""
+    columns = data.schema.columns
+    return None if columns is None else columns.separator
+
+
+def _split_labels(cells: Sequence[str], separator: str) -> list[str]:
+    """The labels of all cells."""
+    labels = [label.strip() for cell in cells for label in cell.split(separator)]
+    return [label for label in labels if label]
 
 
 def _is_probability(cell: str) -> bool:

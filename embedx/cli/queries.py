@@ -183,23 +183,23 @@ def recommend_to_each(
     names: Mapping[str, str],
     progress: Progress,
 ) -> None:
-    """Print what most likely follows the items of each line, as it comes; the first lines without a
-    known item are said on standard error, and how many there are.
+    """Print what most likely follows the items of each line, as it comes; as JSON an object for
+    each line, even an empty one. The first lines without a known item are said on standard error,
+    and how many there are.
     """
     n_unknown = 0
     n_unknown_histories = 0
     for number, line in enumerate(lines, 1):
         items = items_of_line(line, vectors)
-        if not items:
-            continue
+        known = [item for item in items if item in vectors]
         recommended: list[tuple[str, float]] = []
-        try:
-            recommended = vectors.recommend(items, top_k)
-            n_unknown += sum(item not in vectors for item in items)
-        except DataError as error:
+        if known:
+            recommended = vectors.recommend(known, top_k)
+            n_unknown += len(items) - len(known)
+        elif items:
             n_unknown_histories += 1
             if n_unknown_histories <= MAX_UNKNOWN_NAMED:
-                progress.warn(f"line {number}: {error.problem}")
+                progress.warn(f"line {number}: none of the items is known: {', '.join(items)}")
         history = " ".join(items)
         rows = [
             (history, item, *_name_cell(item, names), f"{score:.4f}") for item, score in recommended

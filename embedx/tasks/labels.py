@@ -3,11 +3,12 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from embedx.classification import classifier, word_ngrams
-from embedx.classification.label_report import note_probabilities
+from embedx.classification.classifier import Classifier
+from embedx.classification.label_report import note_probabilities, paired_differences
 from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
 from embedx.classification.run import ClassifierRun, TrainedClassifier
@@ -15,6 +16,7 @@ from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.start import TRAIN_TOGETHER, settings_to_continue
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
+from embedx.evaluation.labels import scores_by_groups
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.ids import read_label_names
@@ -221,26 +223,41 @@ class LabelTask:
         threads = model.settings.get("threads")
         metrics = model.evaluate(test, progress=self.progress, threads=threads)
         if self.start is not None:
-            before = self.start.evaluate(test, threads=threads)
-            has_rate = model.settings.get("learning_rate") is not None
-            _report_change(metrics["accuracy"], before["accuracy"], has_rate, self.progress)
+            self._report_change(model, self.start, test)
         return metrics
 
+    def _report_change(self, model: Classifier, start: Classifier, test: Labeled) -> None:
+        """Report the accuracy on the test rows of a classifier and of the one that it continued
+        from; a warning where it fell significantly.
+        """
+        threads = model.settings.get("threads")
+        before, now = [
+            scores_by_groups(partial(side.evaluate, threads=threads), test, ["accuracy"])
+            for side in (start, model)
+        ]
+        if "accuracy" not in before:
+            return
+        change = paired_differences(now, before)["accuracy"]
+        text = (
+            f"accuracy on the test rows: {before['accuracy'].value:.4f} before training,"
+            f" {now['accuracy'].value:.4f} now"
+        )
+        if change.sign() >= 0:
+            self.progress.note(text)
+            return
+        has_rate = model.settings.get("learning_rate") is not None
+        self.progress.warn(text, ": ", _remedy_for_fall(has_rate))
 
-def _report_change(accuracy: float, before: float, has_rate: bool, progress: Progress) -> None:
-    """Report the accuracy on the test rows of a classifier and of the one that it continued from; a
-    warning where it fell.
+
+def _remedy_for_fall(has_rate: bool) -> Text:
+    """What to do where continuing made a classifier worse.
 
     has_rate  whether there is a learning rate that could be lower
     """
-    text = f"accuracy on the test rows: {before:.4f} before training, {accuracy:.4f} now"
-    if accuracy >= before:
-        progress.note(text)
-        return
     remedy: Text = TRAIN_TOGETHER
     if has_rate:
         remedy = ("lower ", Setting("learning_rate"), " or ", Setting("epochs"), f", or {remedy}")
-    progress.warn(text, ": ", remedy)
+    return remedy
 
 
 def _is_trained_by(command: str, folder: Path) -> bool:

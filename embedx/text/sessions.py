@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.errors import DataError, InapplicableError, Part, Setting, SettingError, choice
+from embedx.errors import DataError, InapplicableError, Part, Setting, SettingError, Text, choice
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
@@ -202,12 +202,18 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
                 raise DataError(table, number, record.why, record.remedy)
             values = [value_of(record, name, None) for name in names]
             if None in values:
-                remedy = ("choose ", Setting("columns"), f" among {', '.join(record)}")
-                raise DataError(table, number, f"no {names[values.index(None)]}", remedy)
+                missing = f'no column "{names[values.index(None)]}"'
+                raise DataError(table, number, missing, _remedy_for_missing(record))
             progress.update(file.count)
             pairs = zip(names, values, strict=True)
             yield number, [_text_of(value, table, number, name) for name, value in pairs]
     progress.finish()
+
+
+def _remedy_for_missing(record: Mapping[str, Any]) -> Text:
+    """What to do where a row lacks a column that is named."""
+    roles = "name those of user or order, of item and, if there is one, of time by "
+    return (roles, Setting("columns"), f"; there are {', '.join(record)}")
 
 
 def _text_of(value: Any, table: str, line: int, column: str) -> str:

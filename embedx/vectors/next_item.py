@@ -11,8 +11,8 @@ import numpy as np
 from numpy import float32, ndarray
 from scipy.sparse import csr_matrix
 
-from embedx.errors import DataError
-from embedx.vectors.model import WordVectors, largest
+from embedx.errors import DataError, near
+from embedx.vectors.model import MAX_SUGGESTED, WordVectors, largest
 from embedx.vectors.probabilities import log_probability_given
 
 # An item's weight in a session is multiplied by this for each later item.
@@ -66,11 +66,11 @@ def recommend(
     items      the latest last; those that the model does not know are ignored
     """
     rows = [model.key_to_index[model.spelled(item)] for item in items if item in model]
+    if not items:
+        raise DataError("items", None, "an empty history", "give items of the model")
     if not rows:
-        problem = "an empty history"
-        if items:
-            problem = f"none of the items is known: {', '.join(items)}"
-        raise DataError("items", None, problem, "give items of the model")
+        problem = f"none of the items is known: {', '.join(items)}"
+        raise DataError("items", None, problem, _remedy_for_unknown(items, model))
     h = mean_of_history(model, history_weights([rows], len(model)))
     scores = np.array(scores_of(h)[0], float32)
     is_new = np.full(len(model), True)
@@ -78,3 +78,11 @@ def recommend(
     scores[~is_new] = -np.inf
     best = largest(scores, min(top_k, int(is_new.sum())))
     return [(model.words[row], float(scores[row])) for row in best.tolist()]
+
+
+def _remedy_for_unknown(items: Sequence[str], model: WordVectors) -> str:
+    """What to give instead of items that are all unknown: one of several words, or a like name."""
+    joined = " ".join(items)
+    if joined in model:
+        return f'give an item of several words in quotes: "{joined}"'
+    return near(items[0], model.words[:MAX_SUGGESTED], "give items of the model")

@@ -69,7 +69,7 @@ def _columns_as_trained(
                 file,
                 None,
                 f'no column "{column}", as the training data have',
-                f"there are {listed(available)}",
+                f"there are {listed(available) or 'none'}",
             )
 
     if not all(column in available for column in label):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 LABEL_NAMES = {
     "label",
     "labels",
+    "subjects",
     "category",
     "categories",
     "class",
@@ -19,6 +20,7 @@ LABEL_NAMES = {
 TITLE_NAMES = {"title", "subject", "headline"}
 TEXT_NAMES = {
     "text",
+    "abstract",
     "body",
     "content",
     "message",

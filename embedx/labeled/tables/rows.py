@@ -116,7 +116,7 @@ def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]
     first = next(records, None)
     if first is None:
         raise DataError(name, None, "no rows", "is it the right file, and was it copied whole?")
-    n_columns = len(first[1])
+    n_columns = max(1, len(first[1]))
     batch_size = max(1, min(ROWS, CELLS // n_columns))
     return batch_size, [first, *itertools.islice(records, batch_size - 1)]
 
