@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     parallel: float
 
     def on(self, cores: int) -> float:
-        """Seconds by the clock on so many cores, by Amdahl's law."""
+        """Seconds by the clock on this number of cores, by Amdahl's law."""
         return self.serial + self.parallel / cores
 
 

@@ -188,6 +188,19 @@ def test_a_map_has_the_coordinates_that_it_draws():
         embedx.word_map(vectors(), 2)
 
 
+@pytest.mark.parametrize(("settings", "avoids"), [({}, True), ({"format": "sessions"}, False)])
+def test_items_called_like_function_words_name_clusters(settings, avoids):
+    """Clusters of words are named by other words where they have some."""
+    names = ["the", "lamp", "chair", "of", "desk", "sofa"]
+    directions = np.repeat(np.eye(2, dtype=np.float32), 3, axis=0)
+    counts = np.arange(6, 0, -1)
+    model = embedx.WordVectors(names, {"input": directions}, counts=counts, settings=settings)
+    naming = {
+        name for cluster in embedx.word_map(model, projection="pca").names for name in cluster
+    }
+    assert naming.isdisjoint({"the", "of"}) == avoids
+
+
 def test_a_comparison_draws_its_ranking(two_topics, tmp_path, monkeypatch):
     curve = [[1, 2.0, -4.0], [2, 4.0, -3.0]]
 

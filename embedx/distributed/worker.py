@@ -31,7 +31,9 @@ class Plan:
         return ()
 
     def parameters(self, strategy: Any) -> Parameters:
-        """The parameters that all workers train."""
+        """The parameters that all workers train; those of a plan with its own server and replica
+        are never asked for.
+        """
         raise NotImplementedError
 
     def server(self, strategy: Any) -> Any:

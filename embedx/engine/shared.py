@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
     n_rows: int
     n_features: int
-    n_inputs: int  # of the input itself; so many numbers of an output row decay
+    n_inputs: int  # numbers of the input itself; as many of an output row decay
     dim: int  # of h, with what distances and the bias need
     has_bias: bool
     by_distance: bool  # scores are distances: see `distances`

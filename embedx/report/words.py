@@ -289,8 +289,12 @@ def map_of(vectors: WordVectors, settings: ReportSettings) -> WordMap:
     points = np.array(vectors.vectors[:n], np.float32)
     places = projection.project(points, method, settings.seed)
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
-    centres, clusters = kmeans2(points, min(N_COLOURS, n), minit="++", seed=settings.seed)
-    names = naming_words(words, points, centres, clusters, function_words(words))
+    n_clusters = min(N_COLOURS, len(np.unique(points, axis=0)))
+    centres, clusters = kmeans2(points, n_clusters, minit="++", seed=settings.seed)
+    avoided: set[str] = set()
+    if vectors.noun == "word":
+        avoided = function_words(words)
+    names = naming_words(words, points, centres, clusters, avoided)
     counts = None
     if vectors.counts is not None:
         counts = vectors.counts[:n]
